@@ -1,6 +1,6 @@
-"""The HTTP API of a node: one application that mounts every route.
+"""The HTTP API of a node: the table of its routes (`routes.py`), and one application that mounts them.
 
-May import: api.admin, api.bodies, api.errors, api.framework, api.listener, api.topics, observe, runtime.
+May import: api.admin, api.errors, api.framework, api.topics, observe, runtime.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ import eventd
 from eventd.api.app import KEEPALIVE_SECONDS, build_app
 from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import Door, listen
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
-from eventd.api.topics.limits import Limits, Occupancy
-from eventd.api.topics.routes import V0
+from eventd.api.topics.calls import V0
 from eventd.dynamic.effective import Following
 from eventd.egress.peers.budget import Budget
 from eventd.egress.peers.transport import Transport
@@ -97,7 +97,7 @@ class Node:
         self._claim = claim
         self._share = share
         self._sockets = sockets
-        self._siblings = Siblings(share, self.readiness, self.metrics)
+        self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._database_trouble = ""
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -124,7 +124,7 @@ class Node:
         self._started.append(lambda: asyncio.to_thread(database.close))
         if check := database.claim_check():
             self._started.append(check.close)
-            self._siblings.check_claim = check.ask
+            self._workers.check_claim = check.ask
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self._books = Housekeeping(self.log, self.settings, self.metrics, self._share)
@@ -212,6 +212,7 @@ class Node:
         door = Door(
             "", settings.max_connections + settings.max_sse_connections, self.metrics, self._dependencies.parsing
         )
+        callers = Callers(self.keys, door)
         app = build_app(
             Services(
                 self.log,
@@ -219,36 +220,34 @@ class Node:
                 self.metrics,
                 self.following,
                 rings_of(self.groups, self._dependencies),
-                self._siblings.readiness,
+                self._workers.readiness,
             ),
-            keys=self.keys,
-            siblings=self._siblings,
+            callers,
+            self._workers,
             version=eventd.__version__,
-            door=door,
-            max_body_bytes=settings.max_body_bytes,
-            v0=self._make_v0(door),
+            v0=self._make_v0(callers),
         )
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
         await door.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
         self.api_address = runner.addresses[0][:2]
-        self._started.append(self._siblings.close)
-        await self._siblings.open(runner)
+        self._started.append(self._workers.close)
+        await self._workers.open(runner)
 
-    def _make_v0(self, door: Door) -> V0:
+    def _make_v0(self, callers: Callers) -> V0:
         limits = Limits(**{name: getattr(self.settings, name) for name in Limits._fields})
         return V0(
             log=self.log,
-            callers=Callers(self.keys, door),
+            callers=callers,
             routing=self.routing,
             metrics=self.metrics,
-            siblings=self._siblings,
+            workers=self._workers,
             supervisor=self.supervisor,
             stopping=self._stopping,
             version=eventd.__version__,
             limits=limits,
-            occupancy=Occupancy(limits),
+            concurrency=ConcurrencyLimits(limits),
             started=self._clock.monotonic(),
         )
 

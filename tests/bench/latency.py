@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-from eventd.api.admin.redelivery import OPERATIONS, Redeliver
+from eventd.api.admin.redelivery import Redeliver, redeliver
 from eventd.api.framework.operations import Services
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft
@@ -30,7 +30,6 @@ from tests.bench.nodes import GROUP, BenchNode, make_drafts, verify
 
 EVENTS = 500
 WARM_UP = 50
-(REDELIVER,) = OPERATIONS
 
 
 Rounds = list[tuple[float, float, float]]
@@ -148,7 +147,7 @@ class _Pair:
         asked = Redeliver(group=GROUP, peer="b", from_seq=1, to_seq=events, dry_run=True)
         while True:
             begun = time.perf_counter()
-            told = await REDELIVER.run(Services(self._node.log), asked)
+            told = await redeliver(Services(self._node.log), asked)
             assert told["events"] == events, told
             seconds.append(time.perf_counter() - begun)
 

@@ -104,9 +104,8 @@ class _Bench:
 
     async def declare(self, node: Node, *documents: dict[str, Any]) -> None:
         """Declare, and wait until it is in force."""
-        apply = next(operation for operation in resources.OPERATIONS if operation.name == "resources.apply")
-        asked = {"sources": [{"name": "bench", "text": declare(*documents)}]}
-        await apply.run(Services(node.log), apply.params.model_validate(asked))
+        sources = [{"name": "bench", "text": declare(*documents)}]
+        await resources.apply(Services(node.log), resources.Apply.model_validate({"sources": sources}))
         await node._take_over_now()
 
     def plugin(self, name: str) -> dict[str, Any]:

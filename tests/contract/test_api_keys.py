@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from eventd.api.admin.keys import OPERATIONS
 from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
@@ -16,13 +15,11 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import fetch
 from eventd.store.rows.keys import read_keys
 from eventd.testing import NOW, ManualClock
-
-_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
+from tests.support import operations
 
 
 async def ask(log: EventLog, verb: str, /, **params: Any) -> Any:
-    operation = _OPERATIONS[f"keys.{verb}"]
-    return await operation.run(Services(log), operation.params.model_validate(params))
+    return await operations.run(Services(log), f"keys.{verb}", **params)
 
 
 async def version(log: EventLog) -> int:

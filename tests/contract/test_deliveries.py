@@ -241,7 +241,7 @@ async def test_filters_pick_exact_subsets(books: Books) -> None:
     with pytest.raises(NotFound, match="group g has no peer bb") as raised:
         await books.call("deliveries.list", group="g", peer="bb")
     assert raised.value.hint == "did you mean b?"
-    with pytest.raises(Invalid, match="since: 'yesterday' is no time"):
+    with pytest.raises(Invalid, match="since: 'yesterday' is not a time"):
         await books.call("deliveries.list", group="g", since="yesterday")
 
 

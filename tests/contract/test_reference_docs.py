@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventd
-from eventd.api.errors.codes import status_of
-from eventd.api.topics import problems as topics
+from eventd.api.errors.codes import API_FORM, TOPICS_FORM
 from eventd.audit.source.options import NAMES
 from eventd.cli.program.exits import ExitCode, exit_code
 from eventd.errors import EventdError, SettingsError
@@ -65,7 +64,7 @@ def test_every_code_of_an_error_is_in_the_reference(kind: type[EventdError]) -> 
     row = rows("errors.md")[kind.code]
     error = kind.__new__(kind)
     of_topics = kind.__module__.startswith(("eventd.log.topics.errors", "eventd.api.topics")) and kind.code != "error"
-    assert row[1] == str(topics.status_of(error) if of_topics else status_of(error))
+    assert row[1] == str((TOPICS_FORM if of_topics else API_FORM).status(error))
     assert row[2].startswith(str(int(ExitCode.ERROR if isinstance(error, SettingsError) else exit_code(error))))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventd.api.framework.operations import Services
 from eventd.egress.subscriptions import run_effect
 from eventd.errors import DatabaseUnavailable
 from eventd.log.core import commit, units
@@ -14,6 +15,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.resources.effective import topic_of
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
+from tests.support import operations
 from tests.support.declared import group
 from tests.support.derived import EXPIRED, OBSERVED, plugin, subscription
 from tests.support.engine import Engine, fails, gives, route, routes
@@ -135,11 +137,7 @@ async def test_another_process_resets_it_while_the_plugin_runs(engine: Engine) -
     told = engine.plugins.hold()
     await engine.emit("e1")
     await until(lambda: engine.plugins.running)
-    from eventd.api.catalogue import find_operation
-    from eventd.api.framework.operations import Services
-
-    reset = find_operation("subscriptions.reset")
-    await reset.run(Services(engine.log), reset.params.model_validate({"subscription": "claims", "latest": True}))
+    await operations.run(Services(engine.log), "subscriptions.reset", subscription="claims", latest=True)
     told.set_result(routes)
     await engine.rested()
     assert await engine.parts() == []

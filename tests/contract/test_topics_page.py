@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from eventd.api.topics import problems, websocket
-from eventd.api.topics.catalogue import ROUTES
-from eventd.api.topics.limits import Limits
-from eventd.api.topics.routes import Route
+from eventd.api.errors.codes import TOPICS_FORM
+from eventd.api.framework.endpoint import load
+from eventd.api.framework.limits import Limits
+from eventd.api.framework.route import Route
+from eventd.api.routes import TOPICS
+from eventd.api.topics import websocket
 from eventd.log.core.topic_config import TopicConfig
 from tests.contract.test_reference_docs import _declared_errors
 
@@ -45,12 +47,12 @@ def members(model: Any) -> Iterator[str]:
 
 def test_every_path_has_its_place_and_no_other_does() -> None:
     told = set(re.findall(r"^### ((?:GET|PUT|PATCH|POST|DELETE) \S+)$", PAGE, re.MULTILINE))
-    assert told == {f"{route.method} {route.path}" for route in ROUTES}
+    assert told == {f"{route.method} {route.path}" for route in TOPICS}
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", TOPICS, ids=lambda route: f"{route.method} {route.path}")
 def test_every_member_of_what_is_asked_and_answered_is_named(route: Route) -> None:
-    models = [route.query, route.body, route.answer]
+    _, _, _, *models = load(route)
     missing = {name for model in models if model is not None for name in members(model)} - ALL_CODE
     assert not missing, f"{route.path}: {sorted(missing)}"
 
@@ -85,6 +87,6 @@ def test_every_code_has_its_status() -> None:
         if kind.code == "error" or not kind.__module__.startswith(("eventd.log.topics.errors", "eventd.api.topics")):
             continue
         error = kind.__new__(kind)
-        assert problems.code_of(error) in ALL_CODE
+        assert TOPICS_FORM.code(error) in ALL_CODE
         if kind.__module__ != "eventd.api.topics.websocket":
-            assert told[problems.code_of(error)] == problems.status_of(error)
+            assert told[TOPICS_FORM.code(error)] == TOPICS_FORM.status(error)

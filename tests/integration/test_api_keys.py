@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from eventd.api.admin.keys import OPERATIONS
 from eventd.api.framework.operations import Services
 from eventd.errors import SettingsError
 from eventd.log.core.eventlog import EventLog
@@ -17,9 +16,8 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
+from tests.support import operations
 from tests.support.sites import Site
-
-_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
 
 
 @pytest.fixture
@@ -30,11 +28,10 @@ async def session() -> AsyncIterator[ClientSession]:
 
 async def beside(site: Site, verb: str, /, **params: Any) -> Any:
     """Run an operation on the database as a command does, the node up or down."""
-    operation = _OPERATIONS[f"keys.{verb}"]
     database = Database(site.url)
     log = await EventLog.open(database, SystemClock())
     try:
-        return await operation.run(Services(log), operation.params.model_validate(params))
+        return await operations.run(Services(log), f"keys.{verb}", **params)
     finally:
         await log.close()
         database.close()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventd.api.catalogue import all_operations
-from eventd.api.framework.operations import Operation, Services
+from eventd.api.framework.operations import Services
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
@@ -24,8 +23,7 @@ from eventd.log.cursors.cursors import (
 )
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
-
-BY_NAME: Mapping[str, Operation[Any]] = {operation.name: operation for operation in all_operations()}
+from tests.support import operations
 
 GROUP = """
 apiVersion: federation.routerd.net/v1alpha1
@@ -55,8 +53,7 @@ class Books:
 
     async def call(self, name: str, /, **params: Any) -> Any:
         """Run an operation as the API does."""
-        operation = BY_NAME[name]
-        return await operation.run(self.services, operation.params(**params))
+        return await operations.run(self.services, name, **params)
 
     async def declare(self, *peers: str, group: str = "g", spec: str = "", **peer_specs: str) -> None:
         """Apply a group and peers; `peer_specs` holds more of a peer's spec, by its name."""

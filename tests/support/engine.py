@@ -10,8 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.api.catalogue import find_operation
 from eventd.api.framework.operations import Services
+from eventd.api.routes import OPERATIONS
 from eventd.egress.cursors import BACKFILL, follow, read_declared, subscription_name
 from eventd.egress.subscriptions.runner import SubscriptionDependencies
 from eventd.log.core.eventlog import EventLog
@@ -27,6 +27,7 @@ from eventd.store.parts.parts import StoredPart, read_parts
 from eventd.store.rows.runs import Run, RunStatus, read_runs
 from eventd.testing import ManualClock, give_turns, until
 from federation.event import Event
+from tests.support import operations
 from tests.support.declared import declare, group
 from tests.support.derived import OBSERVED, ROUTE_API, plugin, subscription
 from tests.support.stored import read_stored
@@ -192,9 +193,8 @@ class Engine:
 
     async def ask(self, operation: str, /, **params: Any) -> Any:
         """Run an operation, its parameters by their JSON names; the node takes notice."""
-        found = find_operation(operation)
-        answer = await found.run(self.services, found.params.model_validate(params))
-        if operation.startswith("subscriptions.") and found.route.method == "POST":
+        answer = await operations.run(self.services, operation, **params)
+        if operation.startswith("subscriptions.") and OPERATIONS[operation].method == "POST":
             await self._take_over()
         return answer
 

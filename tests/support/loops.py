@@ -24,7 +24,7 @@ OUTSIDE = ("audit", "bench", "cli", "client", "testing")
 BOUNDED = {
     "eventd/api/admin/events.py::_append": "asks the database for the group's place, and ends when that is the same",
     "eventd/api/listener/arriving.py::read": "consumes the body that has arrived",
-    "eventd/api/framework/worker_peers.py::hand_on": "consumes the answer that has arrived",
+    "eventd/api/framework/worker_peers.py::proxy": "consumes the answer that has arrived",
     "eventd/api/topics/client_stream.py::run": "Feed.read takes a turn, or waits for a future of its own",
     "eventd/api/bodies/bodies.py::_gather": "consumes the body that has arrived",
     "eventd/api/topics/shared_reads.py::_serve_for_ever": "waits for a sign, or Feed.read takes a turn",

@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.api.catalogue import find_operation
 from eventd.api.framework.operations import Services
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
@@ -24,6 +23,7 @@ from eventd.settings.model import load
 from eventd.store.engine.changes import POLL
 from eventd.store.engine.database import fetch
 from eventd.testing import ManualClock, until
+from tests.support import operations
 from tests.support.declared import declare, group, peer
 from tests.support.fresh import make_current
 from tests.support.ports import free_port
@@ -99,8 +99,7 @@ class Site:
 
     async def ask(self, operation: str, /, **params: Any) -> Any:
         """Run an operation, its parameters by their JSON names."""
-        found = find_operation(operation)
-        return await found.run(Services(self.running.log), found.params.model_validate(params))
+        return await operations.run(Services(self.running.log), operation, **params)
 
     async def apply(self, *documents: dict[str, Any], prune: bool = False) -> None:
         """Declare resources, and wait until the node has taken notice."""

@@ -15,12 +15,12 @@ from aiohttp import ClientSession
 from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import Door
 from eventd.api.listener.runner import Runner
-from eventd.api.topics.limits import Limits, Occupancy
-from eventd.api.topics.routes import V0
+from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.eventlog import EventLog
 from eventd.node.membership import SHUTDOWN_SECONDS
@@ -143,26 +143,27 @@ async def serving(
         stack.push_async_callback(supervisor.stop)
         known = Keys(lambda: parse_keys(keys) if keys else (), guards_probes=guards_probes)
         door = Door("", 256, metrics)
+        callers = Callers(known, door)
         stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         routing = Routing(log, dict, supervisor.spawn, max_bytes=bounds.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
         supervisor.keep(routing.run_for_ever, "routers")
-        siblings = Siblings(Share(), lambda: checks, metrics)
+        workers = WorkerPeers(Share(), lambda: checks, metrics)
         v0 = V0(
             log,
-            Callers(known, door),
+            callers,
             routing,
             metrics,
-            siblings,
+            workers,
             supervisor,
             stopping,
             "1.2.3",
             bounds,
-            Occupancy(bounds),
+            ConcurrencyLimits(bounds),
             clock.monotonic(),
         )
-        app = build_app(Services(log), keys=known, siblings=siblings, version="1.2.3", door=door, v0=v0)
+        app = build_app(Services(log), callers, workers, version="1.2.3", v0=v0)
         runner = Runner(app, log.chance, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

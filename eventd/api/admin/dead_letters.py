@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from eventd.api.admin.redelivery import Link
 from eventd.api.framework.moments import show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.egress.cursors import PEER, link_name, peer_of
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
@@ -32,10 +33,10 @@ class ListLetters(Params):
     event_id: str = Field(default="", description="Only of this event.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: int = Field(default=0, ge=0, description="Go on after the letter with this id.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+    limit: Limit = PAGE_SIZE
 
 
-async def _list(services: Services, params: ListLetters) -> dict[str, Any]:
+async def list_letters(services: Services, params: ListLetters) -> dict[str, Any]:
     return await services.database.read(_read_list, params)
 
 
@@ -87,7 +88,7 @@ class ChooseLetters(Params):
         return self
 
 
-async def _retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
+async def retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
     return await services.database.write(retry_now, params, services.clock.now())
 
 
@@ -125,7 +126,7 @@ def _start(conn: Connection, link: Link, letters: Sequence[StoredDeadLetter], no
     remove_dead_letters(conn, [letter.id for letter in letters])
 
 
-async def _drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
+async def drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
     return {"dropped": await services.database.write(_drop_now, params)}
 
 
@@ -150,10 +151,3 @@ def _chosen(conn: Connection, params: ChooseLetters) -> list[StoredDeadLetter]:
     ):
         chosen += page
     return chosen
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("dead_letters.list", ListLetters, _list),
-    operation("dead_letters.retry", ChooseLetters, _retry),
-    operation("dead_letters.drop", ChooseLetters, _drop),
-)

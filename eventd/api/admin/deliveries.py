@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from eventd.api.admin.peer_ledger import PeerBooks, open_books
-from eventd.api.framework.moments import read_span, read_token, show_seconds, show_time, write_token
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.moments import read_span, show_seconds, show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, After, Limit, read_token, write_token
 from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.blocks import Block, names, unpack
@@ -44,8 +45,8 @@ class ListDeliveries(Params):
     since: str = Field(default="", description="Observed then or later.")
     until: str = Field(default="", description="Observed then or earlier.")
     newest: bool = Field(default=False, description="Newest events first; `after` then continues with older ones.")
-    after: str = Field(default="", description="Go on after this token.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many, but never a part of an event's.")
+    after: After = ""
+    limit: Limit = Field(default=PAGE_SIZE, description="Maximum rows of the page; those of one event stay together.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
     return _Scene(read_head(conn), read_group_topic(conn, group), found)
 
 
-async def _list(services: Services, params: ListDeliveries) -> dict[str, Any]:
+async def list_deliveries(services: Services, params: ListDeliveries) -> dict[str, Any]:
     now = services.clock.now()
     span = read_span(params.since, params.until, now)
     scene = await services.database.read(_open_scene, params.group, params.peer)
@@ -192,7 +193,7 @@ class _Sum:
         }
 
 
-async def _summary(services: Services, params: SummariseDeliveries) -> dict[str, Any]:
+async def summarise(services: Services, params: SummariseDeliveries) -> dict[str, Any]:
     now = services.clock.now()
     scene = await services.database.read(_open_scene, params.group, params.peer)
     refreshed = await services.database.read(refreshed_span, scene.topic.id)
@@ -301,9 +302,3 @@ def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequen
     narrowed = Selection(Selector.of(types=both, subject_prefixes=selector.subject_prefixes), peer.relay)
     wanted = narrowed.wanted_by(peer.node_name)
     return len(read_stale(conn, scene.topic.id, wanted, after=cursor.position, now=now))
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("deliveries.list", ListDeliveries, _list),
-    operation("deliveries.summary", SummariseDeliveries, _summary),
-)

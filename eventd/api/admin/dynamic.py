@@ -11,7 +11,7 @@ from pydantic import FailFast, Field
 
 from eventd.api.admin.resources import Source, Sources
 from eventd.api.framework.moments import show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.dynamic.merge import Effective
 from eventd.dynamic.part import part_name
 from eventd.errors import NotFound
@@ -34,7 +34,7 @@ class ListParts(Params):
     unless: str = _UNLESS
 
 
-async def _list(services: Services, params: ListParts) -> dict[str, Any]:
+async def list_parts(services: Services, params: ListParts) -> dict[str, Any]:
     snapshot = await services.effective.current()
     if params.unless == snapshot.state:
         return _unchanged(snapshot.state)
@@ -79,7 +79,7 @@ class OnePart(Params):
     source: str = Field(description="Its source, such as `EventSubscription/NAME/8b5cc4df7eec7d32`.")
 
 
-async def _describe(services: Services, params: OnePart) -> dict[str, Any]:
+async def describe(services: Services, params: OnePart) -> dict[str, Any]:
     effective = (await services.effective.current()).effective
     found = await services.database.read(_find, params.source)
     reasons = dict(effective.set_aside)
@@ -122,7 +122,7 @@ def _identity(key: ResourceKey) -> dict[str, str]:
     return {"apiVersion": key.api_version, "kind": key.kind, "name": key.name}
 
 
-async def _delete(services: Services, params: OnePart) -> dict[str, Any]:
+async def delete(services: Services, params: OnePart) -> dict[str, Any]:
     gave = await services.database.write(_delete_now, params.source)
     services.effective.changed()
     return {"source": params.source, "gave": [_identity(key) for key in gave]}
@@ -150,7 +150,7 @@ class Merged(Params):
     unless: str = _UNLESS
 
 
-async def _render(services: Services, params: Merged) -> dict[str, Any]:
+async def render(services: Services, params: Merged) -> dict[str, Any]:
     effective, state = await _effective(services, params)
     if effective is None:
         return _unchanged(state)
@@ -165,7 +165,7 @@ async def _render(services: Services, params: Merged) -> dict[str, Any]:
     return {"router": router, "state": state}
 
 
-async def _diff(services: Services, params: Merged) -> dict[str, Any]:
+async def diff(services: Services, params: Merged) -> dict[str, Any]:
     effective, state = await _effective(services, params)
     return _unchanged(state) if effective is None else {**show_merge(effective), "state": state}
 
@@ -215,12 +215,3 @@ def show_merge(effective: Effective) -> dict[str, Any]:
 def identities(keys: Iterable[ResourceKey]) -> list[dict[str, str]]:
     """The names of resources, as answers write them."""
     return [_identity(key) for key in keys]
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("dynamic.list", ListParts, _list),
-    operation("dynamic.describe", OnePart, _describe),
-    operation("dynamic.delete", OnePart, _delete),
-    operation("dynamic.render", Merged, _render),
-    operation("dynamic.diff", Merged, _diff),
-)

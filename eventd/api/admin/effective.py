@@ -1,4 +1,4 @@
-"""The effective configuration for programs that apply it: asked for with an ETag, or followed as it changes."""
+"""The effective configuration for programs that apply it: read with an ETag, or followed as a stream of changes."""
 
 from __future__ import annotations
 
@@ -9,74 +9,81 @@ import msgspec
 from aiohttp import web
 
 from eventd.api.admin.dynamic import identities
-from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.callers import Callers
+from eventd.api.framework.calls import Call
+from eventd.api.framework.models import NoQuery
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Services
 from eventd.dynamic.effective import Following, Snapshot
 from eventd.errors import Invalid
 from eventd.runtime.clock import Clock
 
-PATH = "/api/v1/effective"
 HEARTBEAT_SECONDS = 15.0
-"""A stream without news says at least this often that it is there."""
+"""A stream without changes sends a comment this often."""
 
 
-def add_effective(app: web.Application, services: Services, callers: Callers, *, key: web.RequestKey[ApiKey]) -> None:
-    """Mount both. Whoever reads them must be allowed to read all groups: anything may be derived from any."""
-    following = services.effective
-    stopping: list[asyncio.Future[None]] = []
-    connections: dict[asyncio.Transport, None] = {}
+class EffectiveStreams:
+    """The streams that are open: `begin` before any of them, and `end` them all when the node stops."""
 
-    async def begin(_: web.Application) -> None:
-        stopping.append(asyncio.get_running_loop().create_future())
+    def __init__(self, services: Services, callers: Callers) -> None:
+        self.following = services.effective
+        self.clock = services.clock
+        self.callers = callers
+        self.connections: dict[asyncio.Transport, None] = {}
 
-    async def end(_: web.Application) -> None:
-        stopping[0].set_result(None)
-        for transport in connections:
+    async def begin(self, _: web.Application) -> None:
+        """To be called in the running loop."""
+        self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def end(self, _: web.Application) -> None:
+        """End every stream. A client that does not read would not notice the end: its connection is cut."""
+        self.stopping.set_result(None)
+        for transport in self.connections:
             if transport.get_write_buffer_size():
-                transport.abort()  # its client does not read, and would not learn of the end either
-
-    async def get(request: web.Request) -> web.StreamResponse:
-        _require(request[key])
-        _refuse_fields(request)
-        return _answer(request, await following.current())
-
-    async def stream(request: web.Request) -> web.StreamResponse:
-        _require(request[key])
-        _refuse_fields(request)
-        snapshot = await following.current()
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-        await response.prepare(request)
-        transport = request.transport
-        if transport is None:
-            return response  # the client has gone
-        connections[transport] = None
-        try:
-            last = request.headers.get("Last-Event-ID", "")
-            await response.write(b": in step\n\n" if last == snapshot.id else _state(snapshot))
-            with callers.using(request, request[key]):
-                await _follow(response, following, snapshot, services.clock, stopping[0])
-        except ConnectionError:
-            pass  # the client has gone
-        finally:
-            connections.pop(transport, None)
-        return response
-
-    app.on_startup.append(begin)
-    app.on_shutdown.append(end)
-    app.router.add_get(PATH, get)
-    app.router.add_get(f"{PATH}/stream", stream)
+                transport.abort()
 
 
-def _require(key: ApiKey) -> None:
-    key.require_scope("read")
-    key.require_group(None)
+class EffectiveCall(Call[EffectiveStreams, NoQuery, None]):
+    """One request for the effective configuration."""
+
+    __slots__ = ()
 
 
-def _refuse_fields(request: web.Request) -> None:
-    if request.query:
-        raise Invalid(f"{request.path} takes no fields, and got {', '.join(sorted(request.query))[:200]}")
+async def show(call: EffectiveCall) -> web.Response:
+    """GET /api/v1/effective."""
+    _require_readable(call)
+    return _answer(call.request, await call.context.following.current())
+
+
+async def stream(call: EffectiveCall) -> web.StreamResponse:
+    """GET /api/v1/effective/stream."""
+    request, streams = call.request, call.context
+    _require_readable(call)
+    snapshot = await streams.following.current()
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+    await response.prepare(request)
+    transport = request.transport
+    if transport is None:
+        return response  # the client has gone
+    streams.connections[transport] = None
+    try:
+        last = request.headers.get("Last-Event-ID", "")
+        await response.write(b": in step\n\n" if last == snapshot.id else _state(snapshot))
+        with streams.callers.using(request, call.key):
+            await _follow(response, streams.following, snapshot, streams.clock, streams.stopping)
+    except ConnectionError:
+        pass  # the client has gone
+    finally:
+        streams.connections.pop(transport, None)
+    return response
+
+
+def _require_readable(call: EffectiveCall) -> None:
+    """Raises `Forbidden` for a key that is limited to some groups: anything may be derived from any group."""
+    call.key.require_group(None)
+    if call.request.query:
+        fields = ", ".join(sorted(call.request.query))[:200]
+        raise Invalid(f"{call.request.path} takes no fields, and got {fields}")
 
 
 def _answer(request: web.Request, snapshot: Snapshot) -> web.Response:
@@ -103,8 +110,8 @@ def _about(snapshot: Snapshot) -> dict[str, Any]:
 async def _follow(
     response: web.StreamResponse, following: Following, snapshot: Snapshot, clock: Clock, stopping: asyncio.Future[None]
 ) -> None:
-    """Write what changes until the node stops. Nothing is kept for a client who reads slowly: it is merely behind, and
-    what it gets next leads from what it has to what is in force by then.
+    """Write changes until the node stops. Nothing is buffered for a slow client: its next change leads from the state
+    it has to the newest one.
     """
     while not stopping.done():
         timer, other = clock.timer(HEARTBEAT_SECONDS), following.other_than(snapshot.generation)

@@ -16,9 +16,9 @@ from eventd.api.admin.event_columns import MOST, read_facts, unsign
 from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.api.admin.groups import Place, find_place, recall_place
 from eventd.api.bodies.bodies import SMALL_BYTES
-from eventd.api.framework.moments import Place as Token
-from eventd.api.framework.moments import read_span, read_token, show_time, write_token
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.moments import read_span, show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, After, Limit, PageStart, read_token, write_token
 from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError
 from eventd.groups.lookup import find_group, read_group_topic
@@ -78,6 +78,15 @@ class Emit(Params):
         default=False, description="Answer with the results alone of events that are not new, each with its index."
     )
 
+    @classmethod
+    def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Emit | None:
+        facts = read_facts(body) if is_plain(path["group"]) else None
+        if facts is None:
+            return None
+        return (_LargeEmit if len(body) > SMALL_BYTES else cls).model_construct(
+            group=path["group"], events=facts.events, brief=facts.brief, exceptions=facts.exceptions
+        )
+
 
 class _LargeEmit(Emit):
     """Events that take so long to judge that the loop must not do it."""
@@ -95,16 +104,7 @@ def _is_heavy(params: Emit) -> bool:
     )
 
 
-def _read_quickly(path: Mapping[str, str], body: bytes | bytearray) -> Emit | None:
-    facts = read_facts(body) if is_plain(path["group"]) else None
-    if facts is None:
-        return None
-    return (_LargeEmit if len(body) > SMALL_BYTES else Emit).model_construct(
-        group=path["group"], events=facts.events, brief=facts.brief, exceptions=facts.exceptions
-    )
-
-
-async def _emit(services: Services, params: Emit) -> dict[str, Any]:
+async def emit(services: Services, params: Emit) -> dict[str, Any]:
     drafts, appended = await _append(services, params)
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         raise _conflict(drafts.event_ids[0], params.group, appended.owners[0])
@@ -202,11 +202,11 @@ class ListEvents(Params):
     until: str = Field(default="", description="Observed then or earlier.")
     include_expired: bool = Field(default=False, description="Show also what has expired.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
-    after: str = Field(default="", description="Go on after this token.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+    after: After = ""
+    limit: Limit = PAGE_SIZE
 
 
-async def _list(services: Services, params: ListEvents) -> dict[str, Any]:
+async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     now = services.clock.now()
     since, until = read_span(params.since, params.until, now)
     ask, scene = await services.database.read(_open_listing, params, now, since, until)
@@ -235,7 +235,7 @@ class _Scene(NamedTuple):
     """What a listing began with."""
 
     head: Head
-    place: Token
+    place: PageStart
 
 
 def _open_listing(
@@ -267,16 +267,9 @@ class Prune(Params):
     group: str
 
 
-async def _prune(services: Services, params: Prune) -> dict[str, Any]:
+async def prune(services: Services, params: Prune) -> dict[str, Any]:
     group = await services.database.read(find_group, params.group)
     retention = group.retention
     evicted = await apply_retention(services.database, services.clock, group.name)
     bounded = retention.max_events is not None or retention.max_age is not None
     return {"group": group.name, "removed": evicted.records, "evictedSeq": evicted.upto_seq, "bounded": bounded}
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("events.emit", Emit, _emit, _read_quickly),
-    operation("events.list", ListEvents, _list),
-    operation("events.prune", Prune, _prune),
-)

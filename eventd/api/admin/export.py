@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
 from eventd.lake.extract import Book, Extract, GroupState, State, read_book, read_state
 from eventd.store.engine.database import Connection
@@ -32,7 +32,7 @@ class ListBooks(Params):
     """There is nothing to choose."""
 
 
-async def _list(services: Services, _params: ListBooks) -> dict[str, Any]:
+async def list_books(services: Services, _params: ListBooks) -> dict[str, Any]:
     state = await services.database.read(read_state)
     return {
         "nodes": state.nodes,
@@ -86,7 +86,7 @@ class _Found:
     extract: Extract
 
 
-async def _read(services: Services, params: ReadBook) -> dict[str, Any]:
+async def read_rows(services: Services, params: ReadBook) -> dict[str, Any]:
     found = await services.database.read(_find, params)
     state, extract = found.state, found.extract
     columns = extract.columns
@@ -114,9 +114,3 @@ def _find(conn: Connection, params: ReadBook) -> _Found:
         conn, params.book, params.after, rows=params.rows, payloads=params.payloads, node=params.node or None
     )
     return _Found(state, extract)
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("books.list", ListBooks, _list),
-    operation("books.read", ReadBook, _read),
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.egress.cursors import link_name
 from eventd.groups.lookup import find_group, peers_of
 from eventd.log.core.head import lock_head, read_head
@@ -83,7 +83,7 @@ class NoParams(Params):
     """Takes nothing."""
 
 
-async def _status(services: Services, params: NoParams) -> dict[str, Any]:
+async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
     known = _declared.get(services.database, _NOTHING)
     told, now = await services.database.read(_read_status, known)
     if now is not known:
@@ -125,6 +125,3 @@ def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, Cursor])
         "peers": len(group.peers),
         "links": states,
     }
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (operation("groups.status", NoParams, _status),)

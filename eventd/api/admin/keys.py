@@ -12,7 +12,7 @@ from pydantic import Field
 
 from eventd.api.framework.auth import SCOPES, read_scopes
 from eventd.api.framework.moments import show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.errors import Invalid
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.store.engine.database import Connection
@@ -38,7 +38,7 @@ class CreateKey(Params):
     expires: str = Field(default="", description="When it ends: a time, or a duration from now; never by default.")
 
 
-async def _create(services: Services, params: CreateKey) -> dict[str, Any]:
+async def create(services: Services, params: CreateKey) -> dict[str, Any]:
     now = services.clock.now()
     secret = _MARK + _text(services.log.chance.token(32))
     line = _line(params, secret, now)
@@ -109,7 +109,7 @@ class ListKeys(Params):
     """All of them."""
 
 
-async def _list(services: Services, params: ListKeys) -> dict[str, Any]:
+async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
     now = services.clock.now()
     return {"keys": [_show(line, now) for line in await services.database.read(read_keys)]}
 
@@ -121,7 +121,7 @@ class RevokeKey(Params):
     forget: bool = Field(default=False, description="Strike it from the books too; its name can be given again.")
 
 
-async def _revoke(services: Services, params: RevokeKey) -> dict[str, Any]:
+async def revoke(services: Services, params: RevokeKey) -> dict[str, Any]:
     now = services.clock.now()
     line = await services.database.write(_strike, params, now)
     await services.take_over()
@@ -153,10 +153,3 @@ def _state(line: KeyRow, now: int) -> str:
     if line.revoked_at is not None:
         return "revoked"
     return "expired" if line.expires_at is not None and line.expires_at <= now else "active"
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("keys.create", CreateKey, _create),
-    operation("keys.list", ListKeys, _list),
-    operation("keys.revoke", RevokeKey, _revoke),
-)

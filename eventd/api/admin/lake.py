@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventd.api.framework.moments import show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.egress.lake.protocol import SEGMENTS
 from eventd.lake.extract import State, read_state
 from eventd.lake.schema import Book
@@ -17,7 +17,7 @@ class ShowLake(Params):
     """Nothing has to be said."""
 
 
-async def _status(services: Services, _params: ShowLake) -> dict[str, Any]:
+async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
     return await services.database.read(read_shipping)
 
 
@@ -52,6 +52,3 @@ def _book(cursor: Cursor, node: str, book: Book, state: State) -> dict[str, Any]
         "lastError": cursor.last_error,
         "lastSuccessAt": show_time(cursor.succeeded_at),
     }
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (operation("lake.status", ShowLake, _status),)

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from eventd.api.framework.moments import show_seconds, show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.egress.cursors import link_name, pause_all, reconcile
 from eventd.groups.links import LinkStatus, read_link_statuses, read_repairs_of
 from eventd.groups.lookup import find_group, find_peer, peers_of, read_group_topic
@@ -26,7 +27,7 @@ class ListLinks(Params):
     peer: str = Field(default="", description="Only this peer, by its node name.")
 
 
-async def _status(services: Services, params: ListLinks) -> dict[str, Any]:
+async def show_links(services: Services, params: ListLinks) -> dict[str, Any]:
     return await services.database.read(read_links, params.group, params.peer, services.clock.now())
 
 
@@ -121,10 +122,10 @@ class ListGaps(Params):
     node: str = Field(default="", description="Only of this sender.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: int = Field(default=0, ge=0, description="Go on after the gap with this id.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+    limit: Limit = PAGE_SIZE
 
 
-async def _gaps(services: Services, params: ListGaps) -> dict[str, Any]:
+async def list_gaps(services: Services, params: ListGaps) -> dict[str, Any]:
     return await services.database.read(_read_gaps, params)
 
 
@@ -166,14 +167,14 @@ class Resume(Params):
     peer: str = Field(description="The peer, by its node name.")
 
 
-async def _pause(services: Services, params: Pause) -> dict[str, Any]:
+async def pause(services: Services, params: Pause) -> dict[str, Any]:
     now = services.clock.now()
     await services.database.write(_set_paused, params.group, params.peer, now, at=now, by=params.by)
     await services.take_over()
     return await services.database.read(read_links, params.group, params.peer, now)
 
 
-async def _resume(services: Services, params: Resume) -> dict[str, Any]:
+async def resume(services: Services, params: Resume) -> dict[str, Any]:
     now = services.clock.now()
     await services.database.write(_set_paused, params.group, params.peer, now, at=None, by="")
     await services.take_over()
@@ -188,11 +189,3 @@ def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | 
         reconcile(conn, read_resources(conn), now)
     cursor = read_cursors(conn, name=link_name(group, node))[0]
     pause_all(conn, [cursor, *read_repairs_of(conn, peer)], now, at=at, by=by)
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("links.status", ListLinks, _status),
-    operation("links.gaps", ListGaps, _gaps),
-    operation("links.pause", Pause, _pause),
-    operation("links.resume", Resume, _resume),
-)

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from eventd.api.admin.subscription_runs import show_run
 from eventd.api.framework.moments import show_seconds, show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.dynamic.part import API_VERSION, KIND, part_name
 from eventd.plugins.contract.contract import Outcome, PluginFailed
 from eventd.plugins.run.alone import find_plugin, read_by_hand, run_alone
@@ -30,7 +31,7 @@ class ListPlugins(Params):
     """All of them."""
 
 
-async def _list(services: Services, params: ListPlugins) -> dict[str, Any]:
+async def list_plugins(services: Services, params: ListPlugins) -> dict[str, Any]:
     rows = await services.database.read(read_resources, PLUGIN.name)
     return {"plugins": [_show_plugin(row) for row in rows]}
 
@@ -61,7 +62,7 @@ class RunPlugin(Params):
     dry_run: bool = Field(default=False, description="Store nothing, neither the run nor what it proposes.")
 
 
-async def _run(services: Services, params: RunPlugin) -> dict[str, Any]:
+async def run_plugin(services: Services, params: RunPlugin) -> dict[str, Any]:
     kept = not params.dry_run
     asked = await services.database.read(lambda conn: read_by_hand(conn, params.name, services.clock.now(), kept=kept))
     running = Plugins(services.clock, environment=plugin_environment())
@@ -138,7 +139,7 @@ class CheckPlugin(Params):
     type: str = Field(default="", description="The type of the events it is given; by default one it is declared for.")
 
 
-async def _check(services: Services, params: CheckPlugin) -> dict[str, Any]:
+async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any]:
     stored = await services.database.read(read_resources)
     config = find_plugin(stored, params.name)
     checking = make_checking(services.clock, config, params.type or _type_for(stored, config.name))
@@ -188,20 +189,12 @@ class ListRuns(Params):
     plugin: str = Field(default="", description="Only of this Plugin.")
     status: list[RunStatus] = Field(default=[], description="Only these.")
     before: int | None = Field(default=None, ge=1, description="Go on with runs before this one.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many.")
+    limit: Limit = PAGE_SIZE
 
 
-async def _runs(services: Services, params: ListRuns) -> dict[str, Any]:
+async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
     runs = await services.database.read(
         read_runs, plugin=params.plugin, statuses=params.status, before=params.before, limit=params.limit + 1
     )
     shown = runs[: params.limit]
     return {"runs": [show_run(run) for run in shown], "next": shown[-1].id if len(runs) > len(shown) else None}
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("plugins.list", ListPlugins, _list),
-    operation("plugins.run", RunPlugin, _run),
-    operation("plugins.check", CheckPlugin, _check),
-    operation("plugins.runs", ListRuns, _runs),
-)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field, model_validator
 
 from eventd.api.framework.moments import read_span, show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.groups.links import read_cursor_of, wanted_by
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
@@ -101,7 +101,7 @@ class Link:
         return ""
 
 
-async def _redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
+async def redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
     now = services.clock.now()
     plan = await (_plan_ids if params.ids else _plan_range)(services, params, now)
     if not params.dry_run:
@@ -242,6 +242,3 @@ def _nothing(peer: str, counts: Mapping[str, int]) -> str:
     }
     reasons = [f"{count} {words[name]}" for name, count in counts.items() if count]
     return f"there is nothing to send to {peer} again: {', '.join(reasons) or 'the range holds no event'}"
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (operation("deliveries.redeliver", Redeliver, _redeliver),)

@@ -14,7 +14,7 @@ from eventd.api.admin.links import read_links
 from eventd.api.admin.subscription_runs import show_run
 from eventd.api.admin.subscription_states import ListSubscriptions, read_states
 from eventd.api.framework.moments import show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.egress.cursors import link_name, reconcile, subscription_name
 from eventd.errors import Conflict, EventdError, NotFound
 from eventd.groups.lookup import read_group_topic
@@ -80,7 +80,7 @@ class Apply(Sources):
     dry_run: bool = Field(default=False, description="Only say what would change.")
 
 
-async def _apply(services: Services, params: Apply) -> dict[str, Any]:
+async def apply(services: Services, params: Apply) -> dict[str, Any]:
     loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
     planned, events = await run(_apply_now, loaded, params, now)
@@ -140,7 +140,7 @@ class Diff(Sources):
     prune: bool = Field(default=False, description="Show also what the sources do not hold.")
 
 
-async def _diff(services: Services, params: Diff) -> dict[str, Any]:
+async def diff(services: Services, params: Diff) -> dict[str, Any]:
     loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     what = Apply(sources=params.sources, prune=params.prune, allow_empty=True, dry_run=True)
     planned, events = await services.database.read(_apply_now, loaded, what, now)
@@ -157,7 +157,7 @@ class ListResources(Params):
     name: str = Field(default="", description="Only of this name.")
 
 
-async def _list(services: Services, params: ListResources) -> dict[str, Any]:
+async def list_resources(services: Services, params: ListResources) -> dict[str, Any]:
     rows = await services.database.read(_select, params)
     return {"resources": [_show(row) for row in _in_order(rows)]}
 
@@ -221,11 +221,11 @@ def _first_names(rows: Iterable[StoredResource]) -> str:
     return ", ".join(dict.fromkeys(row.name for row in list(rows)[:SUGGESTED]))
 
 
-async def _get(services: Services, params: OneResource) -> dict[str, Any]:
+async def get(services: Services, params: OneResource) -> dict[str, Any]:
     return _show(await services.database.read(_find, params))
 
 
-async def _describe(services: Services, params: OneResource) -> dict[str, Any]:
+async def describe(services: Services, params: OneResource) -> dict[str, Any]:
     return await services.database.read(_read_description, params, services.clock.now())
 
 
@@ -294,7 +294,7 @@ class DeleteResource(OneResource):
     dry_run: bool = Field(default=False, description="Only say what would change.")
 
 
-async def _delete(services: Services, params: DeleteResource) -> dict[str, Any]:
+async def delete(services: Services, params: DeleteResource) -> dict[str, Any]:
     found = await services.database.read(_find, params)
     return await _delete_all(services, [identity_of(found)], dry_run=params.dry_run)
 
@@ -306,7 +306,7 @@ class DeleteResources(Sources):
     dry_run: bool = Field(default=False, description="Only say what would change.")
 
 
-async def _delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:
+async def delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:
     loaded = await asyncio.to_thread(params.load)
     nameless = (d.problem((), "lacks apiVersion, kind or metadata.name") for d in loaded.drafts if d.identity is None)
     if problems := [*islice(chain(loaded.problems, nameless), MOST_FOUND)]:
@@ -330,14 +330,3 @@ def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: 
         lock_head(conn)
     events = count_events(conn)
     return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run), events
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("resources.apply", Apply, _apply),
-    operation("resources.diff", Diff, _diff),
-    operation("resources.list", ListResources, _list),
-    operation("resources.get", OneResource, _get),
-    operation("resources.describe", OneResource, _describe),
-    operation("resources.delete", DeleteResource, _delete),
-    operation("resources.delete_sources", DeleteResources, _delete_sources),
-)

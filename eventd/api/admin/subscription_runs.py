@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.store.engine.database import Connection
 from eventd.store.rows.runs import Run, RunStatus, read_runs
 
@@ -32,7 +33,7 @@ class ListRuns(Params):
     event_id: str = Field(default="", description="Only this event.")
     status: str = Field(default="", description="Only `pending`, `succeeded` or `failed`.")
     before: int | None = Field(default=None, ge=1, description="Go on with runs before this one.")
-    limit: int = Field(default=100, ge=1, le=1000, description="At most so many runs.")
+    limit: Limit = PAGE_SIZE
 
     @model_validator(mode="after")
     def _known_status(self) -> Self:

@@ -7,10 +7,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from eventd.api.admin.subscription_runs import ListRuns, list_runs
 from eventd.api.admin.subscription_states import ListSubscriptions, find_subscription, read_states
 from eventd.api.framework.moments import read_moment, show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
 from eventd.egress.subscriptions.trigger import Trigger
 from eventd.errors import Conflict, Invalid, NotFound
@@ -42,7 +41,7 @@ from eventd.store.rows.runs import detach_runs
 from federation.event import is_alive
 
 
-async def _list(services: Services, params: ListSubscriptions) -> dict[str, Any]:
+async def list_subscriptions(services: Services, params: ListSubscriptions) -> dict[str, Any]:
     return {"subscriptions": await services.database.read(read_states, params, services.clock.now())}
 
 
@@ -67,7 +66,7 @@ class Retry(Choose):
     ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only these parked events.")
 
 
-async def _retry(services: Services, params: Retry) -> dict[str, Any]:
+async def retry(services: Services, params: Retry) -> dict[str, Any]:
     return await services.database.write(_retry_now, params, services.clock.now())
 
 
@@ -147,7 +146,7 @@ class Reset(Choose):
         return self
 
 
-async def _reset(services: Services, params: Reset) -> dict[str, Any]:
+async def reset(services: Services, params: Reset) -> dict[str, Any]:
     return await services.database.write(_reset_now, params, services.clock.now())
 
 
@@ -189,17 +188,17 @@ class Pause(Choose):
     by: str = Field(default="", max_length=200, description="Who, to be shown.")
 
 
-async def _pause(services: Services, params: Pause) -> dict[str, Any]:
+async def pause(services: Services, params: Pause) -> dict[str, Any]:
     now = services.clock.now()
     await services.database.write(_set_paused, params, now, at=now, by=params.by)
     await services.take_over()
-    return await _list(services, ListSubscriptions(group=params.group, subscription=params.subscription))
+    return await list_subscriptions(services, ListSubscriptions(group=params.group, subscription=params.subscription))
 
 
-async def _resume(services: Services, params: Choose) -> dict[str, Any]:
+async def resume(services: Services, params: Choose) -> dict[str, Any]:
     await services.database.write(_set_paused, params, services.clock.now(), at=None, by="")
     await services.take_over()
-    return await _list(services, ListSubscriptions(group=params.group, subscription=params.subscription))
+    return await list_subscriptions(services, ListSubscriptions(group=params.group, subscription=params.subscription))
 
 
 def _set_paused(conn: Connection, params: Choose, now: int, *, at: int | None, by: str) -> None:
@@ -218,13 +217,3 @@ def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
     if not found:
         raise Conflict(f"EventSubscription {one.name} has no group", hint="declare its EventGroup")
     return found[0]
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("subscriptions.list", ListSubscriptions, _list),
-    operation("subscriptions.runs", ListRuns, list_runs),
-    operation("subscriptions.retry", Retry, _retry),
-    operation("subscriptions.reset", Reset, _reset),
-    operation("subscriptions.pause", Pause, _pause),
-    operation("subscriptions.resume", Choose, _resume),
-)

@@ -16,7 +16,7 @@ from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, Status, report
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 
 AREAS = (AREA,)
 
@@ -40,14 +40,14 @@ class Mend(Examine):
     """What to look at, and to mend as far as that is safe."""
 
 
-async def _examine(services: Services, params: Examine) -> dict[str, Any]:
+async def examine(services: Services, params: Examine) -> dict[str, Any]:
     told, actions = await _look(services, params)
     if params.remediation_plan:
         told["remediationPlan"] = show_plan(actions, services.clock.now())
     return told
 
 
-async def _mend(services: Services, params: Mend) -> dict[str, Any]:
+async def fix(services: Services, params: Mend) -> dict[str, Any]:
     told, actions = await _look(services, params)
     if params.remediation_plan:
         told["remediationPlan"] = show_plan(actions, services.clock.now())
@@ -63,9 +63,3 @@ async def _look(services: Services, params: Examine) -> tuple[dict[str, Any], li
     if not groups:
         checks.append(Check("expected peers", Status.SKIP, detail="no EventGroup is declared"))
     return report(groups, checks), plan_actions(checks)
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (
-    operation("doctor.examine", Examine, _examine),
-    operation("doctor.mend", Mend, _mend),
-)

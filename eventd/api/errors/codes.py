@@ -1,12 +1,14 @@
-"""The codes of errors and their statuses, both ways. Loads no HTTP library: who is refused something needs none.
+"""Error codes, their HTTP statuses and the two JSON forms of an error. Loads no HTTP library: clients use it, too.
 
-An answer is `{"error": {"code", "message", "hint"?, "detail"?}}`; `code` is a stable slug.
+`/api/v1` answers `{"error": {"code", "message", "hint"?, "detail"?}}`. `/v0` answers `{"error": {"code", "message",
+"detail"?}}`, where the message includes the hint. `code` is a stable slug.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from eventd import errors
 from eventd.errors import (
@@ -28,6 +30,8 @@ from eventd.errors import (
 PLUGIN_FAILED = "plugin_failed"
 THROTTLED = "throttled"
 """A limit of the node is reached: the same request may succeed later."""
+WEBSOCKET_VERSION = "13"
+"""The version of RFC 6455; versions 7 and 8 are drafts of it."""
 
 
 class NoSuchRoute(NotFound):
@@ -54,6 +58,18 @@ class SlowBody(Invalid):
     code = "slow_body"
 
 
+class NotAcceptable(Invalid):
+    """The client does not accept a stream of events."""
+
+    code = "not_acceptable"
+
+
+class UnsupportedVersion(Invalid):
+    """The client speaks another version of the WebSocket protocol."""
+
+    headers: ClassVar = {"Sec-WebSocket-Version": WEBSOCKET_VERSION}
+
+
 class BadParams(Invalid):
     """Fields of a request are wrong; `detail` names each."""
 
@@ -69,9 +85,14 @@ class BadParams(Invalid):
 
 
 class Internal(EventdError):
-    """A fault of the node; the incident's number stands in its log."""
+    """A fault of the node; its log has the details under the incident number."""
 
     code = "internal"
+
+
+def internal(incident: str) -> Internal:
+    """The error for a fault that the log of the node describes under the number of the incident."""
+    return Internal(f"a fault in the node; its log has it as incident {incident}", hint="please report it")
 
 
 _STATUS = {
@@ -80,12 +101,14 @@ _STATUS = {
     Forbidden.code: 403,
     NotFound.code: 404,
     WrongMethod.code: 405,
+    NotAcceptable.code: 406,
     SlowBody.code: 408,
     Conflict.code: 409,
     FenceLost.code: 409,
     TooLarge.code: 413,
     WrongMediaType.code: 415,
     CheckFailed.code: 422,
+    "topic_full": 422,
     THROTTLED: 429,
     EventdError.code: 500,
     PLUGIN_FAILED: 502,
@@ -96,33 +119,66 @@ _STATUS = {
 }
 
 
-def status_of(error: EventdError) -> int:
-    """The status of the nearest class with a code of its own that is listed."""
-    codes = [vars(kind).get("code") for kind in type(error).__mro__]
-    return next(_STATUS[code] for code in codes if code in _STATUS)
+class ErrorForm(NamedTuple):
+    """How one surface writes an error: the statuses and codes that differ there, and where the hint goes."""
+
+    statuses: Mapping[str, int]
+    codes: Mapping[str, str]
+    hint_in_message: bool
+    line_end: bytes
+
+    def status(self, error: EventdError) -> int:
+        """The HTTP status: that of the nearest class with a code of its own that has one."""
+        codes = _codes_of(error)
+        own = next((self.statuses[code] for code in codes if code in self.statuses), None)
+        return own or next(_STATUS[code] for code in codes if code in _STATUS)
+
+    def code(self, error: EventdError) -> str:
+        """The code under which this surface knows the error."""
+        return next((self.codes[code] for code in _codes_of(error) if code in self.codes), error.code)
+
+    def body(self, error: EventdError) -> dict[str, Any]:
+        """The JSON of the error."""
+        problem: dict[str, Any] = {"code": self.code(error), "message": error.message}
+        if error.hint and self.hint_in_message:
+            problem["message"] = f"{error.message}; {error.hint}"
+        elif error.hint:
+            problem["hint"] = error.hint
+        if detail := getattr(error, "detail", None):
+            problem["detail"] = detail
+        return {"error": problem}
 
 
-def envelope(error: EventdError) -> dict[str, Any]:
-    """The body of an error's answer."""
-    told: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.hint:
-        told["hint"] = error.hint
-    if detail := getattr(error, "detail", None):
-        told["detail"] = detail
-    return {"error": told}
+API_FORM = ErrorForm({}, {}, hint_in_message=False, line_end=b"\n")
+TOPICS_FORM = ErrorForm(
+    {Full.code: 429},
+    {
+        NoSuchRoute.code: "not_found",
+        TooLarge.code: "payload_too_large",
+        Full.code: THROTTLED,
+        Unavailable.code: "not_ready",
+    },
+    hint_in_message=True,
+    line_end=b"",
+)
+
+
+def _codes_of(error: EventdError) -> list[str]:
+    """The codes of the error's classes, the nearest first."""
+    return [vars(kind)["code"] for kind in type(error).__mro__ if "code" in vars(kind)]
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """The error a node answered with, for a client. An answer in another form still tells its status."""
+    """The error that a node answered with, for a client. An answer in another form is mapped by its status."""
     try:
-        told = json.loads(body)["error"]
-        code, message, hint = str(told["code"]), str(told["message"]), str(told.get("hint", ""))
+        problem = json.loads(body)["error"]
+        code, message, hint = str(problem["code"]), str(problem["message"]), str(problem.get("hint", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        # Somebody else's 404 does not say that what was asked for is not there.
+        # The 404 of another server does not mean that the resource is missing.
         kind = EventdError if status == 404 else _by_status(status)
         return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
     error = (_by_code(code) or _by_status(status))(message, hint=hint)
-    vars(error).update(code=code, detail=told.get("detail"))  # a later version may have codes of its own
+    vars(error).update(code=code, detail=problem.get("detail"))  # a later version may have codes of its own
     return error
 
 
@@ -131,12 +187,12 @@ def _by_code(code: str) -> type[EventdError] | None:
         from eventd.plugins.contract.contract import PluginFailed
 
         return PluginFailed
-    known: list[type[EventdError]] = [NoSuchRoute, WrongMethod, WrongMediaType, SlowBody, Internal]
+    known: list[type[EventdError]] = [NoSuchRoute, WrongMethod, WrongMediaType, SlowBody, NotAcceptable, Internal]
     known += [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, EventdError)]
     return next((kind for kind in known if kind.code == code), None)
 
 
 def _by_status(status: int) -> type[EventdError]:
-    # A 502 that does not say so in its body comes from a proxy, not from a plugin.
+    # A 502 without a code in its body comes from a proxy, not from a plugin.
     codes = [code for code, number in _STATUS.items() if number == status and code != PLUGIN_FAILED]
     return (_by_code(codes[0]) if codes else None) or EventdError

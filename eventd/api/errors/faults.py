@@ -1,4 +1,4 @@
-"""Whatever goes wrong under a request becomes an answer, in the form of the surface it was asked through."""
+"""Every error of a handler becomes an answer, in the form of the surface that was called."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from eventd.api.errors.codes import Internal
-from eventd.api.errors.problems import FrameworkRefusal
+from eventd.api.errors.codes import ErrorForm, internal
+from eventd.api.errors.problems import FrameworkRefusal, answer, of_framework
 from eventd.errors import EventdError
 from eventd.log.topics.errors import Throttled
 from eventd.runtime.chance import Chance
@@ -20,58 +20,63 @@ logger = logging.getLogger("eventd.api")
 
 
 def answering(
-    answer: Callable[[EventdError], web.Response],
-    refuse: Callable[[web.Request, FrameworkRefusal], web.Response],
+    form_of: Callable[[str], ErrorForm],
     chance: Chance,
+    require_caller: Callable[[web.Request], object] = lambda _: None,
 ) -> Any:
-    """A middleware. `answer` turns an error into what goes out, `refuse` what the HTTP library refuses by itself."""
+    """A middleware that answers errors in the form of the path. A caller whom `require_caller` refuses is not even
+    told which paths exist.
+    """
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        form = form_of(request.path)
         try:
-            return await handler(request)
+            try:
+                return await handler(request)
+            except FrameworkRefusal as problem:
+                require_caller(request)
+                refusal, allow = of_framework(problem, request.path, request.method)
+                return answer(refusal, form, allow=allow)
         except EventdError as error:
             if _has_begun(request):
                 return _cut(request, str(error))
-            told = answer(error)
-            if told.status >= 500:
+            answered = answer(error, form)
+            if answered.status >= 500:
                 extra = {"route": route_of(request), "code": error.code, "why": str(error)}
-                logger.warning("a request failed", extra=extra)
-            return told
-        except FrameworkRefusal as problem:
-            return refuse(request, problem)
+                logger.warning("request failed", extra=extra)
+            return answered
         except MemoryError:
-            logger.error("a request was refused: the process has no memory left", extra={"route": route_of(request)})
+            logger.error("request refused: the process has no memory left", extra={"route": route_of(request)})
             if _has_begun(request):
                 return _cut(request, "the process has no memory left")
-            return answer(Throttled("the node is short of memory: try again later, or with less at once"))
+            return answer(Throttled("the node is short of memory: try again later, or with less at once"), form)
         except (ConnectionError, asyncio.CancelledError):
-            raise  # the client has gone, or the node is stopping: there is nobody to answer
+            raise  # the client is gone, or the node stops: no answer could be sent
         except Exception:
             incident = chance.token(4).hex()
-            logger.exception("a request failed", extra={"route": route_of(request), "incident": incident})
+            logger.exception("request failed", extra={"route": route_of(request), "incident": incident})
             if _has_begun(request):
                 return _cut(request, f"a fault in the node, incident {incident}")
-            hint = "please report it"
-            return answer(Internal(f"a fault in the node; its log has it as incident {incident}", hint=hint))
+            return answer(internal(incident), form)
 
     return answer_errors
 
 
 def _has_begun(request: web.Request) -> bool:
-    """Whether something of the answer was sent: another one behind it would be taken for a part of it."""
+    """Whether a part of the answer was sent: the client would take another answer for the rest of it."""
     return request.writer.output_size > 0
 
 
 def _cut(request: web.Request, why: str) -> web.Response:
-    """Cut the connection, which no client takes for the end of an answer. What is returned goes nowhere."""
-    logger.warning("an answer was cut off", extra={"route": route_of(request), "why": why})
+    """Cut the connection, so that the client notices that the answer is incomplete. The returned one is never sent."""
+    logger.warning("answer cut off", extra={"route": route_of(request), "why": why})
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
 
 
 def route_of(request: web.Request) -> str:
-    """The pattern, not the path: what stands in its place may be anything."""
+    """The pattern of the route, not the path: a path may hold anything."""
     resource = request.match_info.route.resource
     return f"{request.method} {resource.canonical if resource else '?'}"

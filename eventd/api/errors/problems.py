@@ -1,4 +1,4 @@
-"""Errors as HTTP answers."""
+"""HTTP answers: errors in the form of their surface, and JSON results."""
 
 from __future__ import annotations
 
@@ -7,38 +7,36 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from eventd.api.errors.codes import NoSuchRoute, WrongMethod, envelope, status_of
+from eventd.api.errors.codes import API_FORM, ErrorForm, NoSuchRoute, WrongMethod
 from eventd.errors import EventdError, Invalid, TooLarge
 from federation.peers import EVENTS_PATH, LINK_PATH, V1_EVENTS_PATH, VERIFY_PATH
 
 RETRY_SECONDS = 1
 _JSON = "application/json"
+_PEER_HINT = "this is the API: peers send to the port of `spec.listen` of the EventGroup"
 
 FrameworkRefusal = web.HTTPException
-"""What the HTTP library raises by itself, such as for an unknown path."""
+"""What the HTTP library raises by itself, for an unknown path for example."""
 
 
-def answer(error: EventdError, *, allow: str = "") -> web.Response:
-    """An error as it goes out. `allow` names the methods a path is served with."""
-    status = status_of(error)
-    headers = headers_of(status, allow)
-    return web.Response(status=status, body=encode(envelope(error)), content_type=_JSON, headers=headers)
-
-
-def headers_of(status: int, allow: str = "") -> dict[str, str]:
-    """What goes with a status of an error: what to do now."""
-    headers = {"Allow": allow} if allow else {}
+def answer(error: EventdError, form: ErrorForm = API_FORM, *, allow: str = "") -> web.Response:
+    """The answer to a request that failed with `error`. `allow` names the methods that the path is served with."""
+    status = form.status(error)
+    headers: dict[str, str] = dict(getattr(error, "headers", {}))
+    if allow:
+        headers["Allow"] = allow
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503):
         headers["Retry-After"] = str(RETRY_SECONDS)
     if status == 408:
         headers["Connection"] = "close"
-    return headers
+    body = msgspec.json.encode(form.body(error)) + form.line_end
+    return web.Response(status=status, body=body, content_type=_JSON, headers=headers)
 
 
 def success(value: Any, *, ready: bool = True) -> web.Response:
-    """What an operation gave, as it goes out. A node that is not `ready` says so with the status alone."""
+    """A result as JSON. A node that is not `ready` answers with status 503 and the same body."""
     if ready:
         return web.Response(body=encode(value), content_type=_JSON)
     headers = {"Retry-After": str(RETRY_SECONDS)}
@@ -46,22 +44,19 @@ def success(value: Any, *, ready: bool = True) -> web.Response:
 
 
 def encode(value: Any) -> bytes:
-    """JSON on one line, ended as a terminal likes it."""
+    """JSON on one line, with a line end for terminals."""
     return msgspec.json.encode(value) + b"\n"
 
 
-_FOR_PEERS = "this is the API: peers send to the port of `spec.listen` of the EventGroup"
-
-
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
-    """What the HTTP library refuses, as our error, and the methods that are allowed instead."""
+    """The error for a request that the HTTP library refused, and the methods that are allowed instead."""
     match problem:
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(problem.allowed_methods))
             return WrongMethod(f"{path} is not served with {method}", hint=f"use {allowed}"), allowed
         case web.HTTPNotFound():
             peers = path in (V1_EVENTS_PATH, EVENTS_PATH, LINK_PATH, VERIFY_PATH)
-            return NoSuchRoute(f"nothing is served at {path}", hint=_FOR_PEERS if peers else ""), ""
+            return NoSuchRoute(f"nothing is served at {path}", hint=_PEER_HINT if peers else ""), ""
         case web.HTTPRequestEntityTooLarge():
             return TooLarge("the body is over the limit", hint="send less at once, or raise EVENTD_MAX_BODY_BYTES"), ""
         case _:

@@ -1,5 +1,5 @@
-"""What every route is made of: operations, parameters, keys and scopes, callers, worker processes.
+"""The API framework: what a route is, how requests are admitted, read within bounds, answered and described.
 
-May import: api.errors, api.listener, dynamic, log.core, observe, resources, resources.reading, runtime, settings,
-    store.engine, store.rows, text.
+May import: api.bodies, api.errors, api.listener, dynamic, log.core, log.topics, observe, resources, resources.reading,
+    runtime, settings, store.engine, store.rows, text.
 """

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, get_args
 
-from eventd.api.framework.routes import Scope
+from eventd.api.framework.route import Scope
 from eventd.errors import Forbidden, SettingsError, Unauthorized
+from eventd.log.topics.errors import DetailedError
 from eventd.runtime.clock import SECOND, Clock, SystemClock
 from eventd.settings.model import BadSettings, Problem, Settings
 from eventd.store.rows.keys import KeyRow
@@ -30,6 +31,10 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 
 LONGEST_WAIT = 60.0
 """Seconds after which the expiry of a key in use is looked at again: the wall clock may have been set."""
+
+
+class OutOfReach(DetailedError, Forbidden):
+    """The key is limited to other names."""
 
 
 class ApiKey(NamedTuple):
@@ -58,6 +63,12 @@ class ApiKey(NamedTuple):
     def sees(self, group: str) -> bool:
         """Whether the key is for this group."""
         return not self.prefixes or group.startswith(self.prefixes)
+
+    def require_names(self, *names: str) -> None:
+        """Raises `Forbidden` for the first topic or router that the key is not for."""
+        for name in names:
+            if not self.sees(name):
+                raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
 
     def require_group(self, group: str | None) -> None:
         """Raises `Forbidden` when the key is held to other groups; `None` stands for all groups at once."""

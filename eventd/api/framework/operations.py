@@ -1,22 +1,17 @@
-"""What can be asked of a node, each written once: the HTTP API mounts an operation, `routerctl` calls the same one.
-
-A surface is a file of this package with `OPERATIONS`, a tuple of `Operation`; `surfaces.py` knows and finds them, and
-`routes.py` knows where each is asked for.
-"""
+"""What operations work with and take. The HTTP API and `routerctl` run the same operations."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
-from eventd.api.framework.routes import ROUTES, Route
 from federation.event import is_plain
 
-if TYPE_CHECKING:  # a command waits for what it works with, and for nothing else
+if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
     from eventd.log.core.eventlog import EventLog
     from eventd.observe.metrics import Metrics
@@ -27,19 +22,15 @@ if TYPE_CHECKING:  # a command waits for what it works with, and for nothing els
 
 
 GROUP = "group "
-"""How the name of a readiness check begins that is about one group."""
+"""Prefix of the name of a readiness check that concerns one group."""
 
 
-async def _nobody() -> None:
-    """There is no node in this process that could take anything over."""
-
-
-async def _no_node() -> None:
-    """No node runs in this process that could be ready."""
+async def _nothing() -> None:
+    """Stands in where no node runs in this process."""
 
 
 def _keys_in_files(group: GroupConfig) -> KeyRing:
-    """The keys of a group, where no service manager keeps any."""
+    """The keys of a group, read without the credentials of a service manager."""
     from eventd.resources.keyring import load_ring
 
     return load_ring(group, None)
@@ -47,25 +38,25 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What an operation works with, in a running node and in a command beside it alike.
+    """The dependencies of operations, in a running node and in a command that works on its database.
 
-    `take_over` brings the node of this process in line with what was just declared, so that an answer means that it
-    is in force here; other processes notice by themselves. `metrics` are those of the running node, None beside one;
-    so is what it is `following`. `ring` gives the keys of a group; it may read files, and raises `SecretUnreadable`.
-    `readiness` gives what the running node checks of itself, by name, each "ok" or what is wrong; None where no node
-    runs. It raises `Unavailable` where one runs and cannot be asked.
+    `take_over` applies new declarations to the node of this process, so that an answer means that they are in force
+    here; other processes notice by themselves. `metrics` and `following` (the effective configuration) belong to the
+    running node; a command has none. `ring` gives the keys of a group; it may read files, and raises
+    `SecretUnreadable`. `readiness` gives the readiness checks of the running node, by name, each "ok" or a problem;
+    None where no node runs. It raises `Unavailable` where a node runs and does not answer.
     """
 
     log: EventLog
-    take_over: Callable[[], Awaitable[None]] = _nobody
+    take_over: Callable[[], Awaitable[None]] = _nothing
     metrics: Metrics | None = None
     following: Following | None = None
     ring: Callable[[GroupConfig], KeyRing] = _keys_in_files
-    readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _no_node
+    readiness: Callable[[], Awaitable[Mapping[str, str] | None]] = _nothing
 
     @property
     def effective(self) -> Following:
-        """The effective configuration: that of the running node, or what a command finds beside one."""
+        """The effective configuration: that of the running node, or one that a command reads itself."""
         from eventd.dynamic.effective import Following
 
         return self.following or Following(self.database, self.clock, counts=False)
@@ -80,9 +71,9 @@ class Services:
 
 
 class Params(BaseModel):
-    """Base of what an operation takes. In JSON and queries the names are camelCase; unknown names are refused.
+    """Base of the parameters of an operation. In JSON and queries the names are camelCase; unknown names are refused.
 
-    A field called `group` is the name of an EventGroup: keys that are limited to some groups are held to it.
+    A field called `group` is the name of an EventGroup: a key that is limited to some groups must be for this one.
     """
 
     model_config = ConfigDict(
@@ -92,40 +83,16 @@ class Params(BaseModel):
     @field_validator("*")
     @classmethod
     def _can_be_looked_up(cls, value: Any) -> Any:
-        """No database takes U+0000 in a text, or bytes of a command line that are no UTF-8."""
+        """No database stores U+0000 in a text, or bytes of a command line that are not UTF-8."""
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and not is_plain(text):
-                raise ValueError("holds U+0000 or bytes that are no UTF-8")
+                raise ValueError("holds U+0000 or bytes that are not UTF-8")
         return value
 
+    @classmethod
+    def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Self | None:
+        """The parameters from the usual body of a request without a query, given the names in its path.
 
-P = TypeVar("P", bound=BaseModel)
-
-
-def _never(_path: Mapping[str, str], _body: bytes | bytearray) -> None:
-    """No body is usual enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operation(Generic[P]):
-    """One thing that can be asked, and where.
-
-    `run` returns plain JSON-able values and raises `EventdError`. `quick` may read the usual body of a request without
-    a query by itself, given the fields of the path; where it gives None the general way says what is wrong.
-    """
-
-    name: str
-    route: Route
-    params: type[P]
-    run: Callable[[Services, P], Awaitable[Any]]
-    quick: Callable[[Mapping[str, str], bytes | bytearray], P | None] = _never
-
-
-def operation(
-    name: str,
-    params: type[P],
-    run: Callable[[Services, P], Awaitable[Any]],
-    quick: Callable[[Mapping[str, str], bytes | bytearray], P | None] = _never,
-) -> Operation[P]:
-    """An operation of a node, whose route stands in `ROUTES`."""
-    return Operation(name, ROUTES[name], params, run, quick)
+        None: read them in the general way, which also reports problems.
+        """
+        return None

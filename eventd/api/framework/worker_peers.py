@@ -37,7 +37,7 @@ _OF_ONE_WAY = frozenset(("connection", "host", "keep-alive", "te", "trailer", "t
 _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
-class Siblings:
+class WorkerPeers:
     """The other processes of this node, and the way they reach this one. `open` it, and `close` it in the end."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
@@ -123,7 +123,7 @@ class Siblings:
         return "wid_" if self._share.is_whole else f"wid_{self._share.worker}."
 
     @web.middleware
-    async def hand_on(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def proxy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let another process answer what is about a session of its own."""
         found = _SESSION.match(request.path)
         index = int(found[1]) if found else self._share.worker

@@ -173,5 +173,5 @@ def _error_of(problem: BaseException | None, chance: Chance) -> EventdError:
             why = problem.message.partition("\n")[0].rstrip(":")  # what follows are the bytes themselves
             return Invalid(f"the request cannot be read as HTTP: {why}")
     incident = chance.token(4).hex()
-    logger.error("a request failed", exc_info=problem, extra={"incident": incident})
+    logger.error("request failed", exc_info=problem, extra={"incident": incident})
     return Internal(f"a fault in the node; its log has it as incident {incident}")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from eventd.api.bodies.bodies import BODY_SECONDS
-from eventd.api.errors.codes import status_of
+from eventd.api.errors.codes import API_FORM
 from eventd.api.listener.arriving import Arriving, NoRoom
 from eventd.api.listener.connections import Door
 from eventd.errors import EventdError
@@ -76,7 +76,7 @@ def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Applic
 
 def refused_by_library(error: EventdError) -> web.Response:
     """What a peer gets for a request that is not valid HTTP."""
-    return web.Response(status=status_of(error), body=f"{error}\n".encode(), headers=_TEXT)
+    return web.Response(status=API_FORM.status(error), body=f"{error}\n".encode(), headers=_TEXT)
 
 
 async def _not_found(_request: web.Request) -> web.Response:

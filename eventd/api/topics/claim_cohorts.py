@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from eventd.api.topics.routes import V0
+from eventd.api.topics.calls import V0
 from eventd.log.queues.units import ClaimJobs, ClaimResult, JobRequest
 
 Member = tuple[JobRequest, asyncio.Future[ClaimResult]]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from aiohttp.abc import AbstractStreamWriter
 
-from eventd.api.topics.problems import code_of
-from eventd.api.topics.routes import V0
+from eventd.api.errors.codes import TOPICS_FORM
+from eventd.api.topics.calls import V0
 from eventd.api.topics.shared_reads import Feed, Feeds, Portion, Want
 from eventd.errors import EventdError
 from eventd.log.core.records import encoded
@@ -206,7 +206,7 @@ class Follower(ABC):
             except ConnectionError:
                 pass  # the client has gone
             except EventdError as error:
-                self.outlet.write(self.error(code_of(error), str(error)))
+                self.outlet.write(self.error(TOPICS_FORM.code(error), str(error)))
             except Exception:
                 incident = self._watching.chance.token(4).hex()
                 logger.exception("a stream failed", extra={"incident": incident})

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from eventd.api.topics.calls import V0
 from eventd.api.topics.client_stream import Following, Outlet, Watching
 from eventd.api.topics.jobs import show_job
-from eventd.api.topics.routes import V0
 from eventd.api.topics.shared_reads import Portion
 from eventd.api.topics.watch import SseFollower
 from eventd.errors import EventdError

@@ -1,14 +1,17 @@
-"""Is it alive, is it ready, how is it doing, as /v0 tells it."""
+"""Health, readiness and metrics of topics, in the form of /v0."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 from aiohttp import web
 from msgspec import Struct
 
 from eventd.api.errors.problems import success
-from eventd.api.topics.metrics import TEXT, as_json, as_text, gather
-from eventd.api.topics.models import NoQuery
-from eventd.api.topics.routes import Call, Route
+from eventd.api.framework.models import NoQuery
+from eventd.api.topics.calls import Call
+from eventd.api.topics.metrics import as_json, as_text, gather
+from eventd.observe.metrics import METRICS_CONTENT_TYPE
 
 
 class Health(Struct, kw_only=True):
@@ -27,29 +30,22 @@ class Ready(Struct, kw_only=True):
     topics: int
 
 
-async def show_health(call: Call[NoQuery, None]) -> web.Response:
+async def show_health(call: Call[NoQuery, None]) -> Annotated[web.Response, Health]:
     """Whether the process answers."""
     return success(Health(status="ok", version=call.v0.version, uptime_ms=call.v0.uptime_ms))
 
 
-async def show_ready(call: Call[NoQuery, None]) -> web.Response:
-    """Whether the node is ready. It listens only when its log is open: nothing is left to be replayed by then."""
-    ready = all(told == "ok" for told in (await call.v0.siblings.readiness()).values())
+async def show_ready(call: Call[NoQuery, None]) -> Annotated[web.Response, Ready]:
+    """Whether the node is ready. It listens only after its log is open, so there is never anything left to replay."""
+    ready = all(state == "ok" for state in (await call.v0.workers.readiness()).values())
     topics = await call.v0.count_topics()
     status = "ready" if ready else "not ready"
     return success(Ready(status=status, wal_replay_complete=True, topics=topics), ready=ready)
 
 
 async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
-    """The figures of topics, for Prometheus or, where the client takes it, as JSON."""
+    """The metrics of topics, for Prometheus or, where the client accepts it, as JSON."""
     figures = await gather(call.v0, call.key)
     if "application/json" in call.request.headers.get("Accept", ""):
         return success(as_json(figures))
-    return web.Response(body=as_text(figures), headers={"Content-Type": TEXT})
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/v0/health", show_health, "Whether the process answers.", answer=Health, probe=True),
-    Route("GET", "/v0/ready", show_ready, "Whether the node is ready.", answer=Ready, unready=Ready, probe=True),
-    Route("GET", "/v0/metrics", show_metrics, "Figures of topics, for Prometheus.", ("read",), media="text/plain"),
-)
+    return web.Response(body=as_text(figures), headers={"Content-Type": METRICS_CONTENT_TYPE})

@@ -1,23 +1,26 @@
-"""The figures of topics: gathered when they are asked for, told as text for Prometheus or as JSON."""
+"""Metrics of topics, gathered on request, as text for Prometheus or as JSON."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
 from eventd.api.framework.auth import ApiKey
-from eventd.api.topics.routes import V0
+from eventd.api.topics.calls import V0
 from eventd.api.topics.sessions import Sessions
 from eventd.log.core.writer_stats import BOUNDS, WriterStats
 from eventd.log.topics.state import TopicFigures, TopicState, list_states, read_figures
 from eventd.runtime.clock import Moment
 
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 MAX_TOPICS = 1000
-"""Topics that have figures of their own; of more than these, the first by name."""
+"""Maximum number of topics with figures of their own: the first by name."""
 
 
 class Gathered(NamedTuple):
@@ -36,7 +39,7 @@ class Gathered(NamedTuple):
 
 
 async def gather(v0: V0, key: ApiKey) -> Gathered:
-    """Read the books. Whoever is held to some names gets the sums of these alone."""
+    """Read the figures. A key that is limited to some names gets the sums of these alone."""
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
         list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, at=at
@@ -47,9 +50,9 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
         figures,
         topics,
         truncated,
-        0 if key.prefixes else v0.occupancy.streams.taken,
+        0 if key.prefixes else v0.concurrency.streams.taken,
         0 if key.prefixes else len(v0.part(Sessions)),
-        all(told == "ok" for told in (await v0.siblings.readiness()).values()),
+        all(state == "ok" for state in (await v0.workers.readiness()).values()),
         v0.uptime_ms,
         v0.log.work,
         v0.log.waiting,
@@ -70,9 +73,9 @@ def _sum(topics: list[TopicState]) -> TopicFigures:
     )
 
 
-def as_json(told: Gathered) -> dict[str, Any]:
+def as_json(gathered: Gathered) -> dict[str, Any]:
     """As one object."""
-    figures = told.figures
+    figures = gathered.figures
     return {
         "topics": sum(figures.by_class.values()),
         **{f"topics_{name}": figures.by_class.get(name, 0) for name in CLASSES},
@@ -81,84 +84,112 @@ def as_json(told: Gathered) -> dict[str, Any]:
         "bytes_live": figures.bytes,
         "queue_topics": figures.queues,
         "queue_leases_in_flight": figures.leases,
-        "sse_connections": told.streams,
-        "watch_sessions": told.sessions,
-        "ready": told.ready,
+        "sse_connections": gathered.streams,
+        "watch_sessions": gathered.sessions,
+        "ready": gathered.ready,
         "replay_progress": 1.0,
-        "uptime_ms": told.uptime_ms,
+        "uptime_ms": gathered.uptime_ms,
         "wal": {
-            "fsyncs": told.work.flushes,
-            "frames": told.work.records,
-            "batches": told.work.transactions,
-            "bytes_written": told.work.bytes,
-            "rotations": told.restarts,
-            "queue_depth": told.waiting,
-            "queue_depth_peak": told.work.waiting_peak,
+            "fsyncs": gathered.work.flushes,
+            "frames": gathered.work.records,
+            "batches": gathered.work.transactions,
+            "bytes_written": gathered.work.bytes,
+            "rotations": gathered.restarts,
+            "queue_depth": gathered.waiting,
+            "queue_depth_peak": gathered.work.waiting_peak,
             "submit_full_total": 0,
-            "read_only": told.work.failing,
-            "fsync_count": told.work.flushes,
-            "fsync_micros_total": told.work.flush_micros,
+            "read_only": gathered.work.failing,
+            "fsync_count": gathered.work.flushes,
+            "fsync_micros_total": gathered.work.flush_micros,
         },
     }
 
 
-def as_text(told: Gathered) -> bytes:
+def as_text(gathered: Gathered) -> bytes:
     """In Prometheus' text format."""
-    return "".join([*_totals(told), *_flushes(told.work), *_of_topics(told)]).encode()
+    registry = CollectorRegistry()
+    registry.register(_Figures(gathered))
+    return generate_latest(registry)
 
 
-def _totals(told: Gathered) -> Iterator[str]:
-    figures = told.figures
-    yield _family("topics", "gauge", "Topics that hold records.", {"": sum(figures.by_class.values())})
-    by_class = {f'{{class="{name}"}}': figures.by_class.get(name, 0) for name in CLASSES}
-    yield _family("topics_by_class", "gauge", "Topics by durability.", by_class)
-    single = (
-        ("routers", "gauge", "Routers.", figures.routers),
-        ("records_live", "gauge", "Records stored.", figures.records),
-        ("bytes_live", "gauge", "Bytes of data and meta stored.", figures.bytes),
-        ("queue_topics", "gauge", "Topics that are queues.", figures.queues),
-        ("queue_leases_in_flight", "gauge", "Jobs that are claimed.", figures.leases),
-        ("sse_connections", "gauge", "Streams that are open.", told.streams),
-        ("watch_sessions", "gauge", "Sessions of watchers.", told.sessions),
-        ("ready", "gauge", "1 when the node is ready.", int(told.ready)),
-        ("recovery_progress", "gauge", "1: a node listens only when its log is open.", 1),
-        ("uptime_ms", "gauge", "Milliseconds since the node began to serve.", told.uptime_ms),
-        ("wal_batches_total", "counter", "Writing transactions.", told.work.transactions),
-        ("wal_frames_total", "counter", "Records written, those of groups among them.", told.work.records),
-        ("wal_bytes_written_total", "counter", "Bytes of them.", told.work.bytes),
-        ("wal_fsyncs_total", "counter", "Transactions that waited for the disk.", told.work.flushes),
-        ("wal_rotations_total", "counter", "Times SQLite's write-ahead log began anew.", told.restarts),
-        ("wal_queue_depth", "gauge", "What waits to be written.", told.waiting),
-        ("wal_queue_depth_peak", "gauge", "The most that ever waited.", told.work.waiting_peak),
-        ("wal_submit_full_total", "counter", "Always 0: nothing is refused because much waits.", 0),
-        ("wal_read_only", "gauge", "1 when the last transaction failed as a whole.", int(told.work.failing)),
-        ("topic_metrics_truncated", "gauge", "1 when some topics have no figures below.", int(told.truncated)),
-    )
-    for name, kind, text, value in single:
-        yield _family(name, kind, text, {"": value})
+class _Figures(Collector):
+    """The figures as metrics."""
+
+    def __init__(self, gathered: Gathered) -> None:
+        self._gathered = gathered
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # the names are constant: they need no check for each answer
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _totals(self._gathered)
+        yield _flushes(self._gathered.work)
+        yield from _by_topic(self._gathered)
 
 
-def _flushes(work: WriterStats) -> Iterator[str]:
+def _gauge(name: str, text: str, values: Iterable[tuple[str, float]], label: str = "") -> Metric:
+    family = GaugeMetricFamily(f"topics_{name}", text, labels=[label] if label else [])
+    for labelled, value in values:
+        family.add_metric([labelled] if label else [], value)
+    return family
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"topics_{name}", text, value=value)
+
+
+def _totals(gathered: Gathered) -> Iterator[Metric]:
+    figures, work = gathered.figures, gathered.work
+    by_class = [(name, figures.by_class.get(name, 0)) for name in CLASSES]
+    yield _gauge("topics", "Topics that hold records.", [("", sum(figures.by_class.values()))])
+    yield _gauge("topics_by_class", "Topics by durability.", by_class, "class")
+    for name, text, value in (
+        ("routers", "Routers.", figures.routers),
+        ("records_live", "Records stored.", figures.records),
+        ("bytes_live", "Bytes of data and meta stored.", figures.bytes),
+        ("queue_topics", "Topics that are queues.", figures.queues),
+        ("queue_leases_in_flight", "Jobs that are claimed.", figures.leases),
+        ("sse_connections", "Streams that are open.", gathered.streams),
+        ("watch_sessions", "Sessions of watchers.", gathered.sessions),
+        ("ready", "1 when the node is ready.", gathered.ready),
+        ("recovery_progress", "1: a node listens only when its log is open.", 1),
+        ("uptime_ms", "Milliseconds since the node began to serve.", gathered.uptime_ms),
+    ):
+        yield _gauge(name, text, [("", value)])
+    for name, text, value in (
+        ("wal_batches", "Writing transactions.", work.transactions),
+        ("wal_frames", "Records written, those of groups among them.", work.records),
+        ("wal_bytes_written", "Bytes of them.", work.bytes),
+        ("wal_fsyncs", "Transactions that waited for the disk.", work.flushes),
+        ("wal_rotations", "Times SQLite's write-ahead log began anew.", gathered.restarts),
+    ):
+        yield _counter(name, text, value)
+    yield _gauge("wal_queue_depth", "What waits to be written.", [("", gathered.waiting)])
+    yield _gauge("wal_queue_depth_peak", "The most that ever waited.", [("", work.waiting_peak)])
+    yield _counter("wal_submit_full", "Always 0: nothing is refused because much waits.", 0)
+    yield _gauge("wal_read_only", "1 when the last transaction failed as a whole.", [("", work.failing)])
+    truncated = [("", gathered.truncated)]
+    yield _gauge("topic_metrics_truncated", "1 when some topics have no figures below.", truncated)
+
+
+def _flushes(work: WriterStats) -> Metric:
     """How long flushes took."""
-    name = "wal_fsync_latency_us"
+    text = "Microseconds that commits took which waited for the disk."
+    family = HistogramMetricFamily("topics_wal_fsync_latency_us", text)
     within = zip((*map(str, BOUNDS), "+Inf"), accumulate(work.flushes_within), strict=True)
-    values = {f'_bucket{{le="{bound}"}}': count for bound, count in within}
-    values |= {"_sum": work.flush_micros, "_count": work.flushes}
-    yield _family(name, "histogram", "Microseconds that commits took which waited for the disk.", values)
+    family.add_metric([], [*within], sum_value=work.flush_micros)
+    return family
 
 
-def _of_topics(told: Gathered) -> Iterator[str]:
-    labels = [(f"{{topic={json.dumps(state.line.name)}}}", state) for state in told.topics]
-    yield _family("topic_head_seq", "gauge", "The last seq given.", {at: s.line.head_seq for at, s in labels})
-    earliest = {at: state.standing.earliest_seq for at, state in labels}
-    yield _family("topic_earliest_seq", "gauge", "The first live seq.", earliest)
-    yield _family("topic_records_live", "gauge", "Records stored.", {at: s.standing.count for at, s in labels})
-    yield _family("topic_bytes_live", "gauge", "Bytes stored.", {at: s.standing.bytes for at, s in labels})
-    jobs = [(at, state.jobs) for at, state in labels if state.jobs is not None]
-    yield _family("topic_queue_ready", "gauge", "Jobs to be claimed.", {at: each.ready for at, each in jobs})
-    yield _family("topic_queue_in_flight", "gauge", "Jobs claimed.", {at: each.in_flight for at, each in jobs})
-
-
-def _family(name: str, kind: str, text: str, values: dict[str, int]) -> str:
-    lines = [f"# HELP topics_{name} {text}", f"# TYPE topics_{name} {kind}"]
-    return "\n".join([*lines, *(f"topics_{name}{at} {value}" for at, value in values.items()), ""])
+def _by_topic(gathered: Gathered) -> Iterator[Metric]:
+    states = [(state.line.name, state) for state in gathered.topics]
+    queues = [(name, state.jobs) for name, state in states if state.jobs is not None]
+    for metric, text, values in (
+        ("head_seq", "The last seq given.", [(name, s.line.head_seq) for name, s in states]),
+        ("earliest_seq", "The first live seq.", [(name, s.standing.earliest_seq) for name, s in states]),
+        ("records_live", "Records stored.", [(name, s.standing.count) for name, s in states]),
+        ("bytes_live", "Bytes stored.", [(name, s.standing.bytes) for name, s in states]),
+        ("queue_ready", "Jobs to be claimed.", [(name, jobs.ready) for name, jobs in queues]),
+        ("queue_in_flight", "Jobs claimed.", [(name, jobs.in_flight) for name, jobs in queues]),
+    ):
+        yield _gauge(f"topic_{metric}", text, values, "topic")

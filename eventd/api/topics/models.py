@@ -1,53 +1,16 @@
-"""The bodies of /v0: what is asked and what is answered, each once, for reading, writing and describing them."""
+"""Models that several routes of /v0 share."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Struct
 
 from eventd.errors import Invalid
 from federation.lines import size_of
 
-U64_MAX = 2**64 - 1
 INT64_MAX = 2**63 - 1
 MOST_FILTERED = 1000
 MOST_FILTERED_BYTES = 16 << 10
 """Nodes whose records one reader may leave out."""
-
-U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
-"""Its upper end is beyond what the decoder can check: see `require_u64`."""
-
-
-class Body(Struct, kw_only=True):
-    """Base of what a request brings. Unknown members are ignored."""
-
-
-class Answer(Struct, kw_only=True):
-    """Base of what a request is answered with. Members that are UNSET do not appear."""
-
-    performance: Performance
-
-
-class Performance(Struct, kw_only=True):
-    """Where the time of a request went. Milliseconds."""
-
-    server_total_ms: float
-    wal_append_ms: float | UnsetType = UNSET
-    fsync_ms: float | UnsetType = UNSET
-    records_scanned: int | UnsetType = UNSET
-
-
-class Query(Struct, kw_only=True, frozen=True):
-    """Base of a query string: members that are bool, int or str, each with a default.
-
-    What cannot be read as its type is the default, and unknown names are ignored.
-    """
-
-
-class NoQuery(Query, frozen=True):
-    """Nothing is read from the query."""
 
 
 class Tombstone(Struct, kw_only=True):
@@ -59,13 +22,6 @@ class Tombstone(Struct, kw_only=True):
     missed_estimate: int
     earliest_seq: int
     head_seq: int
-
-
-def require_u64(**members: int) -> None:
-    """Raises ValueError for a number no 64 bits hold."""
-    for name, value in members.items():
-        if value > U64_MAX:
-            raise ValueError(f"`{name}` must be at most {U64_MAX}")
 
 
 def filter_ids(node: str | list[str] | None) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from eventd.api.topics.routes import V0
+from eventd.api.topics.calls import V0
 from eventd.errors import EventdError
 from eventd.log.core.wakeups import Watch
 from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page

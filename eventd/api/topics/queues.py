@@ -10,13 +10,12 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 from msgspec import Raw, field
 
-from eventd.api.bodies.bodies import LIGHT_BYTES
+from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.topics.calls import Call
 from eventd.api.topics.claim_cohorts import Cohorts
 from eventd.api.topics.client_stream import Watching
 from eventd.api.topics.dispatch import Desks, Worker
 from eventd.api.topics.jobs import ShownJobs, show_job
-from eventd.api.topics.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
-from eventd.api.topics.routes import Call, Route
 from eventd.api.topics.topics import require_known
 from eventd.api.topics.watch import begin_stream, require_stream
 from eventd.errors import Invalid
@@ -118,7 +117,7 @@ class WorkQuery(Query, frozen=True):
     lease_ms: int = 0
 
 
-async def claim(call: Call[NoQuery, ClaimBody]) -> web.Response:
+async def claim(call: Call[NoQuery, ClaimBody]) -> Claimed:
     """Claim jobs of a queue."""
     require_known(call.name)
     v0, body = call.v0, call.body
@@ -127,14 +126,13 @@ async def claim(call: Call[NoQuery, ClaimBody]) -> web.Response:
     claimed = await v0.part(Cohorts).claim(call.name, wish)
     v0.part(Desks).look(claimed.topic_id)
     jobs = claimed.jobs[0]
-    answer = Claimed(
+    return Claimed(
         topic=call.name,
         claimed=Raw(f"[{','.join(map(show_job, jobs))}]"),
         count=len(jobs),
         ready=claimed.standing.ready,
         performance=call.performance(),
     )
-    return call.answer(answer)
 
 
 def _bounded(most: int) -> int:
@@ -142,13 +140,13 @@ def _bounded(most: int) -> int:
     return max(1, min(MOST_JOBS, most))
 
 
-async def ack(call: Call[NoQuery, SettleBody]) -> web.Response:
+async def ack(call: Call[NoQuery, SettleBody]) -> Acked:
     """Jobs are done: their records are deleted."""
     unit = Ack(call.name, call.body.node, _handles(call.body), flushes=call.v0.log.flushes)
     settled = await _settle(call, unit)
     if settled.room:
         call.v0.log.wakeups.touch(settled.topic_id)
-    answer = Acked(
+    return Acked(
         topic=call.name,
         acked=len(settled.done),
         skipped=list(settled.skipped),
@@ -156,14 +154,13 @@ async def ack(call: Call[NoQuery, SettleBody]) -> web.Response:
         in_flight=settled.standing.in_flight,
         performance=call.performance(),
     )
-    return call.answer(answer)
 
 
-async def nack(call: Call[NoQuery, NackBody]) -> web.Response:
+async def nack(call: Call[NoQuery, NackBody]) -> Nacked:
     """Give jobs back."""
     delay_ms = min(MAX_DELAY_MS, call.body.delay_ms)
     settled = await _settle(call, Nack(call.name, call.body.node, _handles(call.body), delay_ms=delay_ms))
-    answer = Nacked(
+    return Nacked(
         topic=call.name,
         nacked=len(settled.done),
         skipped=list(settled.skipped),
@@ -171,21 +168,19 @@ async def nack(call: Call[NoQuery, NackBody]) -> web.Response:
         in_flight=settled.standing.in_flight,
         performance=call.performance(),
     )
-    return call.answer(answer)
 
 
-async def extend(call: Call[NoQuery, ExtendBody]) -> web.Response:
+async def extend(call: Call[NoQuery, ExtendBody]) -> Extended:
     """Keep jobs for longer."""
     unit = Extend(call.name, call.body.node, _handles(call.body), lease_ms=call.body.lease_ms)
     settled = await _settle(call, unit)
-    answer = Extended(
+    return Extended(
         topic=call.name,
         extended=len(settled.done),
         skipped=list(settled.skipped),
         deadlines={str(seq): settled.deadline // 1000 for seq in settled.done},
         performance=call.performance(),
     )
-    return call.answer(answer)
 
 
 async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> SettlementResult:
@@ -224,7 +219,7 @@ async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
     await v0.catch_up(call.name)
     watching, desks = v0.part(Watching), v0.part(Desks)
     await watching.forget_gone()
-    with v0.occupancy.streams.take(call.key):
+    with v0.concurrency.streams.take(call.key):
         response, outlet = await begin_stream(request)
         if outlet is None:
             return response
@@ -237,38 +232,3 @@ async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
         finally:
             desks.leave(desk, worker)
     return response
-
-
-def _settling(name: str, run: Any, summary: str, body: type[SettleBody], answer: type[Answer]) -> Route:
-    path = f"/v0/topics/{{topic}}/{name}"
-    return Route("POST", path, run, summary, ("write",), body=body, answer=answer, refusals=(404, 409))
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST",
-        "/v0/topics/{topic}/claim",
-        claim,
-        "Claim jobs of a queue.",
-        ("read", "write"),
-        body=ClaimBody,
-        may_be_empty=True,
-        most_bytes=LIGHT_BYTES,  # it may wait
-        answer=Claimed,
-        refusals=(404, 409),
-    ),
-    _settling("ack", ack, "Jobs are done: their records are deleted.", SettleBody, Acked),
-    _settling("nack", nack, "Give jobs back.", NackBody, Nacked),
-    _settling("extend", extend, "Keep jobs for longer.", ExtendBody, Extended),
-    Route(
-        "GET",
-        "/v0/topics/{topic}/work",
-        work,
-        "Be sent jobs of a queue as they come, as server-sent events: `job`, `error`.",
-        ("read", "write"),
-        WorkQuery,
-        media="text/event-stream",
-        stream=True,
-        refusals=(404, 406, 409, 429),
-    ),
-)

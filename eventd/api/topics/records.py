@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from aiohttp import web
 from msgspec import Meta, Raw
 
-from eventd.api.bodies.bodies import LIGHT_BYTES
+from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
 from eventd.api.topics import write as writing
-from eventd.api.topics.models import (
-    INT64_MAX,
-    U32,
-    U64,
-    Answer,
-    Body,
-    NoQuery,
-    Query,
-    Tombstone,
-    filter_ids,
-    require_u64,
-)
+from eventd.api.topics.calls import Call
+from eventd.api.topics.models import INT64_MAX, Tombstone, filter_ids
 from eventd.api.topics.polls import is_at_end, wait_for_more
-from eventd.api.topics.routes import Call, Route
 from eventd.api.topics.topics import require_known
-from eventd.api.topics.write import WriteAnswer, WriteBody, require_bounded
+from eventd.api.topics.write import WriteAnswer, WriteBody
 from eventd.errors import Invalid
 from eventd.log.core.records import View
 from eventd.log.core.topic_row import find_topic
@@ -122,15 +110,14 @@ class DeleteAnswer(Answer):
     bytes: int
 
 
-async def write(call: Call[ReturnSeqs, WriteBody]) -> web.Response:
+async def write(call: Call[ReturnSeqs, WriteBody]) -> WriteAnswer:
     """Write a batch of records; a topic that is missing is made."""
     header = call.request.headers.get("Idempotency-Key", "")
     written = await writing.write(call.v0, call.key, call.name, call.body, header)
-    answer = writing.shown(call.name, written, call.performance(), seqs=call.query.return_seqs)
-    return call.answer(answer, created=written.created)
+    return writing.shown(call.name, written, call.performance(), seqs=call.query.return_seqs)
 
 
-async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
+async def diff(call: Call[NoQuery, DiffBody]) -> Diff:
     """Read a page of a topic, or wait for one."""
     require_known(call.name)
     v0, ask = call.v0, _ask(call)
@@ -141,7 +128,7 @@ async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
         found = await wait_for_more(v0, ask, found, min(call.body.wait_ms, MAX_WAIT_MS) / 1000)
     performance = call.performance()
     performance.records_scanned = found.scanned
-    answer = Diff(
+    return Diff(
         topic=call.name,
         records=Raw(f"[{','.join(found.records)}]"),
         next_from_seq=found.next_from_seq,
@@ -153,7 +140,6 @@ async def diff(call: Call[NoQuery, DiffBody]) -> web.Response:
         epoch=found.epoch,
         performance=performance,
     )
-    return call.answer(answer)
 
 
 def _ask(call: Call[NoQuery, DiffBody]) -> TopicQuery:
@@ -184,7 +170,7 @@ def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
     )
 
 
-async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:
+async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
     """Delete records, for good and without a trace to readers."""
     body = call.body
     if body.before_seq is None and body.match is None:
@@ -197,7 +183,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:
     line = await call.v0.database.read(find_topic, call.name) if done.deleted else None
     if line is not None:
         call.v0.log.wakeups.touch(line.id)  # there may be room now for whoever waits to write to it
-    answer = DeleteAnswer(
+    return DeleteAnswer(
         topic=call.name,
         deleted=done.deleted,
         earliest_seq=done.earliest_seq,
@@ -206,43 +192,3 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> web.Response:
         bytes=done.bytes,
         performance=call.performance(),
     )
-    return call.answer(answer)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST",
-        "/v0/topics/{topic}",
-        write,
-        "Write a batch of records; a topic that is missing is made.",
-        ("write",),
-        ReturnSeqs,
-        body=WriteBody,
-        most_bytes=64 << 20,
-        require_bounded=require_bounded,
-        answer=WriteAnswer,
-        creates=True,
-        refusals=(409, 422),
-    ),
-    Route(
-        "POST",
-        "/v0/topics/{topic}/diff",
-        diff,
-        "Read the next page of a topic, or wait for one.",
-        ("read",),
-        body=DiffBody,
-        may_be_empty=True,
-        most_bytes=LIGHT_BYTES,  # it may wait for long
-        answer=Diff,
-    ),
-    Route(
-        "POST",
-        "/v0/topics/{topic}/delete",
-        delete,
-        "Delete records by seq and by tag.",
-        ("delete",),
-        body=DeleteBody,
-        answer=DeleteAnswer,
-        refusals=(409,),
-    ),
-)

@@ -6,20 +6,20 @@ import re
 from typing import Any, Literal
 
 import msgspec
-from aiohttp import web
 from msgspec import UNSET, UnsetType
 
-from eventd.api.topics.models import Answer, Body, NoQuery, Query
-from eventd.api.topics.routes import Call, Route
-from eventd.api.topics.topics import page_size, read_cursor, write_cursor
+from eventd.api.framework.models import Answer, Body, NoQuery
+from eventd.api.framework.paging import NamePage, write_cursor
+from eventd.api.topics.calls import Call
 from eventd.egress.routers.event_map import check_map
 from eventd.egress.routers.graph import Joining, router_of
 from eventd.egress.routers.projection import EventMap, Guarantee, Options, Router
 from eventd.errors import Invalid
 from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
+from eventd.log.topics import router_rows
 from eventd.log.topics.errors import RouterNotFound
 from eventd.log.topics.predicate import parse
-from eventd.log.topics.router_rows import RouterFilter, RouterRow, list_routers, read_rejected, read_router
+from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected, read_router
 from eventd.log.topics.topics import GROUP, require_name
 
 TOLD_REFUSED = 10
@@ -122,20 +122,17 @@ class RouterDeleted(Answer):
     deleted: bool
 
 
-class RouterPage(Query, frozen=True):
-    """`prefix` of the names; only those from `source` and into `dest`; at most `page_size`, beyond the `cursor`."""
+class RouterPage(NamePage, frozen=True):
+    """A page of routers: only those from `source` and into `dest`."""
 
-    prefix: str = ""
     source: str = ""
     dest: str = ""
-    page_size: int = 100
-    cursor: str = ""
 
 
-async def put(call: Call[NoQuery, RouterBody]) -> web.Response:
+async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
     """Make a router, with the topics it lacks, or set all that is set for it."""
     v0, body = call.v0, call.body
-    call.require_name(body.source, body.dest)
+    call.key.require_names(body.source, body.dest)
     router = _router(call.name, body)
     unit = PutRouter(
         RouterSpec(router.name, router.source, router.dest, router.options.encode()),
@@ -146,8 +143,7 @@ async def put(call: Call[NoQuery, RouterBody]) -> web.Response:
     )
     done = await v0.log.submit(unit)
     v0.routing.put(done.line, done.version)
-    answer = RouterSet(**_told(done.line), created=done.created, performance=call.performance())
-    return call.answer(answer, created=done.created)
+    return RouterSet(**_told(done.line), created=done.created, performance=call.performance())
 
 
 def _router(name: str, body: RouterBody) -> Router:
@@ -205,13 +201,13 @@ def _told(line: RouterRow) -> dict[str, Any]:
     }
 
 
-async def show(call: Call[NoQuery, None]) -> web.Response:
+async def show(call: Call[NoQuery, None]) -> RouterShown:
     """Show how a router stands, once it has caught up with its source."""
     v0 = call.v0
     line = await _find(call)
     await v0.routing.drive(line.dest_id)
     line = await _find(call)
-    answer = RouterShown(
+    return RouterShown(
         **_told(line),
         forwarded_total=line.forwarded,
         refused_total=line.refused,
@@ -224,7 +220,6 @@ async def show(call: Call[NoQuery, None]) -> web.Response:
         reason=line.reason,
         performance=call.performance(),
     )
-    return call.answer(answer)
 
 
 async def _find(call: Call[Any, Any]) -> RouterRow:
@@ -232,23 +227,23 @@ async def _find(call: Call[Any, Any]) -> RouterRow:
     line = await call.v0.database.read(read_router, call.name) if NAME.fullmatch(call.name) else None
     if line is None:
         raise RouterNotFound(call.name)
-    call.require_name(line.source, line.dest)
+    call.key.require_names(line.source, line.dest)
     return line
 
 
-async def list_all(call: Call[RouterPage, None]) -> web.Response:
+async def list_routers(call: Call[RouterPage, None]) -> RouterList:
     """List routers."""
     query, key = call.query, call.key
-    after, limit = read_cursor(query.cursor), page_size(query.page_size)
+    limit = query.limit
 
     def sees(line: RouterRow) -> bool:
         return all(map(key.sees, (line.name, line.source, line.dest)))
 
     choice = RouterFilter(query.prefix, query.source, query.dest, sees)
-    lines = await call.v0.database.read(list_routers, choice, after=after, limit=limit)
+    lines = await call.v0.database.read(router_rows.list_routers, choice, after=query.after, limit=limit)
     listed = [_listed(line) for line in lines[:limit]]
     cursor = write_cursor(listed[-1].router) if len(lines) > limit else UNSET
-    return call.answer(RouterList(routers=listed, next_cursor=cursor, performance=call.performance()))
+    return RouterList(routers=listed, next_cursor=cursor, performance=call.performance())
 
 
 def _listed(line: RouterRow) -> RouterListed:
@@ -265,7 +260,7 @@ def _listed(line: RouterRow) -> RouterListed:
     )
 
 
-async def delete(call: Call[NoQuery, None]) -> web.Response:
+async def delete(call: Call[NoQuery, None]) -> RouterDeleted:
     """Remove a router. What it has copied stays."""
     deleted = False
     try:
@@ -277,22 +272,4 @@ async def delete(call: Call[NoQuery, None]) -> web.Response:
         deleted = version is not None
         if version is not None:
             call.v0.routing.removed([call.name], version)
-    return call.answer(RouterDeleted(router=call.name, deleted=deleted, performance=call.performance()))
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/v0/routers", list_all, "List routers.", ("read",), RouterPage, answer=RouterList),
-    Route(
-        "PUT",
-        "/v0/routers/{router}",
-        put,
-        "Make a router, or replace all that is set for it.",
-        ("admin",),
-        body=RouterBody,
-        answer=RouterSet,
-        creates=True,
-        refusals=(404, 409),
-    ),
-    Route("GET", "/v0/routers/{router}", show, "Show how a router stands.", ("read",), answer=RouterShown),
-    Route("DELETE", "/v0/routers/{router}", delete, "Remove a router.", ("delete",), answer=RouterDeleted),
-)
+    return RouterDeleted(router=call.name, deleted=deleted, performance=call.performance())

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from eventd.api.framework.auth import ApiKey
+from eventd.api.topics.calls import V0
 from eventd.api.topics.checkpoints import (
     MOVES,
     TOPIC_BYTES,
@@ -24,7 +25,6 @@ from eventd.api.topics.checkpoints import (
     read_places,
 )
 from eventd.api.topics.client_stream import WatchCursor
-from eventd.api.topics.routes import V0
 from eventd.api.topics.shared_reads import Pages, Want
 from eventd.api.topics.start import Found
 from eventd.errors import NotFound, Unauthorized
@@ -167,7 +167,7 @@ class Sessions:
         self._clock = v0.clock
         self._random = v0.log.chance.token
         self._most = v0.limits.max_watch_sessions
-        self._prefix = v0.siblings.session_prefix
+        self._prefix = v0.workers.session_prefix
         self._sessions: dict[str, Session] = {}
         self._bytes = 0  # what all were counted with
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from eventd.api.topics.routes import V0
+from eventd.api.topics.calls import V0
 from eventd.errors import EventdError
 from eventd.log.core.records import View
 from eventd.log.topics.errors import TopicNotFound

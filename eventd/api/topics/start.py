@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from eventd.api.topics.models import U64, filter_ids, require_u64
-from eventd.api.topics.routes import V0
+from eventd.api.framework.models import U64, require_u64
+from eventd.api.topics.calls import V0
+from eventd.api.topics.models import filter_ids
 from eventd.api.topics.shared_reads import Pages
 from eventd.errors import Invalid
 from eventd.log.core.head import read_head

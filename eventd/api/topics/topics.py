@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.api.framework.auth import ApiKey
-from eventd.api.topics.models import U64_MAX, Answer, NoQuery, Query
-from eventd.api.topics.routes import V0, Call, Route, require_names
+from eventd.api.framework.models import U64_MAX, Answer, NoQuery, Query
+from eventd.api.framework.paging import NamePage, write_cursor
+from eventd.api.topics.calls import V0, Call
 from eventd.errors import Invalid
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import find_topic
@@ -30,8 +28,6 @@ from eventd.log.topics.topics import (
 )
 from eventd.runtime.clock import Moment
 from eventd.store.rows.leases import JobCounts
-
-MAX_PAGE = 1000
 
 TopicChanges: type[Struct] = msgspec.defstruct(
     "TopicChanges",
@@ -112,12 +108,9 @@ class Touch(Query, frozen=True):
     touch: bool = True
 
 
-class TopicPage(Query, frozen=True):
-    """`prefix` of the names, at most `page_size` topics, beyond the `cursor` of the page before."""
+class TopicPage(NamePage, frozen=True):
+    """A page of topics. `touch`: whether this counts as a read of them."""
 
-    prefix: str = ""
-    page_size: int = 100
-    cursor: str = ""
     touch: bool = False
 
 
@@ -127,7 +120,7 @@ class IfEmpty(Query, frozen=True):
     if_empty: bool = False
 
 
-async def put(call: Call[NoQuery, TopicConfig]) -> web.Response:
+async def put(call: Call[NoQuery, TopicConfig]) -> TopicSet:
     """Make a topic, or replace all that is set for it."""
     refuse_group(call.name, "configured")
     require_name(call.name)
@@ -136,7 +129,7 @@ async def put(call: Call[NoQuery, TopicConfig]) -> web.Response:
     return _show_set(call, await call.v0.log.submit(unit))
 
 
-async def patch(call: Call[NoQuery, Any]) -> web.Response:
+async def patch(call: Call[NoQuery, Annotated[Any, TopicChanges]]) -> TopicSet:
     """Change some of what is set for a topic."""
     refuse_group(call.name, "configured")
     require_known(call.name)
@@ -148,10 +141,9 @@ async def patch(call: Call[NoQuery, Any]) -> web.Response:
     return _show_set(call, await call.v0.log.submit(PatchTopic(call.name, changes)))
 
 
-def _show_set(call: Call[Any, Any], put: TopicPut) -> web.Response:
+def _show_set(call: Call[Any, Any], put: TopicPut) -> TopicSet:
     call.v0.moved(put.line.id)
-    answer = TopicSet(topic=call.name, created=put.created, config=put.line.config, performance=call.performance())
-    return call.answer(answer, created=put.created)
+    return TopicSet(topic=call.name, created=put.created, config=put.line.config, performance=call.performance())
 
 
 def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
@@ -173,7 +165,7 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
         raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
     if letters.startswith(GROUP):
         raise InvalidSetting("`dead_letter` is the topic of an event group", detail={"dead_letter": letters})
-    require_names(key, (letters,))
+    key.require_names(letters)
 
 
 def require_known(name: str) -> None:
@@ -182,7 +174,7 @@ def require_known(name: str) -> None:
         raise TopicNotFound(name)
 
 
-async def show(call: Call[Touch, None]) -> web.Response:
+async def show(call: Call[Touch, None]) -> TopicShown:
     """Show how a topic stands."""
     require_known(call.name)
     v0, at = call.v0, Moment.of(call.v0.clock)
@@ -192,7 +184,7 @@ async def show(call: Call[Touch, None]) -> web.Response:
         raise TopicNotFound(call.name)
     if call.query.touch:
         v0.recency.touch(state.line.id, at.wall)
-    return call.answer(_shown(v0, state, at.wall, call))
+    return _shown(v0, state, at.wall, call)
 
 
 def _shown(v0: V0, state: TopicState, now: int, call: Call[Any, Any]) -> TopicShown:
@@ -219,17 +211,17 @@ def _queue(jobs: JobCounts) -> QueueState:
     return QueueState(ready=jobs.ready, in_flight=jobs.in_flight, dead_lettered=jobs.dead_lettered)
 
 
-async def list_all(call: Call[TopicPage, None]) -> web.Response:
+async def list_topics(call: Call[TopicPage, None]) -> TopicList:
     """List topics."""
     v0, query, at = call.v0, call.query, Moment.of(call.v0.clock)
-    after, states, more = read_cursor(query.cursor), list[TopicState](), False
+    after, states, more = query.after, list[TopicState](), False
     if not query.prefix or NAME.fullmatch(query.prefix):
         states, more = await v0.database.read(
             list_states,
             prefixes=call.key.prefixes,
             prefix=query.prefix,
             after=after,
-            limit=page_size(query.page_size),
+            limit=query.limit,
             at=at,
         )
     if query.touch:
@@ -237,7 +229,7 @@ async def list_all(call: Call[TopicPage, None]) -> web.Response:
             v0.recency.touch(state.line.id, at.wall)
     listed = [_listed(v0, state, at.wall) for state in states]
     cursor = write_cursor(listed[-1].topic) if more else UNSET
-    return call.answer(TopicList(topics=listed, next_cursor=cursor, performance=call.performance()))
+    return TopicList(topics=listed, next_cursor=cursor, performance=call.performance())
 
 
 def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
@@ -253,30 +245,7 @@ def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
     )
 
 
-def page_size(asked: int) -> int:
-    """How many there are on a page."""
-    return max(1, min(MAX_PAGE, asked))
-
-
-def write_cursor(name: str) -> str:
-    """Where the page after this name begins."""
-    return base64.b64encode(msgspec.json.encode({"after": name})).decode()
-
-
-def read_cursor(cursor: str) -> str:
-    """The name after which a page begins; empty for the first page. Raises `Invalid`."""
-    if not cursor:
-        return ""
-    try:
-        after = msgspec.json.decode(base64.b64decode(cursor, validate=True), type=dict[str, str])["after"]
-    except (binascii.Error, ValueError, KeyError, RecursionError):
-        raise Invalid("the cursor is none of ours", hint="take `next_cursor` as it was given") from None
-    if not after.isprintable():
-        raise Invalid("the cursor is none of ours", hint="take `next_cursor` as it was given")
-    return after
-
-
-async def delete(call: Call[IfEmpty, None]) -> web.Response:
+async def delete(call: Call[IfEmpty, None]) -> TopicDeleted:
     """Delete a topic with its records and its routers."""
     refuse_group(call.name, "deleted")
     done = None
@@ -286,43 +255,4 @@ async def delete(call: Call[IfEmpty, None]) -> web.Response:
         call.v0.log.wakeups.touch(done.topic_id)
         call.v0.routing.removed(done.routers_removed, done.version)
     routers, performance = done.routers_removed if done else [], call.performance()
-    answer = TopicDeleted(topic=call.name, deleted=done is not None, routers_removed=routers, performance=performance)
-    return call.answer(answer)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/v0/topics", list_all, "List topics.", ("read",), TopicPage, answer=TopicList),
-    Route(
-        "PUT",
-        "/v0/topics/{topic}",
-        put,
-        "Make a topic, or replace all that is set for it.",
-        ("admin",),
-        body=TopicConfig,
-        may_be_empty=True,
-        answer=TopicSet,
-        creates=True,
-        refusals=(409,),
-    ),
-    Route(
-        "PATCH",
-        "/v0/topics/{topic}",
-        patch,
-        "Change some of what is set for a topic.",
-        ("admin",),
-        body=TopicChanges,
-        answer=TopicSet,
-        refusals=(409,),
-    ),
-    Route("GET", "/v0/topics/{topic}", show, "Show how a topic stands.", ("read",), Touch, answer=TopicShown),
-    Route(
-        "DELETE",
-        "/v0/topics/{topic}",
-        delete,
-        "Delete a topic with its records and its routers.",
-        ("delete",),
-        IfEmpty,
-        answer=TopicDeleted,
-        refusals=(409,),
-    ),
-)
+    return TopicDeleted(topic=call.name, deleted=done is not None, routers_removed=routers, performance=performance)

@@ -8,11 +8,11 @@ import msgspec
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 
+from eventd.api.errors.codes import NotAcceptable
+from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.topics.calls import Call
 from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, write_places
 from eventd.api.topics.client_stream import Follower, Following, Outlet, WatchCursor, Watching
-from eventd.api.topics.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
-from eventd.api.topics.problems import NotAcceptable
-from eventd.api.topics.routes import Call, Route
 from eventd.api.topics.sessions import SESSION_SECONDS, Session, Sessions
 from eventd.api.topics.shared_reads import Portion
 from eventd.api.topics.start import Beginning, From, Viewing, find_topics, require_some
@@ -53,11 +53,11 @@ class Lenience(Query, frozen=True):
     lenient: bool = False
 
 
-async def begin_session(call: Call[Lenience, NewSession]) -> web.Response:
+async def begin_session(call: Call[Lenience, NewSession]) -> SessionBegun:
     """POST /v0/watch."""
     asked, sessions = call.body, call.v0.part(Sessions)
     require_some(asked.topics)
-    call.require_name(*asked.topics)
+    call.key.require_names(*asked.topics)
     found = await find_topics(call.v0, asked.topics, lenient=call.query.lenient)
     beginnings = {name: topic.begin(asked.topics[name]) for name, topic in found.items()}
     least, most = HEARTBEAT_MS
@@ -70,14 +70,12 @@ async def begin_session(call: Call[Lenience, NewSession]) -> web.Response:
             heartbeat=min(max(asked.heartbeat_ms, least), most) / 1000,
         )
     )
-    return call.answer(
-        SessionBegun(
-            wid=session.wid,
-            stream_url=f"/v0/watch/{session.wid}",
-            session_ttl_ms=round(SESSION_SECONDS * 1000),
-            topics=beginnings,
-            performance=call.performance(),
-        )
+    return SessionBegun(
+        wid=session.wid,
+        stream_url=f"/v0/watch/{session.wid}",
+        session_ttl_ms=round(SESSION_SECONDS * 1000),
+        topics=beginnings,
+        performance=call.performance(),
     )
 
 
@@ -88,7 +86,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     sessions, watching = v0.part(Sessions), v0.part(Watching)
     session = sessions.find(request.match_info["wid"], call.key)
     await watching.forget_gone()
-    with v0.occupancy.streams.take(call.key), sessions.opening(session):
+    with v0.concurrency.streams.take(call.key), sessions.opening(session):
         present = await find_topics(v0, session.topics, lenient=True)
         response, outlet = await begin_stream(request)
         if outlet is None:
@@ -215,28 +213,3 @@ class SseFollower(Follower):
         if not self._chunked or not text:
             return text
         return b"%x\r\n%b\r\n" % (len(text), text)
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/v0/watch",
-        begin_session,
-        "Begin to watch topics.",
-        scopes=("read",),
-        query=Lenience,
-        body=NewSession,
-        answer=SessionBegun,
-        refusals=(404, 429),
-    ),
-    Route(
-        "GET",
-        "/v0/watch/{wid}",
-        stream,
-        "What a session watches, as server-sent events: `record`, `tombstone`, `caught-up`, `topic-deleted`, `error`.",
-        scopes=("read",),
-        media="text/event-stream",
-        stream=True,
-        refusals=(404, 406, 429),
-    ),
-)

@@ -17,14 +17,14 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from eventd.api.bodies.bodies import Held
+from eventd.api.errors.codes import TOPICS_FORM, WEBSOCKET_VERSION, UnsupportedVersion
 from eventd.api.framework.auth import ApiKey
+from eventd.api.framework.decoding import decode
+from eventd.api.framework.models import U32, U64, NoQuery, Performance, require_u64
 from eventd.api.listener.messages import IncomingMessages
 from eventd.api.listener.runner import MESSAGES
-from eventd.api.topics import problems
+from eventd.api.topics.calls import V0, Call
 from eventd.api.topics.client_stream import Follower, Following, Outlet, WatchCursor, Watching
-from eventd.api.topics.decoding import decode
-from eventd.api.topics.models import U32, U64, NoQuery, Performance, require_u64
-from eventd.api.topics.routes import V0, Call, Route, require_names
 from eventd.api.topics.shared_reads import Portion, Want
 from eventd.api.topics.start import From, Viewing, find_topics, require_some
 from eventd.api.topics.write import WriteBody, shown, write
@@ -145,18 +145,16 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     """GET /v0/ws."""
     request, v0 = call.request, call.v0
     key = v0.callers.identify(request)
-    version = request.headers.get("Sec-WebSocket-Version", problems.WEBSOCKET_VERSION)
-    if version != problems.WEBSOCKET_VERSION:
-        raise problems.UnsupportedVersion(
-            f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {problems.WEBSOCKET_VERSION}"
-        )
+    version = request.headers.get("Sec-WebSocket-Version", WEBSOCKET_VERSION)
+    if version != WEBSOCKET_VERSION:
+        raise UnsupportedVersion(f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {WEBSOCKET_VERSION}")
     watching = v0.part(Watching)
     await watching.forget_gone()
     most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
     socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
-    messages = IncomingMessages(v0.occupancy.bodies, key.digest, most)
+    messages = IncomingMessages(v0.concurrency.bodies, key.digest, most)
     request[MESSAGES] = messages
-    with v0.occupancy.streams.take(key), v0.callers.using(request, key), closing(messages):
+    with v0.concurrency.streams.take(key), v0.callers.using(request, key), closing(messages):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
             return socket  # the client has gone
@@ -292,7 +290,7 @@ class Conversation:
 
     def _refuse(self, request_id: Raw, error: EventdError) -> None:
         detail = getattr(error, "detail", None) or UNSET
-        told = Refusal(code=problems.code_of(error), message=str(error), detail=detail)
+        told = Refusal(code=TOPICS_FORM.code(error), message=str(error), detail=detail)
         self._say("error", request_id, **msgspec.to_builtins(told))
 
     def _fail(self, request_id: Raw) -> None:
@@ -314,7 +312,7 @@ class Conversation:
         asked = decode(text.encode(), Subscribe)
         beginnings = asked.beginnings()
         require_some(beginnings)
-        require_names(self._key, tuple(beginnings))
+        self._key.require_names(*beginnings)
         found = await find_topics(self._v0, beginnings, lenient=asked.lenient)
         if len(self._follower.topics.keys() | found.keys()) > MOST_FOLLOWED:
             raise Throttled.by("max_topics_per_connection", MOST_FOLLOWED)
@@ -337,7 +335,7 @@ class Conversation:
     async def _publish(self, text: str, request_id: Raw) -> None:
         self._key.require_scope("write")
         asked = decode(text.encode(), Publish)
-        require_names(self._key, (asked.topic,))
+        self._key.require_names(asked.topic)
         if asked.config is not None:
             self._key.require_scope("admin")
             await self._settle()  # before it is written, it is looked whether there is such a topic
@@ -373,16 +371,3 @@ def _read_command(text: str) -> Command:
         raise Invalid(f"the frame does not fit: {error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidJson(f"the frame is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v0/ws",
-        serve,
-        "Follow topics and publish to them over a WebSocket; needs a key where the node has some.",
-        stream=True,
-        upgrade=True,
-        refusals=(400, 401, 403, 429),
-    ),
-)

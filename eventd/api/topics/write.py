@@ -10,8 +10,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from eventd.api.bodies.bodies import HUGE_BYTES, aside
 from eventd.api.bodies.json_shape import count_elements
 from eventd.api.framework.auth import ApiKey
-from eventd.api.topics.models import Answer, Body, Performance
-from eventd.api.topics.routes import V0
+from eventd.api.framework.models import Answer, Body, Performance
+from eventd.api.topics.calls import V0
 from eventd.api.topics.topics import require_config
 from eventd.errors import Invalid
 from eventd.log.core.records import compact, encoded, join_body
@@ -61,11 +61,11 @@ class WriteBody(Body):
     config: TopicConfig | None = None
     disable_backpressure: bool = False
 
-
-def require_bounded(text: bytes | bytearray) -> None:
-    """Raises `BatchTooLarge` for very many more records than a batch has, before each of them becomes an object."""
-    if text.count(b"{") > _MANY and (records := count_elements(text, _MANY)) > _MANY:
-        raise _too_many(records)
+    @classmethod
+    def require_bounded(cls, text: bytes | bytearray) -> None:
+        """Raises `BatchTooLarge` for far more records than a batch has, before each of them becomes an object."""
+        if text.count(b"{") > _MANY and (records := count_elements(text, _MANY)) > _MANY:
+            raise _too_many(records)
 
 
 class WriteAnswer(Answer):

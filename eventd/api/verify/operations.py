@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from eventd.api.framework.moments import show_time
-from eventd.api.framework.operations import Operation, Params, Services, operation
+from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.links import show_link
 from eventd.egress.peers.questions import Asker, NotAnswered
@@ -53,7 +53,7 @@ _runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDiction
 """One for each peer at most, in the process that drives them."""
 
 
-async def _verify(services: Services, params: Verify) -> dict[str, Any]:
+async def verify(services: Services, params: Verify) -> dict[str, Any]:
     group, peer = await services.database.read(_find, params.group, params.peer)
     runs = _runs.setdefault(services.database, {})
     run = _run_of(services, params, runs)
@@ -136,6 +136,3 @@ def _report(run: _Run, why: str) -> dict[str, Any]:
         return report
     found = run.comparison.findings
     return report | {"clean": found.is_clean, "events": found.show(), "link": show_link(run.comparison.scope)}
-
-
-OPERATIONS: tuple[Operation[Any], ...] = (operation("links.verify", Verify, _verify),)

@@ -13,23 +13,24 @@ from eventd.errors import NotFound
 from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from eventd.api.framework.operations import Operation, Services
+    from eventd.api.framework.operations import Params, Services
     from eventd.resources.effective import GroupConfig
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
     from federation.keys import KeyRing
 
 
-def check_params(operation: Operation[Any], params: Mapping[str, Any]) -> Any:
-    """The operation's parameters. Raises `Invalid` in the words of the API."""
+def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
+    """The parameters of an operation. Raises `Invalid` with the messages of the API."""
     from pydantic import ValidationError
 
+    assert model is not None
     try:
-        return operation.params.model_validate(dict(params))
+        return model.model_validate(dict(params))
     except ValidationError:
         from eventd.api.framework.params import read_params
 
-        return read_params(operation.params, params)
+        return read_params(model, params)
 
 
 class LocalGateway:
@@ -45,13 +46,14 @@ class LocalGateway:
         self._held = AsyncExitStack()
 
     async def call(self, operation: str, **params: Any) -> Any:
-        from eventd.api.catalogue import find_operation
+        from eventd.api.framework.endpoint import load
+        from eventd.api.routes import OPERATIONS
 
-        found = find_operation(operation)
-        checked = check_params(found, params)
+        endpoint = load(OPERATIONS[operation])
+        checked = check_params(endpoint.params, params)
         if self._services is None:
             self._services = await self._open()
-        return await found.run(self._services, checked)
+        return await endpoint.run(self._services, checked)
 
     async def socket(self) -> Path:
         """The Unix socket of an API over the database, served as long as this is open."""

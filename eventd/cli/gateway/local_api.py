@@ -12,15 +12,16 @@ from pathlib import Path
 from aiohttp import web
 
 import eventd
+from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys
 from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import Door
 from eventd.api.listener.runner import Runner
-from eventd.api.topics.app import add_v0
-from eventd.api.topics.limits import Limits, Occupancy
-from eventd.api.topics.routes import V0
+from eventd.api.routes import TOPICS
+from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.errors import EventdError
 from eventd.observe.metrics import Metrics
@@ -43,8 +44,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         metrics = Metrics()
         callers = Callers(Keys(tuple), Door("", CONNECTIONS, metrics))
         v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
-        app = web.Application()
-        add_v0(app, v0)
+        app = build_app(services, callers, v0.workers, version=v0.version, routes=TOPICS, v0=v0)
         runner = Runner(app, services.log.chance, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -72,12 +72,12 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
             callers=callers,
             routing=routing,
             metrics=metrics,
-            siblings=Siblings(Share(), dict, metrics),
+            workers=WorkerPeers(Share(), dict, metrics),
             supervisor=supervisor,
             stopping=asyncio.get_running_loop().create_future(),
             version=eventd.__version__,
             limits=limits,
-            occupancy=Occupancy(limits),
+            concurrency=ConcurrencyLimits(limits),
             started=services.clock.monotonic(),
         )
 

@@ -8,7 +8,8 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from eventd.api.framework.routes import ROUTES, Route
+from eventd.api.framework.route import Route
+from eventd.api.routes import OPERATIONS
 from eventd.errors import EventdError, Invalid, NotFound, Unavailable
 from eventd.net.address import Address
 
@@ -26,7 +27,7 @@ class RemoteGateway:
 
     async def call(self, operation: str, **params: Any) -> dict[str, Any]:
         try:
-            method, target, body = _request(ROUTES[operation], params)
+            method, target, body = _request(OPERATIONS[operation], params)
         except UnicodeEncodeError:
             raise Invalid(f"{_undecoded(params)} is not valid UTF-8") from None
         return self._ask(method, target, body)

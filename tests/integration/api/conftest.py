@@ -14,10 +14,13 @@ from pydantic import Field
 
 from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys, parse_keys
-from eventd.api.framework.operations import Operation, Params, Services
-from eventd.api.framework.routes import Route
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import Limits
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.route import BodyLimits, Route
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import Door
+from eventd.api.routes import SYSTEM
 from eventd.errors import Conflict, DatabaseUnavailable, Full
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics
@@ -43,21 +46,20 @@ async def echo(services: Services, params: Echo) -> dict[str, Any]:
 
 
 def raising(error: Exception) -> Callable[[Services, Any], Awaitable[Any]]:
-    async def fail(services: Services, params: Any) -> Any:
+    async def fail(services: Services, params: Nothing) -> Any:
         raise error
 
     return fail
 
 
-OPERATIONS: tuple[Operation[Any], ...] = (
-    Operation("echo.get", Route("GET", "/api/v1/groups/{group}/echo", "read", "say it"), Echo, echo),
-    Operation("echo.post", Route("POST", "/api/v1/groups/{group}/echo", "write", "say it"), Echo, echo),
-    Operation("all", Route("GET", "/api/v1/all", "read", "all"), Nothing, raising(Conflict("no", hint="go"))),
-    Operation("full", Route("GET", "/api/v1/full", "admin", "full"), Nothing, raising(Full("the group is full"))),
-    Operation(
-        "down", Route("GET", "/api/v1/down", "read", "down"), Nothing, raising(DatabaseUnavailable("it is down"))
-    ),
-    Operation("bug", Route("GET", "/api/v1/bug", "read", "bug"), Nothing, raising(ValueError("geheim"))),
+BODY = BodyLimits(1 << 20, values=20_000)
+OPERATIONS: tuple[Route, ...] = (
+    Route("GET", "/api/v1/groups/{group}/echo", ("read",), "say it", echo),
+    Route("POST", "/api/v1/groups/{group}/echo", ("write",), "say it", echo, BODY),
+    Route("GET", "/api/v1/all", ("read",), "all", raising(Conflict("no", hint="go"))),
+    Route("GET", "/api/v1/full", ("admin",), "full", raising(Full("the group is full"))),
+    Route("GET", "/api/v1/down", ("read",), "down", raising(DatabaseUnavailable("it is down"))),
+    Route("GET", "/api/v1/bug", ("read",), "bug", raising(ValueError("geheim"))),
 )
 
 
@@ -103,17 +105,16 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
         stack.push_async_callback(log.close)
 
         async def start(
-            keys: str = "", *, max_body_bytes: int = 1 << 20, operations: Sequence[Operation[Any]] = OPERATIONS
+            keys: str = "", *, max_body_bytes: int = 1 << 20, operations: Sequence[Route] = OPERATIONS
         ) -> Api:
             metrics, checks = Metrics(), {"database": "ok"}
             app = build_app(
                 Services(log),
-                keys=Keys(lambda: parse_keys(keys) if keys else ()),
-                siblings=Siblings(Share(), lambda: checks, metrics),
+                Callers(Keys(lambda: parse_keys(keys) if keys else ()), Door("", 256, metrics)),
+                WorkerPeers(Share(), lambda: checks, metrics),
                 version="1.2.3",
-                door=Door("", 256, metrics),
-                max_body_bytes=max_body_bytes,
-                operations=operations,
+                limits=Limits(max_body_bytes=max_body_bytes),
+                routes=(*operations, *SYSTEM),
             )
             server = TestServer(app)
             await server.start_server(access_log=None)

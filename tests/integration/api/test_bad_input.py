@@ -15,16 +15,19 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from eventd.api.app import build_app
-from eventd.api.catalogue import all_operations
 from eventd.api.framework.auth import Keys
-from eventd.api.framework.operations import Operation, Services
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import Limits
+from eventd.api.framework.operations import Services
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import Door
+from eventd.api.routes import OPERATIONS
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics
 from eventd.runtime.worker_share import Share
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock
+from tests.support.operations import params_of
 
 DECLARED = """
 apiVersion: federation.routerd.net/v1alpha1
@@ -96,11 +99,10 @@ async def server(migrated_url: str) -> AsyncIterator[TestServer]:
         metrics = Metrics()
         app = build_app(
             Services(log),
-            keys=Keys(tuple),
-            siblings=Siblings(Share(), dict, metrics),
+            Callers(Keys(tuple), Door("", 256, metrics)),
+            WorkerPeers(Share(), dict, metrics),
             version="1",
-            door=Door("", 256, metrics),
-            max_body_bytes=1 << 20,
+            limits=Limits(max_body_bytes=1 << 20),
         )
         server = TestServer(app)
         await server.start_server(access_log=None)
@@ -108,29 +110,31 @@ async def server(migrated_url: str) -> AsyncIterator[TestServer]:
         yield server
 
 
-def requests_to(operation: Operation[Any]) -> Iterator[dict[str, Any]]:
+def requests_to(operation: str) -> Iterator[dict[str, Any]]:
     """One field wrong at a time, the others plausible or absent; then nothing at all."""
-    fields = {name: field.alias or name for name, field in operation.params.model_fields.items()}
+    fields = {name: field.alias or name for name, field in params_of(operation).model_fields.items()}
     needed = {fields[name]: PLAUSIBLE[name] for name in fields if name in PLAUSIBLE}
     yield {}
     yield {**needed, "noSuchField": 1}
     for name in fields.values():
-        for value in TEXTS if operation.route.method == "GET" else (*TEXTS, *VALUES):  # a query holds nothing but text
+        for value in (
+            TEXTS if OPERATIONS[operation].method == "GET" else (*TEXTS, *VALUES)
+        ):  # a query holds nothing but text
             yield {**needed, name: value}
 
 
-def url_of(operation: Operation[Any], values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def url_of(operation: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     rest = dict(values)
     parts = [
         quote(str(rest.pop(part[1:-1], "g")), safe="") if part.startswith("{") else part
-        for part in operation.route.path.split("/")
+        for part in OPERATIONS[operation].path.split("/")
     ]
     return "/".join(parts), rest
 
 
-@pytest.mark.parametrize("operation", all_operations(), ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", OPERATIONS)
 async def test_no_input_is_a_fault_of_the_node(
-    operation: Operation[Any], server: TestServer, caplog: pytest.LogCaptureFixture
+    operation: str, server: TestServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert server.port is not None
     base = f"http://127.0.0.1:{server.port}"
@@ -140,13 +144,13 @@ async def test_no_input_is_a_fault_of_the_node(
             assert answer.status == 200, await answer.text()
         for values in requests_to(operation):
             path, rest = url_of(operation, values)
-            query = f"?{urlencode(rest, doseq=True)}" if operation.route.method == "GET" else ""
-            body = None if operation.route.method == "GET" else json.dumps(rest).encode()
+            query = f"?{urlencode(rest, doseq=True)}" if OPERATIONS[operation].method == "GET" else ""
+            body = None if OPERATIONS[operation].method == "GET" else json.dumps(rest).encode()
             headers = {"Content-Type": "application/json"} if body else {}
             caplog.clear()
             with caplog.at_level(logging.WARNING, logger="eventd.api"):
                 async with session.request(
-                    operation.route.method, base + path + query, data=body, headers=headers
+                    OPERATIONS[operation].method, base + path + query, data=body, headers=headers
                 ) as answer:
                     told = await answer.text()
             unready = answer.status == 503 and "secret_unreadable" in told  # the group's key is not there

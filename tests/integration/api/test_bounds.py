@@ -6,17 +6,17 @@ import io
 import json
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 
 from eventd.api.bodies.bodies import HUGE_BYTES, Bodies
 from eventd.api.bodies.memory_limit import MemoryLimit
-from eventd.api.catalogue import all_operations
 from eventd.api.framework import params
-from eventd.api.framework.routes import EVENTS, RESOURCES, ROUTES
+from eventd.api.framework.route import Route
+from eventd.api.routes import EVENTS, RESOURCES
+from eventd.api.routes import OPERATIONS as ALL
 from eventd.log.topics.errors import Throttled
-from tests.integration.api.conftest import OPERATIONS, Api, StartApi
+from tests.integration.api.conftest import Api, StartApi, raising
 
 JSON = {"Content-Type": "application/json"}
 MIB = 1 << 20
@@ -27,7 +27,7 @@ EMIT = "/api/v1/groups/g/events"
 @pytest.fixture
 async def whole(start_api: StartApi) -> Api:
     """An API with every operation of a node."""
-    return await start_api(operations=[*all_operations()], max_body_bytes=64 * MIB)
+    return await start_api(operations=[*ALL.values()], max_body_bytes=64 * MIB)
 
 
 def source(text: str) -> bytes:
@@ -166,7 +166,7 @@ spec: {nodeName: a}
 
 
 def test_bodies_are_large_only_where_events_or_resources_come_in() -> None:
-    large = {name: route.body for name, route in ROUTES.items() if route.body.bytes > MIB}
+    large = {name: route.body for name, route in ALL.items() if route.body.bytes > MIB}
     assert large == {
         "events.emit": EVENTS,
         "resources.apply": RESOURCES,
@@ -200,14 +200,11 @@ async def test_a_node_short_of_memory_refuses_bodies_and_answers_the_rest(
 
 
 async def test_running_out_of_memory_is_no_fault_of_the_node(start_api: StartApi) -> None:
-    async def exhaust(services: Any, params: Any) -> Any:
-        raise MemoryError
-
-    broken = [type(each)(each.name, each.route, each.params, exhaust) for each in OPERATIONS if each.name == "bug"]
-    api = await start_api(operations=broken)
+    broken = Route("GET", "/api/v1/bug", ("read",), "bug", raising(MemoryError()))
+    api = await start_api(operations=[broken])
     status, told, _ = await api.ask("GET", "/api/v1/bug")
     assert (status, told["error"]["code"]) == (429, "throttled")
 
 
 def test_only_events_come_in_bodies_that_are_decoded_in_part() -> None:
-    assert {route.body for route in ROUTES.values() if route.body.bytes > HUGE_BYTES} == {EVENTS}
+    assert {route.body for route in ALL.values() if route.body.bytes > HUGE_BYTES} == {EVENTS}

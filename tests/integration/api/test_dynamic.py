@@ -15,8 +15,9 @@ from aiohttp.test_utils import TestServer
 from eventd.api.admin.effective import HEARTBEAT_SECONDS
 from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys, parse_keys
+from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import Door
 from eventd.dynamic.effective import Following
 from eventd.dynamic.part import form_part
@@ -101,10 +102,9 @@ async def site(migrated_sqlite_url: str) -> AsyncIterator[Site]:
         site, metrics = Site(database, log, clock), Metrics()
         app: web.Application = build_app(
             site.services,
-            keys=Keys(lambda: parse_keys(KEYS)),
-            siblings=Siblings(Share(), dict, metrics),
+            Callers(Keys(lambda: parse_keys(KEYS)), Door("", 256, metrics)),
+            WorkerPeers(Share(), dict, metrics),
             version="1",
-            door=Door("", 256, metrics),
         )
         task = asyncio.get_running_loop().create_task(site.following.run_for_ever())
         stack.push_async_callback(_end, task)

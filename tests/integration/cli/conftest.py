@@ -118,8 +118,9 @@ class Api(threading.Thread):
             keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
             metrics = Metrics()
             door, services = Door("", 256, metrics), Services(log)
-            async with topics_of(services, Callers(keys, door), metrics, load({}, {})) as v0:
-                app = build_app(services, keys=keys, siblings=v0.siblings, version="test", door=door, v0=v0)
+            callers = Callers(keys, door)
+            async with topics_of(services, callers, metrics, load({}, {})) as v0:
+                app = build_app(services, callers, v0.workers, version="test", v0=v0)
                 runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
                 await runner.setup()
                 await web.TCPSite(runner, "127.0.0.1", self.port).start()

@@ -218,7 +218,7 @@ def test_objectives_that_are_not_there_are_named(unstarted: Audit, lakes: Path) 
 
 
 def test_a_span_that_is_none_is_refused(unstarted: Audit, lakes: Path) -> None:
-    assert "--to: 'noon' is no time" in unstarted.refuses(lakes / "sound", "--to", "noon")
+    assert "--to: 'noon' is not a time" in unstarted.refuses(lakes / "sound", "--to", "noon")
     backwards = ("--from", "2026-01-05T02:00:00Z", "--to", "2026-01-05T01:00:00Z")
     assert "--to (2026-01-05T01:00:00Z) lies before --from" in unstarted.refuses(lakes / "sound", *backwards)
 

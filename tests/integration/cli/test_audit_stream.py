@@ -26,7 +26,7 @@ HOUR = 3600 * SECOND
         (["--every", "0"], 2, "'--every': must be at least 1s, not '0'"),
         (["--every", "often"], 2, "'--every': 'often' is not a duration; write 30s"),
         (["--watermark", "-1h"], 2, "'--watermark': must be at least 0s"),
-        (["--from", "yesterday"], 1, "from: 'yesterday' is no time"),
+        (["--from", "yesterday"], 1, "from: 'yesterday' is not a time"),
         (["--fail-on", "rain"], 1, "--fail-on rain is no condition"),
         (["--slo", "nowhere.yaml"], 1, "nowhere.yaml"),
         (["--out", "memory://out"], 1, "say --checkpoint DIR"),

@@ -123,7 +123,7 @@ async def test_figures_are_of_the_names_of_the_key(guarded: Server) -> None:
     text = (await guarded.with_key("t42").ask("GET", "/metrics")).body
     assert 'topic="tenant42:jobs"' in text
     assert "tenant99" not in text
-    assert "topics_topics 1\n" in text
+    assert "topics_topics 1.0\n" in text
 
 
 async def test_dead_letters_go_nowhere_the_key_may_not(guarded: Server) -> None:
@@ -174,7 +174,7 @@ async def test_a_key_has_so_many_requests_at_once(start_server: Any) -> None:
     first, second = server.with_key("a"), server.with_key("b")
     await first.put("jobs")
     waiting = [asyncio.ensure_future(first.diff("jobs", wait_ms=20_000)) for _ in range(2)]
-    await until(lambda: server.v0.occupancy.requests.taken == 2, "both to wait")
+    await until(lambda: server.v0.concurrency.requests.taken == 2, "both to wait")
     full = await first.get("jobs")
     assert (full.status, full.code, full.detail) == (429, "throttled", None)
     assert full.headers["Retry-After"] == "1"
@@ -184,7 +184,7 @@ async def test_a_key_has_so_many_requests_at_once(start_server: Any) -> None:
     for each in waiting:
         assert (await each).seqs == [1]
     assert (await first.get("jobs")).status == 200
-    assert server.v0.occupancy.requests.taken == 0
+    assert server.v0.concurrency.requests.taken == 0
 
 
 async def test_a_refused_request_gives_its_place_back(start_server: Any) -> None:

@@ -316,10 +316,10 @@ async def test_nothing_is_kept_of_clients_that_have_gone(server: Server) -> None
         for _ in range(5):
             async with watching(server, "idle") as goes:
                 await goes.take("caught-up")
-        await until(lambda: server.v0.occupancy.streams.taken == 1, "the others to be gone")
+        await until(lambda: server.v0.concurrency.streams.taken == 1, "the others to be gone")
         (feed,) = server.v0.part(Watching).feeds.in_use
         assert (feed.users, feed.waiting) == (1, 1)
-    await until(lambda: not server.v0.occupancy.streams.taken)
+    await until(lambda: not server.v0.concurrency.streams.taken)
     assert not server.v0.part(Watching).feeds.in_use
 
 

@@ -48,7 +48,7 @@ DECLARED = [kind for kind in vars(errors).values() if isinstance(kind, type) and
     ],
 )
 def test_each_kind_has_its_status(kind: type[EventdError], status: int) -> None:
-    assert codes.status_of(kind("x")) == status
+    assert codes.API_FORM.status(kind("x")) == status
 
 
 @pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.__name__)
@@ -61,8 +61,8 @@ def test_every_declared_error_goes_out_and_comes_back_as_itself(kind: type[Event
 
 
 def test_the_shape() -> None:
-    assert codes.envelope(NotFound("no peer 'b'")) == {"error": {"code": "not_found", "message": "no peer 'b'"}}
-    told = codes.envelope(codes.BadParams({"limit": "must be at least 1"}))
+    assert codes.API_FORM.body(NotFound("no peer 'b'")) == {"error": {"code": "not_found", "message": "no peer 'b'"}}
+    told = codes.API_FORM.body(codes.BadParams({"limit": "must be at least 1"}))
     assert told["error"]["detail"] == {"fields": {"limit": "must be at least 1"}}
 
 
@@ -97,4 +97,4 @@ def test_a_code_that_is_not_known_here_goes_by_its_status() -> None:
     told = {"code": "of_a_later_version", "message": "m", "detail": {"x": 1}}
     error = codes.restore(409, json.dumps({"error": told}).encode())
     assert type(error) is Conflict
-    assert codes.envelope(error) == {"error": told}
+    assert codes.API_FORM.body(error) == {"error": told}

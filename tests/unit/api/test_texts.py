@@ -7,13 +7,14 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from eventd.api.catalogue import all_operations
 from eventd.api.framework.operations import Params
+from eventd.api.routes import OPERATIONS
+from tests.support.operations import params_of
 
 TEXTS = [
-    pytest.param(operation.params, name, field.annotation is not str, id=f"{operation.name}.{name}")
-    for operation in all_operations()
-    for name, field in operation.params.model_fields.items()
+    pytest.param(params_of(operation), name, field.annotation is not str, id=f"{operation}.{name}")
+    for operation in OPERATIONS
+    for name, field in params_of(operation).model_fields.items()
     if field.annotation is str or get_args(field.annotation) == (str,)
 ]
 
@@ -24,7 +25,7 @@ def test_a_text_that_cannot_be_looked_up_is_refused(params: type[Params], name: 
     with pytest.raises(ValidationError) as caught:
         params.model_validate({name: [text] if many else text})
     messages: dict[Any, str] = {error["loc"]: error["msg"] for error in caught.value.errors()}
-    refused = ("holds U+0000 or bytes that are no UTF-8", "raw data as a unicode string")
+    refused = ("holds U+0000 or bytes that are not UTF-8", "raw data as a unicode string")
     assert any(words in message for words in refused for message in messages.values()), messages
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from eventd.api.admin.emitted import BadEvents, EventsTooLarge, Problem
-from eventd.api.errors.codes import envelope, restore
+from eventd.api.errors.codes import API_FORM, restore
 from eventd.api.errors.problems import encode
 from eventd.cli.federation import emit_lines
 from eventd.cli.federation.emit_lines import MOST_BAD, Emission
@@ -82,7 +82,7 @@ async def test_a_conflict_is_about_its_line(capsys: pytest.CaptureFixture[str]) 
 
 async def test_of_a_chunk_with_captured_addresses_the_other_lines_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     refused = SelfCapture([(1, "10.0.0.1 is captured", ""), (2, "10.0.0.2 is captured", "")])
-    of_a_server = restore(409, encode(envelope(refused)))
+    of_a_server = restore(409, encode(API_FORM.body(refused)))
     for error in (refused, of_a_server):
         node = Node(r0=error)
         found = await emit(node, [("g", {"id": n}) for n in range(4)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.api.topics.decoding import decode
+from eventd.api.framework.decoding import decode
 from eventd.api.topics.write import WriteBody, read_batch
 from eventd.errors import Invalid
 from eventd.log.core.records import read_body

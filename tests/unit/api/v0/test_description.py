@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-from aiohttp import web
 
-from eventd.api.topics.models import Answer, Body, Query
-from eventd.api.topics.openapi import describe
-from eventd.api.topics.routes import Route
+from eventd.api.framework.calls import Call
+from eventd.api.framework.models import Answer, Body, Query
+from eventd.api.framework.openapi import describe
+from eventd.api.framework.route import Route
 
 
 class Wish(Body):
@@ -25,15 +23,15 @@ class How(Query, frozen=True):
     fast: bool = False
 
 
-async def grant(call: Any) -> web.Response:
-    return web.Response()
+async def grant(call: Call[None, How, Wish]) -> Granted:
+    raise AssertionError
 
 
-ROUTE = Route("PUT", "/v0/wishes/{topic}", grant, "Grant it.", ("admin",), How, body=Wish, answer=Granted, creates=True)
+ROUTE = Route("PUT", "/v0/wishes/{topic}", ("admin",), "Grant it.", grant, creates=True)
 
 
 def test_a_route_is_told_with_all_that_it_takes_and_gives() -> None:
-    told = describe([ROUTE], "7")["paths"]["/v0/wishes/{topic}"]["put"]
+    told = describe([ROUTE], "Wishes", "7")["paths"]["/v0/wishes/{topic}"]["put"]
     assert told["summary"] == "Grant it."
     assert told["security"] == [{"key": []}]
     assert "admin" in told["description"]
@@ -46,11 +44,11 @@ def test_a_route_is_told_with_all_that_it_takes_and_gives() -> None:
 
 
 def test_models_are_told_as_they_are_read() -> None:
-    schemas = describe([ROUTE], "7")["components"]["schemas"]
+    schemas = describe([ROUTE], "Wishes", "7")["components"]["schemas"]
     assert schemas["Wish"]["required"] == ["name"]
     assert schemas["Wish"]["properties"]["much"] == {"type": "integer", "default": 1}
     assert "performance" in schemas["Granted"]["required"]
 
 
 def test_it_is_plain_json() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(describe([ROUTE], "7")))["info"]["version"] == "7"
+    assert msgspec.json.decode(msgspec.json.encode(describe([ROUTE], "Wishes", "7")))["info"]["version"] == "7"

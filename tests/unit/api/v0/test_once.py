@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.api.topics.decoding import decode
+from eventd.api.framework.decoding import decode
 from eventd.errors import Invalid
 
 

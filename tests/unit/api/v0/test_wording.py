@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.topics.decoding import decode
+from eventd.api.framework.decoding import decode
 from eventd.api.topics.records import DiffBody
 from eventd.api.topics.write import WriteBody
 from eventd.errors import Invalid

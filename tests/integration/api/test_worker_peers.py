@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from eventd.api.errors.codes import API_FORM, ErrorForm
 from eventd.api.errors.faults import answering
-from eventd.api.errors.problems import FrameworkRefusal, answer
-from eventd.api.framework.worker_peers import Siblings
+from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.errors import Unavailable
 from eventd.observe.metrics import Metrics
 from eventd.runtime.chance import SYSTEM
@@ -23,15 +23,15 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodi
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
 
 
-def _refuse(_request: web.Request, problem: FrameworkRefusal) -> web.Response:
-    raise AssertionError(problem)
+def api_form(_path: str) -> ErrorForm:
+    return API_FORM
 
 
 @asynccontextmanager
-async def handing_on(folder: Path) -> AsyncIterator[TestServer]:
+async def proxying(folder: Path) -> AsyncIterator[TestServer]:
     """Worker 0 of two."""
-    siblings = Siblings(Share(0, 2, folder=str(folder)), dict, Metrics())
-    app = web.Application(middlewares=[answering(answer, _refuse, SYSTEM), siblings.hand_on])
+    workers = WorkerPeers(Share(0, 2, folder=str(folder)), dict, Metrics())
+    app = web.Application(middlewares=[answering(api_form, SYSTEM), workers.proxy])
     server = TestServer(app)
     await server.start_server(access_log=None)
     try:
@@ -74,7 +74,7 @@ async def heard(server: TestServer) -> bytes:
 
 
 async def test_a_stream_whose_process_is_killed_is_cut(tmp_path: Path) -> None:
-    async with killed_after(tmp_path, STREAM + b"9\r\ndata: 1\n\n\r\n"), handing_on(tmp_path) as server:
+    async with killed_after(tmp_path, STREAM + b"9\r\ndata: 1\n\n\r\n"), proxying(tmp_path) as server:
         got = await heard(server)
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
@@ -82,13 +82,13 @@ async def test_a_stream_whose_process_is_killed_is_cut(tmp_path: Path) -> None:
 
 
 async def test_an_answer_whose_process_is_killed_is_cut(tmp_path: Path) -> None:
-    async with killed_after(tmp_path, WHOLE + b'{"half": '), handing_on(tmp_path) as server:
+    async with killed_after(tmp_path, WHOLE + b'{"half": '), proxying(tmp_path) as server:
         got = await heard(server)
     assert got.partition(b"\r\n\r\n")[2] == b'{"half": '
 
 
 async def test_a_process_that_ends_before_it_answers_is_told(tmp_path: Path) -> None:
-    async with killed_after(tmp_path, b""), handing_on(tmp_path) as server:
+    async with killed_after(tmp_path, b""), proxying(tmp_path) as server:
         got = await heard(server)
     assert got.startswith(b"HTTP/1.1 503 ")
     assert b"the process that holds this session does not answer" in got
@@ -105,7 +105,7 @@ async def test_no_error_is_told_inside_an_answer_that_has_begun(
         await response.write(b"half")
         raise error
 
-    app = web.Application(middlewares=[answering(answer, _refuse, SYSTEM)])
+    app = web.Application(middlewares=[answering(api_form, SYSTEM)])
     app.router.add_get("/v0/watch/{wid}/stream", stream)
     server = TestServer(app)
     await server.start_server(access_log=None)
@@ -113,4 +113,4 @@ async def test_no_error_is_told_inside_an_answer_that_has_begun(
     await server.close()
     assert got.partition(b"\r\n\r\n")[2] in (b"", b"4\r\nhalf\r\n")  # a cut overtakes what was written before it
     assert got.startswith(b"HTTP/1.1 200 OK") or not got
-    assert "an answer was cut off" in caplog.messages
+    assert "answer cut off" in caplog.messages

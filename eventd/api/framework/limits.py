@@ -1,4 +1,4 @@
-"""What one caller, and all of them together, may hold at once."""
+"""Limits on what one key, and all keys together, may hold at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.log.topics.topics import Ceilings
 
 
 class Limits(NamedTuple):
-    """Ceilings of a node; 0 is none."""
+    """The limits of a node; 0 is no limit."""
 
     max_topics: int = 100_000
     max_routers: int = 10_000
@@ -27,12 +27,12 @@ class Limits(NamedTuple):
 
     @property
     def ceilings(self) -> Ceilings:
-        """Those of all topics together."""
+        """The limits of all topics together."""
         return Ceilings(self.max_topics, self.max_total_bytes)
 
 
-class Places:
-    """So many places in all, and so many for each key; 0 is no limit. `taken` is how many are in use."""
+class ConcurrencyLimiter:
+    """Admits `most` of something at once, and `most_per_key` for each key; 0 is no limit. `taken`: how many now."""
 
     def __init__(self, what: str, most: int, most_per_key: int) -> None:
         self._what = what
@@ -43,11 +43,11 @@ class Places:
 
     @contextmanager
     def take(self, key: ApiKey) -> Iterator[None]:
-        """A place as long as the block runs. Raises `Throttled`."""
+        """Count one as long as the block runs. Raises `Throttled`."""
         if 0 < self._most <= self.taken:
-            raise Throttled(f"{self._most} {self._what} are open already: end one, or come back later")
+            raise Throttled(f"{self._most} {self._what} are open already: end one, or try again later")
         if 0 < self._most_per_key <= self._by_key[key.digest]:
-            raise Throttled(f"this key has {self._most_per_key} {self._what} already: end one, or come back later")
+            raise Throttled(f"this key has {self._most_per_key} {self._what} already: end one, or try again later")
         self.taken += 1
         self._by_key[key.digest] += 1
         try:
@@ -59,10 +59,10 @@ class Places:
                 del self._by_key[key.digest]
 
 
-class Occupancy:
-    """The places of a node: requests under way, streams (SSE and WebSockets alike), and the memory for bodies."""
+class ConcurrencyLimits:
+    """Those of a process: requests, streams (SSE and WebSockets alike), and the memory for bodies."""
 
     def __init__(self, limits: Limits) -> None:
         self.bodies = Bodies.of_process(limits.max_body_bytes)
-        self.requests = Places("requests", 0, limits.max_inflight_per_key)
-        self.streams = Places("streams", limits.max_sse_connections, limits.max_sse_connections_per_key)
+        self.requests = ConcurrencyLimiter("requests", 0, limits.max_inflight_per_key)
+        self.streams = ConcurrencyLimiter("streams", limits.max_sse_connections, limits.max_sse_connections_per_key)

@@ -1,4 +1,4 @@
-"""A request as /v0 reads it: strictly where a mistake would be lost, leniently where the query is only a wish."""
+"""Decoding of bodies and queries into msgspec models: bodies strictly, queries leniently."""
 
 from __future__ import annotations
 
@@ -9,39 +9,24 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from eventd.api.bodies.bodies import Held, read_body
-from eventd.api.errors.codes import WrongMediaType
-from eventd.api.topics.duplicate_keys import require_once
-from eventd.api.topics.models import Query
-from eventd.api.topics.wording import reworded
+from eventd.api.framework.duplicate_keys import require_once
+from eventd.api.framework.models import Query
+from eventd.api.framework.wording import reworded
 from eventd.errors import Invalid
 from federation.event import is_plain
 
 _AT_ONCE = 256 << 10
-"""Bytes whose encoding is checked at once, each time with a copy of them."""
+"""Bytes that are copied and checked for UTF-8 at once."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Query)
 
 
-async def read_json(request: web.Request, most: int, held: Held, *, may_be_empty: bool) -> bytes | bytearray:
-    """The body, which has to be declared as JSON; `{}` for none at all where it `may_be_empty`.
-
-    Raises `WrongMediaType`, `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody` and `Invalid`.
-    """
-    if not request.headers.get("Content-Type", "").lstrip().startswith("application/json"):
-        if may_be_empty and not await read_body(request, most, held):  # some clients declare a type also of nothing
-            return b"{}"
-        raise WrongMediaType("the body must be JSON", hint="send it with Content-Type: application/json")
-    body = await read_body(request, most, held)
-    return b"{}" if not body and may_be_empty else body
-
-
 def decode(text: bytes | bytearray, model: type[T]) -> T:
-    """The body as its model says. Raises `Invalid`, also for a member of the model that occurs twice.
+    """A JSON text as its model. Raises `Invalid`, also for a member of the model that occurs twice.
 
-    Members that are `Raw` refer to the text: as long as they live, it does.
+    Members of type `Raw` refer to the text and keep it in memory.
     """
     known: Any = model
     _require_utf8(text)
@@ -49,21 +34,25 @@ def decode(text: bytes | bytearray, model: type[T]) -> T:
         value: T = _decoder(known).decode(text)
     except msgspec.ValidationError as error:
         raise Invalid(reworded(str(error), model)) from None
-    except msgspec.DecodeError as error:
-        raise Invalid(f"the body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
-    except RecursionError:
-        raise Invalid("the body is not valid JSON: it is nested too deep") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise decode_error(error) from None
     require_once(text, value)
     return value
 
 
+def decode_error(error: Exception) -> Invalid:
+    """The error for a text that is not JSON."""
+    why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+    return Invalid(f"the body is not valid JSON: {why.removeprefix('JSON is malformed: ')}")
+
+
 def _require_utf8(text: bytes | bytearray) -> None:
-    """Raises `Invalid` with the place of the first byte that is not UTF-8. The decoder does not look into `Raw`."""
+    """Raises `Invalid` with the offset of the first byte that is not UTF-8. The decoder does not check `Raw`."""
     if text.isascii():
         return
     decoder, whole = getincrementaldecoder("utf-8")(), memoryview(text)
     for start in range(0, len(text), _AT_ONCE):
-        begun = len(decoder.getstate()[0])  # bytes of a character that the last part has not ended
+        begun = len(decoder.getstate()[0])  # bytes of a character that continues in this part
         try:
             decoder.decode(whole[start : start + _AT_ONCE], final=start + _AT_ONCE >= len(text))
         except UnicodeDecodeError as error:
@@ -82,9 +71,9 @@ def _defaults(model: Any) -> Any:
 
 
 def read_query(request: web.Request, model: type[Q]) -> Q:
-    """The query. What cannot be read as its type is the default; of several values the first counts.
+    """The query. A value that cannot be read as its type becomes the default; of several values the first counts.
 
-    Raises `Invalid` for a text that no name can hold, and no database takes.
+    Raises `Invalid` for a text that no database stores.
     """
     if not request.query_string or not model.__struct_fields__:
         defaults: Q = _defaults(model)
@@ -100,7 +89,7 @@ def read_query(request: web.Request, model: type[Q]) -> Q:
 
 def _text(text: str) -> str:
     if not is_plain(text):
-        raise Invalid("the query holds U+0000, or bytes that are no UTF-8")
+        raise Invalid("the query holds U+0000, or bytes that are not UTF-8")
     return text
 
 

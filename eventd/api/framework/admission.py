@@ -1,0 +1,58 @@
+"""Who may call a route, asked before anything of the request is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from eventd.api.framework.auth import ANYONE, ApiKey
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import ConcurrencyLimits
+from eventd.api.framework.route import Route
+
+NAMED = ("topic", "router")
+"""Names in paths that the prefixes of a key apply to, beside `group`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Identifies callers and bounds what their requests hold. `max_body_bytes`: of the settings."""
+
+    callers: Callers
+    limits: ConcurrencyLimits
+    max_body_bytes: int
+
+    def identify(self, route: Route, request: web.Request) -> ApiKey:
+        """The caller. Raises `Unauthorized`. Browsers can send the key of a stream only in the query."""
+        if not route.scopes:
+            if route.probe and self.callers.keys.guards_probes:
+                self.callers.identify(request)
+            return ANYONE
+        return self.callers.identify(request, token=request.query.get("token", "") if route.stream else "")
+
+    @contextmanager
+    def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:
+        """Count the request, and end it with its key. A stream counts itself as a stream. Raises `Throttled`."""
+        if not (route.surface.counted and route.scopes):
+            yield
+        elif route.stream:
+            with self.callers.using(request, key):
+                yield
+        else:
+            with self.limits.requests.take(key), self.callers.using(request, key):
+                yield
+
+
+def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
+    """The topic or router that the path names, if any. Raises `Forbidden`: first for a scope, then for a name."""
+    for scope in route.scopes:
+        key.require_scope(scope)
+    if "group" in path:
+        key.require_group(path["group"])
+    name = next((path[each] for each in NAMED if each in path), "")
+    if name:
+        key.require_names(name)
+    return name

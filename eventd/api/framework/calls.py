@@ -1,0 +1,36 @@
+"""One request, as handlers other than operations get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from aiohttp import web
+
+from eventd.api.framework.auth import ApiKey
+from eventd.api.framework.models import Performance
+from eventd.runtime.clock import Clock
+
+C = TypeVar("C")
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+@dataclass(slots=True)
+class Call(Generic[C, Q, B]):
+    """A request: the `context` its handler works with, who calls, the decoded topic or router of its path (empty where
+    there is none), its query and its body.
+    """
+
+    context: C
+    request: web.Request
+    key: ApiKey
+    name: str
+    query: Q
+    body: B
+    clock: Clock
+    begun: float
+
+    def performance(self) -> Performance:
+        """The time since the request came; to be taken last."""
+        return Performance(server_total_ms=round((self.clock.monotonic() - self.begun) * 1000, 3))

@@ -1,0 +1,54 @@
+"""The handler of a route and the models of what it takes and answers, read from its signature.
+
+An operation is `async def name(services: Services, params: SomeParams) -> dict[str, Any]`: `routerctl` calls it without
+HTTP, too. Other handlers take a call, which names the context they work with, the model of the query and that of the
+body: `async def name(call: Call[SomeQuery, SomeBody]) -> SomeAnswer`. `Annotated[web.Response, Model]` is the type of
+a handler that writes its response itself.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from eventd.api.framework.models import NoQuery
+from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.route import Handler, Route
+
+
+class Endpoint(NamedTuple):
+    """A loaded handler. `context` is the type of its first parameter; an operation has `params`, and all else None."""
+
+    run: Handler
+    context: type
+    params: type[Params] | None
+    query: Any
+    body: Any
+    answer: Any
+
+
+@cache
+def load(route: Route) -> Endpoint:
+    """Load the handler of a route."""
+    run = _find(route.handler) if isinstance(route.handler, str) else route.handler
+    hints = get_type_hints(run, include_extras=True)
+    answer, (first, *others) = _model(hints.pop("return")), hints.values()
+    if first is Services:
+        return Endpoint(run, Services, others[0], None, None, answer)
+    *_, query, body = get_args(first) or (NoQuery, None)
+    return Endpoint(run, get_origin(first) or first, None, query, _model(body), answer)
+
+
+def _find(place: str) -> Handler:
+    module, _, name = place.partition(":")
+    handler: Handler = getattr(import_module(f"eventd.api.{module}"), name)
+    return handler
+
+
+def _model(hint: Any) -> Any:
+    """The model that a hint stands for; None where it is no model, such as a response that a handler wrote itself."""
+    if get_origin(hint) is Annotated:
+        return get_args(hint)[1]
+    is_model = hasattr(hint, "__struct_fields__") or get_origin(hint) is dict
+    return hint if is_model else None

@@ -1,0 +1,54 @@
+"""Base models of what a call takes and answers: each serves for reading, writing and describing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+U64_MAX = 2**64 - 1
+
+U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
+"""Its upper end is beyond what the decoder can check: see `require_u64`."""
+
+
+class Body(Struct, kw_only=True):
+    """Base of a request body. Unknown members are ignored."""
+
+    @classmethod
+    def require_bounded(cls, text: bytes | bytearray) -> None:
+        """Raises `EventdError` for a large text whose decoding would fill memory."""
+
+
+class Performance(Struct, kw_only=True):
+    """How long a request took. Milliseconds."""
+
+    server_total_ms: float
+    wal_append_ms: float | UnsetType = UNSET
+    fsync_ms: float | UnsetType = UNSET
+    records_scanned: int | UnsetType = UNSET
+
+
+class Answer(Struct, kw_only=True):
+    """Base of an answer. Members that are UNSET are left out."""
+
+    performance: Performance
+
+
+class Query(Struct, kw_only=True, frozen=True):
+    """Base of a query string: members of type bool, int or str, each with a default.
+
+    A value that cannot be read as its type becomes the default, and unknown names are ignored.
+    """
+
+
+class NoQuery(Query, frozen=True):
+    """Nothing is read from the query."""
+
+
+def require_u64(**members: int) -> None:
+    """Raises ValueError for a number over 64 bits."""
+    for name, value in members.items():
+        if value > U64_MAX:
+            raise ValueError(f"`{name}` must be at most {U64_MAX}")

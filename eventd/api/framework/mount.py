@@ -1,0 +1,87 @@
+"""Mounts routes on an application: every request is admitted, read within bounds, handled and answered here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from eventd.api.errors.faults import Handler, answering
+from eventd.api.errors.problems import success
+from eventd.api.framework.admission import Admission, admit
+from eventd.api.framework.endpoint import Endpoint, load
+from eventd.api.framework.reading import CallReader, ParamsReader
+from eventd.api.framework.route import Route, surface_of
+from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.runtime.chance import Chance
+from eventd.runtime.clock import Clock
+
+Contexts = Mapping[type, Any]
+"""What handlers work with, by the type of their first parameter."""
+
+
+def make_app(
+    routes: Iterable[Route],
+    contexts: Contexts,
+    admission: Admission,
+    workers: WorkerPeers,
+    clock: Clock,
+    chance: Chance,
+) -> web.Application:
+    """An application that serves the routes."""
+    callers = admission.callers
+
+    @web.middleware
+    async def hear(request: web.Request, handler: Handler) -> web.StreamResponse:
+        callers.heard(request)
+        return await handler(request)
+
+    errors = answering(lambda path: surface_of(path).form, chance, callers.identify)
+    app = web.Application(middlewares=[errors, hear, workers.proxy])
+    for route in routes:
+        endpoint = load(route)
+        context = contexts[endpoint.context]
+        serve = _serve_operation if endpoint.params is not None else _serve_call
+        handler = serve(route, endpoint, context, admission, clock)
+        app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), handler)
+    return app
+
+
+def _serve_operation(route: Route, endpoint: Endpoint, services: Any, admission: Admission, _clock: Clock) -> Handler:
+    assert endpoint.params is not None
+    reader = ParamsReader(route, endpoint.params, admission.max_body_bytes)
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        key = admission.identify(route, request)
+        admit(route, request.match_info, key)
+        with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
+            params = await reader.read(request, held)
+            key.require_group(getattr(params, "group", None) or None)
+            return success(await endpoint.run(services, params))
+
+    return serve
+
+
+def _serve_call(route: Route, endpoint: Endpoint, context: Any, admission: Admission, clock: Clock) -> Handler:
+    reader = CallReader(route, endpoint, admission.max_body_bytes)
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        begun = clock.monotonic()
+        key = admission.identify(route, request)
+        with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
+            name = admit(route, request.match_info, key)
+            query, body = await reader.read(request, held)
+            call = endpoint.context(context, request, key, name, query, body, clock, begun)
+            return _answer(route, await endpoint.run(call))
+
+    return serve
+
+
+def _answer(route: Route, answer: Any) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    status = 201 if route.creates and answer.created else 200
+    return web.Response(status=status, body=msgspec.json.encode(answer), content_type="application/json")

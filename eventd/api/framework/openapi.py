@@ -1,0 +1,192 @@
+"""The API as OpenAPI 3.1, generated from the route table and the models of the handlers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from pydantic import BaseModel
+
+from eventd.api.framework.endpoint import Endpoint, load
+from eventd.api.framework.route import TOPICS, Route
+
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_NAME = re.compile(r"{(\w+)}")
+REFUSALS = {
+    400: "The request is wrong; the same one will never be accepted.",
+    401: "A key is missing or not known.",
+    403: "The key may not do this, or not with this name.",
+    404: "What the request names does not exist.",
+    406: "The answer is a stream of events, and the client does not accept one.",
+    408: "The body did not arrive in time.",
+    409: "The request contradicts the present state.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON.",
+    422: "The topic is full and refuses more.",
+    429: "A limit is reached; try again after `Retry-After` seconds.",
+    500: "A fault of the node.",
+    503: "Not now; try again after `Retry-After` seconds.",
+}
+"""Statuses of errors that are described."""
+
+
+class Problem(Struct, kw_only=True):
+    """Why a request was refused. `code` is a stable word, `detail` holds facts by name."""
+
+    code: str
+    message: str
+    detail: dict[str, Any] | UnsetType = UNSET
+
+
+class Refusal(Struct, kw_only=True):
+    """The body of every answer beyond 399."""
+
+    error: Problem
+
+
+class HintedProblem(Struct, kw_only=True):
+    """Why a request was refused. `code` is a stable word, `hint` the next step, `detail` holds facts."""
+
+    code: str
+    message: str
+    hint: str | UnsetType = UNSET
+    detail: Any | UnsetType = UNSET
+
+
+class HintedRefusal(Struct, kw_only=True):
+    """The body of every answer beyond 399, outside /v0."""
+
+    error: HintedProblem
+
+
+def describe(routes: Iterable[Route], title: str, version: str) -> Json:
+    """The whole document."""
+    described = [(route, load(route)) for route in routes if route.method != "HEAD"]
+    schemas = _Schemas(described)
+    paths: dict[str, Json] = {}
+    for route, endpoint in described:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, endpoint, schemas)
+    key = {"type": "http", "scheme": "bearer", "description": "Not needed where the node has no keys."}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "paths": paths,
+        "components": {"schemas": schemas.components, "securitySchemes": {"key": key}},
+    }
+
+
+class _Schemas:
+    """The schemas of all models. Those of parameters are taken apart: path, query and body share their members."""
+
+    def __init__(self, described: Iterable[tuple[Route, Endpoint]]) -> None:
+        models: dict[Any, None] = {}
+        self._params: dict[Any, Json] = {}
+        self.components: Json = {}
+        for route, endpoint in described:
+            models |= dict.fromkeys((refusal_of(route), endpoint.body, endpoint.answer))
+            if endpoint.params is not None:
+                self._params[endpoint.params] = self._read_params(endpoint.params)
+        models.pop(None, None)
+        schemas, components = msgspec.json.schema_components(models, ref_template=_REF)
+        self.components |= components
+        self._models = dict(zip(models, schemas, strict=True))
+
+    def _read_params(self, model: type[BaseModel]) -> Json:
+        schema = model.model_json_schema(ref_template=_REF.replace("name", "model"))
+        self.components |= schema.pop("$defs", {})
+        return schema
+
+    def __getitem__(self, model: Any) -> Json:
+        schema: Json = self._models[model]
+        return schema
+
+    def of_params(self, model: Any, *, leave_out: Iterable[str] = ()) -> Json:
+        """An object of the members of an operation's parameters, without some."""
+        schema = self._params[model]
+        left = {name: member for name, member in schema.get("properties", {}).items() if name not in leave_out}
+        required = [name for name in schema.get("required", ()) if name in left]
+        return schema | {"properties": left, "required": required}
+
+
+def refusal_of(route: Route) -> type[Struct]:
+    """The model of the errors of a route."""
+    return Refusal if route.surface is TOPICS else HintedRefusal
+
+
+def _operation(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
+    described: Json = {
+        "summary": route.summary,
+        "operationId": _id(route),
+        "parameters": [*_parameters(route, endpoint, schemas)],
+    }
+    body = _body(route, endpoint, schemas)
+    if body is not None:
+        required = not (route.may_be_empty or (endpoint.params is not None and not body.get("required")))
+        described["requestBody"] = {"required": required, "content": {"application/json": {"schema": body}}}
+    described["responses"] = _answers(route, endpoint, schemas)
+    if route.scopes:
+        described["security"] = [{"key": []}]
+        described["description"] = f"Needs the scope {' and '.join(route.scopes)}."
+    return described
+
+
+def _body(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json | None:
+    if endpoint.params is not None:
+        body = schemas.of_params(endpoint.params, leave_out=_NAME.findall(route.path))
+        return body if route.method != "GET" and body["properties"] else None
+    return None if endpoint.body is None else schemas[endpoint.body]
+
+
+def _answers(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
+    done = {route.media: {"schema": schemas[endpoint.answer]} if endpoint.answer is not None else {}}
+    answers: Json = {"200": {"description": "Done.", "content": done}}
+    if route.upgrade:
+        answers = {"101": {"description": "The connection is a WebSocket now."}}
+    if route.creates:
+        answers["201"] = {"description": "Done, and something was created.", "content": done}
+    refused = {"application/json": {"schema": schemas[refusal_of(route)]}}
+    for status in sorted(_statuses(route, endpoint)):
+        content = done if status == 503 and route.unready else refused
+        answers[str(status)] = {"description": REFUSALS[status], "content": content}
+    if endpoint.params is not None:
+        answers["default"] = {"description": "Refused for another reason, which `code` tells.", "content": refused}
+    return answers
+
+
+def _id(route: Route) -> str:
+    """The id of an operation; those under /v0 have had theirs before there was a description of the rest."""
+    words = f"{route.method.lower()} {route.path.removeprefix('/v0/').removeprefix('/api/v1/')}"
+    return re.sub(r"\W+", "_", words if route.surface is TOPICS else f"api {words}").strip("_")
+
+
+def _statuses(route: Route, endpoint: Endpoint) -> set[int]:
+    statuses = {500, 503, *route.refusals}
+    if route.scopes:
+        statuses |= {400, 401, 403, 429}
+    if endpoint.body is not None or (endpoint.params is not None and route.method != "GET"):
+        statuses |= {400, 408, 413, 415}
+    if _NAME.search(route.path) and route.method != "DELETE":
+        statuses.add(404)
+    return statuses
+
+
+def _parameters(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Iterator[Json]:
+    names = _NAME.findall(route.path)
+    known = schemas.of_params(endpoint.params)["properties"] if endpoint.params is not None else {}
+    for name in names:
+        yield {"name": name, "in": "path", "required": True, "schema": known.get(name, {"type": "string"})}
+    if endpoint.params is not None and route.method == "GET":
+        schema = schemas.of_params(endpoint.params, leave_out=names)
+        for name, member in schema["properties"].items():
+            yield {"name": name, "in": "query", "required": name in schema["required"], "schema": member}
+    elif endpoint.params is None:
+        for field in msgspec.structs.fields(endpoint.query):
+            member = msgspec.json.schema(field.type) | ({} if field.default is UNSET else {"default": field.default})
+            yield {"name": field.encode_name, "in": "query", "required": False, "schema": member}
+    if route.stream and not route.upgrade:
+        yield {"name": "token", "in": "query", "required": False, "schema": {"type": "string"}}

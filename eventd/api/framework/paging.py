@@ -1,0 +1,89 @@
+"""Paging: how many entries a page has, and where the next one begins, in the forms of both surfaces.
+
+/api/v1 takes `limit` and, in lists of the log, the token `after`: `epoch:position`, so that a token of another history
+is noticed. /v0 takes `page_size` and `cursor`, which names the last entry of the page before.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from pydantic import Field
+
+from eventd.api.framework.models import Query
+from eventd.errors import Invalid
+from eventd.log.core.topic_row import TopicRow
+from eventd.log.core.values import Head
+
+PAGE_SIZE, MAX_PAGE_SIZE = 100, 1000
+"""Entries of a page: as a rule, and at most."""
+
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="Maximum entries of the page.")]
+After = Annotated[str, Field(description="Continue after this token.")]
+
+
+class NamePage(Query, frozen=True):
+    """A page of named things in the order of their names' bytes: of names with a `prefix`, after a `cursor`."""
+
+    prefix: str = ""
+    page_size: int = PAGE_SIZE
+    cursor: str = ""
+
+    @property
+    def limit(self) -> int:
+        """Entries of the page."""
+        return max(1, min(MAX_PAGE_SIZE, self.page_size))
+
+    @property
+    def after(self) -> str:
+        """The name after which the page begins; empty for the first page. Raises `Invalid`."""
+        if not self.cursor:
+            return ""
+        try:
+            after = msgspec.json.decode(base64.b64decode(self.cursor, validate=True), type=dict[str, str])["after"]
+        except (binascii.Error, ValueError, KeyError, RecursionError):
+            raise _bad_cursor(self.cursor) from None
+        if not after.isprintable():
+            raise _bad_cursor(self.cursor)
+        return after
+
+
+def _bad_cursor(cursor: str) -> Invalid:
+    return Invalid(f"{cursor[:60]!r} is not a valid cursor", hint="send `next_cursor` as the last page gave it")
+
+
+def write_cursor(name: str) -> str:
+    """The cursor of the page after this name."""
+    return base64.b64encode(msgspec.json.encode({"after": name})).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class PageStart:
+    """Where a page of the log begins. `gap`: why entries before it are missing: {"reason", "message"}."""
+
+    position: int
+    gap: dict[str, str] | None = None
+
+
+def write_token(head: Head, position: int) -> str:
+    """A position of the log for clients: with the history that it belongs to."""
+    return f"{head.epoch}:{position}"
+
+
+def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
+    """The position in a token. One of another history begins at the start, with a gap. Raises `Invalid`."""
+    if not text:
+        return PageStart(0)
+    epoch, _, number = text.partition(":")
+    if not (epoch and number.isascii() and number.isdigit() and len(number) <= 18):
+        raise Invalid(f"{text[:60]!r} is not a token of this list", hint="take next or upto of an answer")
+    if epoch != head.epoch or int(number) > head.last:
+        return PageStart(0, {"reason": "another_history", "message": "the token is of another history of this log"})
+    if int(number) < topic.evicted_position:
+        message = f"retention has removed records after it, up to number {topic.evicted_seq} of the group"
+        return PageStart(int(number), {"reason": "evicted", "message": message})
+    return PageStart(int(number))

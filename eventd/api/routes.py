@@ -1,0 +1,305 @@
+"""The route table: every route of the API, on all surfaces. To add a route, add an entry here and write its handler.
+
+Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
+up the address of an operation, or run one operation, without loading all others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventd.api.framework.route import BodyLimits, Route, Scope
+
+_PARAMS: Final = BodyLimits(1 << 20, values=20_000)
+RESOURCES: Final = BodyLimits(16 << 20, values=10_000)
+"""Files of resources, each of which is one text."""
+EVENTS: Final = BodyLimits(64 << 20, values=500_000)
+_BODY: Final = BodyLimits(256 << 10)
+_WAITING: Final = BodyLimits(64 << 10)
+"""For a request that may wait: its body is too small to count towards the memory for all bodies."""
+_RECORDS: Final = BodyLimits(64 << 20)
+
+_GROUP = "/groups/{group}"
+_RESOURCE = "/resources/{kind}/{name}"
+_PEER = f"{_GROUP}/peers/{{peer}}"
+_LETTERS = f"{_GROUP}/dead-letters"
+_SUBSCRIPTION = "/subscriptions/{subscription}"
+_TOPIC = "/v0/topics/{topic}"
+_ROUTER = "/v0/routers/{router}"
+_SSE = "text/event-stream"
+
+
+def _get(path: str, handler: str, summary: str, scope: Scope = "read") -> Route:
+    return Route("GET", f"/api/v1{path}", (scope,), summary, handler)
+
+
+def _post(path: str, handler: str, scope: Scope, summary: str, body: BodyLimits = _PARAMS) -> Route:
+    return Route("POST", f"/api/v1{path}", (scope,), summary, handler, body)
+
+
+def _delete(path: str, handler: str, summary: str) -> Route:
+    return Route("DELETE", f"/api/v1{path}", ("admin",), summary, handler, _PARAMS)
+
+
+OPERATIONS: Final[dict[str, Route]] = {
+    "groups.status": _get("/status", "admin.groups:show_status", "Show the sizes of all groups and their links"),
+    "resources.apply": _post(
+        "/resources/apply", "admin.resources:apply", "admin", "Apply resources, atomically", RESOURCES
+    ),
+    "resources.diff": _post(
+        "/resources/diff", "admin.resources:diff", "read", "Show what applying resources would change", RESOURCES
+    ),
+    "resources.list": _get("/resources", "admin.resources:list_resources", "List applied resources"),
+    "resources.get": _get(_RESOURCE, "admin.resources:get", "Show an applied resource"),
+    "resources.describe": _get(
+        f"{_RESOURCE}/describe", "admin.resources:describe", "Show a resource with its defaults and its state"
+    ),
+    "resources.delete": _delete(_RESOURCE, "admin.resources:delete", "Delete a resource"),
+    "resources.delete_sources": _post(
+        "/resources/delete",
+        "admin.resources:delete_sources",
+        "admin",
+        "Delete the resources that files name",
+        RESOURCES,
+    ),
+    "events.emit": _post(f"{_GROUP}/events", "admin.events:emit", "write", "Emit events", EVENTS),
+    "events.list": _get(f"{_GROUP}/events", "admin.events:list_events", "List events"),
+    "events.prune": _post(f"{_GROUP}/prune", "admin.events:prune", "delete", "Apply the retention of the group now"),
+    "deliveries.list": _get(
+        f"{_GROUP}/deliveries", "admin.deliveries:list_deliveries", "List the state of each event at each peer"
+    ),
+    "deliveries.summary": _get(
+        f"{_GROUP}/deliveries/summary", "admin.deliveries:summarise", "Count the deliveries to each peer by state"
+    ),
+    "deliveries.redeliver": _post(
+        f"{_PEER}/redeliver", "admin.redelivery:redeliver", "admin", "Send events to a peer again"
+    ),
+    "links.status": _get(
+        f"{_GROUP}/links", "admin.links:show_links", "Show the state and lag of each link, in both directions"
+    ),
+    "links.gaps": _get(f"{_GROUP}/gaps", "admin.links:list_gaps", "List the gaps that senders have announced"),
+    "links.pause": _post(f"{_PEER}/pause", "admin.links:pause", "admin", "Pause the link to a peer"),
+    "links.resume": _post(f"{_PEER}/resume", "admin.links:resume", "admin", "Resume the link to a peer, at once"),
+    "links.verify": _post(
+        f"{_PEER}/verify", "verify.operations:verify", "read", "Compare what a peer holds with the delivery ledger"
+    ),
+    "dead_letters.list": _get(_LETTERS, "admin.dead_letters:list_letters", "List dead letters"),
+    "dead_letters.retry": _post(
+        f"{_LETTERS}/retry", "admin.dead_letters:retry", "admin", "Send dead letters once more"
+    ),
+    "dead_letters.drop": _post(f"{_LETTERS}/drop", "admin.dead_letters:drop", "delete", "Drop dead letters"),
+    "books.list": _get("/books", "admin.export:list_books", "List the ledger tables and how far each reaches"),
+    "books.read": _get("/books/{book}", "admin.export:read_rows", "Read rows of a ledger table as columns"),
+    "doctor.examine": _get("/doctor", "doctor.operations:examine", "Check the node and propose fixes"),
+    "doctor.mend": _post(
+        "/doctor/fix", "doctor.operations:fix", "admin", "Check the node and apply the fixes that are safe"
+    ),
+    "subscriptions.list": _get(
+        "/subscriptions", "admin.subscriptions:list_subscriptions", "List subscriptions with their state"
+    ),
+    "subscriptions.runs": _get(
+        f"{_SUBSCRIPTION}/runs", "admin.subscription_runs:list_runs", "List a subscription's runs, event by event"
+    ),
+    "subscriptions.retry": _post(
+        f"{_SUBSCRIPTION}/retry", "admin.subscriptions:retry", "admin", "Retry what failed, and dead letters"
+    ),
+    "subscriptions.reset": _post(
+        f"{_SUBSCRIPTION}/reset",
+        "admin.subscriptions:reset",
+        "admin",
+        "Move a subscription to another place in the log",
+    ),
+    "subscriptions.pause": _post(
+        f"{_SUBSCRIPTION}/pause", "admin.subscriptions:pause", "admin", "Pause a subscription"
+    ),
+    "subscriptions.resume": _post(
+        f"{_SUBSCRIPTION}/resume", "admin.subscriptions:resume", "admin", "Resume a subscription, at once"
+    ),
+    "dynamic.list": _get("/dynamic/parts", "admin.dynamic:list_parts", "List the parts that plugins have derived"),
+    "dynamic.describe": _get("/dynamic/part", "admin.dynamic:describe", "Show one part, or all parts of an owner"),
+    "dynamic.delete": _delete("/dynamic/part", "admin.dynamic:delete", "Delete a part and what it contributes"),
+    "dynamic.render": _post(
+        "/dynamic/render", "admin.dynamic:render", "read", "Show the effective configuration", RESOURCES
+    ),
+    "dynamic.diff": _post(
+        "/dynamic/diff", "admin.dynamic:diff", "read", "Show what parts change in the applied configuration", RESOURCES
+    ),
+    "plugins.list": _get("/plugins", "admin.plugins:list_plugins", "List applied plugins"),
+    "plugins.run": _post(
+        "/plugins/{name}/run", "admin.plugins:run_plugin", "admin", "Run a plugin once, without events"
+    ),
+    "plugins.check": _post(
+        "/plugins/{name}/check",
+        "admin.plugins:check_plugin",
+        "admin",
+        "Run a plugin with sample requests and check its answers",
+    ),
+    "plugins.runs": _get("/plugin-runs", "admin.plugins:list_runs", "List plugin runs with their results"),
+    "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once"),
+    "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
+    "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
+    "lake.status": _get("/lake", "admin.lake:show_lake", "Show how far each ledger table has reached the lake"),
+}
+"""By the name of the operation, which `routerctl` runs over HTTP or in its own process."""
+
+_ALSO_HEAD = (
+    _get("/effective", "admin.effective:show", "Show the effective configuration, with an ETag"),
+    _get(
+        "/effective/stream",
+        "admin.effective:stream",
+        "Follow the effective configuration as server-sent events: `state`, `change`",
+    )._replace(media=_SSE),
+    Route("GET", "/healthz", (), "Show whether the process answers", "system:show_health", probe=True),
+    Route("GET", "/readyz", (), "Show whether the node is ready", "system:show_ready", probe=True, unready=True),
+    Route("GET", "/metrics", ("read",), "Metrics for Prometheus", "system:show_metrics", media="text/plain"),
+    Route("GET", "/openapi.json", ("read",), "Describe the whole API as OpenAPI 3.1", "system:describe_all"),
+)
+SYSTEM: Final = (*_ALSO_HEAD, *(route._replace(method="HEAD") for route in _ALSO_HEAD))
+"""Some load balancers send HEAD."""
+
+
+_READ: Final[tuple[Scope, ...]] = ("read",)
+_WRITE: Final[tuple[Scope, ...]] = ("write",)
+_DELETE: Final[tuple[Scope, ...]] = ("delete",)
+_ADMIN: Final[tuple[Scope, ...]] = ("admin",)
+_WORK: Final[tuple[Scope, ...]] = ("read", "write")
+
+
+def _settle(verb: str, summary: str) -> Route:
+    return Route("POST", f"{_TOPIC}/{verb}", _WRITE, summary, f"topics.queues:{verb}", _BODY, refusals=(404, 409))
+
+
+TOPICS: Final = (
+    Route(
+        "POST",
+        _TOPIC,
+        _WRITE,
+        "Write a batch of records; a missing topic is created.",
+        "topics.records:write",
+        _RECORDS,
+        creates=True,
+        refusals=(409, 422),
+    ),
+    Route(
+        "POST",
+        f"{_TOPIC}/diff",
+        _READ,
+        "Read the next page of a topic, or wait for one.",
+        "topics.records:diff",
+        _WAITING,
+        may_be_empty=True,
+    ),
+    Route(
+        "POST",
+        f"{_TOPIC}/delete",
+        _DELETE,
+        "Delete records by seq and by tag.",
+        "topics.records:delete",
+        _BODY,
+        refusals=(409,),
+    ),
+    Route(
+        "POST",
+        f"{_TOPIC}/claim",
+        _WORK,
+        "Claim jobs of a queue.",
+        "topics.queues:claim",
+        _WAITING,
+        may_be_empty=True,
+        refusals=(404, 409),
+    ),
+    _settle("ack", "Acknowledge jobs: their records are deleted."),
+    _settle("nack", "Return jobs to their queue."),
+    _settle("extend", "Extend the leases of jobs."),
+    Route(
+        "GET",
+        f"{_TOPIC}/work",
+        _WORK,
+        "Receive jobs of a queue as server-sent events: `job`, `error`.",
+        "topics.queues:work",
+        media=_SSE,
+        stream=True,
+        refusals=(404, 406, 409, 429),
+    ),
+    Route("GET", "/v0/topics", _READ, "List topics.", "topics.topics:list_topics"),
+    Route(
+        "PUT",
+        _TOPIC,
+        _ADMIN,
+        "Create a topic, or replace its configuration.",
+        "topics.topics:put",
+        _BODY,
+        may_be_empty=True,
+        creates=True,
+        refusals=(409,),
+    ),
+    Route(
+        "PATCH",
+        _TOPIC,
+        _ADMIN,
+        "Change parts of a topic's configuration.",
+        "topics.topics:patch",
+        _BODY,
+        refusals=(409,),
+    ),
+    Route("GET", _TOPIC, _READ, "Show the state of a topic.", "topics.topics:show"),
+    Route(
+        "DELETE",
+        _TOPIC,
+        _DELETE,
+        "Delete a topic with its records and its routers.",
+        "topics.topics:delete",
+        refusals=(409,),
+    ),
+    Route("GET", "/v0/routers", _READ, "List routers.", "topics.routers:list_routers"),
+    Route(
+        "PUT",
+        _ROUTER,
+        _ADMIN,
+        "Create a router, or replace its configuration.",
+        "topics.routers:put",
+        _BODY,
+        creates=True,
+        refusals=(404, 409),
+    ),
+    Route("GET", _ROUTER, _READ, "Show the state of a router.", "topics.routers:show"),
+    Route("DELETE", _ROUTER, _DELETE, "Delete a router.", "topics.routers:delete"),
+    Route(
+        "POST",
+        "/v0/watch",
+        _READ,
+        "Begin a session that watches topics.",
+        "topics.watch:begin_session",
+        _BODY,
+        refusals=(404, 429),
+    ),
+    Route(
+        "GET",
+        "/v0/watch/{wid}",
+        _READ,
+        "Follow a session as server-sent events: `record`, `tombstone`, `caught-up`, `topic-deleted`, `error`.",
+        "topics.watch:stream",
+        media=_SSE,
+        stream=True,
+        refusals=(404, 406, 429),
+    ),
+    Route(
+        "GET",
+        "/v0/ws",
+        (),
+        "Follow topics and publish to them over a WebSocket; needs a key where the node has keys.",
+        "topics.websocket:serve",
+        stream=True,
+        upgrade=True,
+        refusals=(400, 401, 403, 429),
+    ),
+    Route("GET", "/v0/health", (), "Show whether the process answers.", "topics.health:show_health", probe=True),
+    Route(
+        "GET", "/v0/ready", (), "Show whether the node is ready.", "topics.health:show_ready", probe=True, unready=True
+    ),
+    Route("GET", "/v0/metrics", _READ, "Metrics of topics.", "topics.health:show_metrics", media="text/plain"),
+    Route("GET", "/v0/openapi.json", (), "Describe /v0 as OpenAPI 3.1.", "system:describe_topics"),
+)
+"""The routes that are called most often come first: a path is looked up in this order."""
+
+ROUTES: Final = (*TOPICS, *OPERATIONS.values(), *SYSTEM)

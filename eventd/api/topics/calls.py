@@ -1,0 +1,96 @@
+"""The context of the handlers under /v0, and the calls that they get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from eventd.api.framework import calls as framework
+from eventd.api.framework.callers import Callers
+from eventd.api.framework.limits import ConcurrencyLimits, Limits
+from eventd.api.framework.worker_peers import WorkerPeers
+from eventd.api.topics.recency import Recency
+from eventd.egress.routers.pump import Routing
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.topic_row import find_topic
+from eventd.log.topics.topics import count_topics
+from eventd.observe.metrics import Metrics
+from eventd.runtime.clock import Clock
+from eventd.runtime.supervisor import Supervisor
+from eventd.store.engine.database import Database
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class V0:
+    """The dependencies of the handlers under /v0.
+
+    `workers` knows the state of all processes of the node; `stopping` is done when the node begins to stop;
+    `started` is when the node began to serve, on the monotonic clock.
+    """
+
+    log: EventLog
+    callers: Callers
+    routing: Routing
+    metrics: Metrics
+    workers: WorkerPeers
+    supervisor: Supervisor
+    stopping: asyncio.Future[None]
+    version: str
+    limits: Limits
+    concurrency: ConcurrencyLimits
+    started: float
+    recency: Recency = field(default_factory=Recency)
+    _parts: dict[Any, Any] = field(default_factory=dict)
+
+    def part(self, make: Callable[[V0], T]) -> T:
+        """An object that lives as long as the node: created by `make` on the first call, then always the same."""
+        if make not in self._parts:
+            self._parts[make] = make(self)
+        part: T = self._parts[make]
+        return part
+
+    @property
+    def database(self) -> Database:
+        return self.log.database
+
+    @property
+    def clock(self) -> Clock:
+        return self.log.clock
+
+    @property
+    def uptime_ms(self) -> int:
+        """Milliseconds since the node began to serve."""
+        return round((self.clock.monotonic() - self.started) * 1000)
+
+    async def count_topics(self) -> int:
+        """The number of topics that hold records."""
+        return await self.database.read(count_topics)
+
+    def moved(self, topic_id: int) -> None:
+        """A topic was created or configured: wake its readers and the routers."""
+        self.log.wakeups.touch(topic_id)
+        self.routing.changed()
+
+    async def catch_up(self, topic: str) -> None:
+        """Run the routers that write to a topic, so that a read sees what their sources hold now."""
+        if self.routing.feeds(topic):
+            line = await self.database.read(find_topic, topic)
+            if line is not None:
+                await self.routing.drive(line.id)
+
+
+class Call(framework.Call[V0, Q, B]):
+    """One request to /v0."""
+
+    __slots__ = ()
+
+    @property
+    def v0(self) -> V0:
+        """What it works with."""
+        return self.context
