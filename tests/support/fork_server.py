@@ -114,17 +114,18 @@ def _serve(requests: socket.socket, starter: int) -> dict[str, Any] | None:
             return None
         told, tell = os.pipe()
         if (between := os.fork()) == 0:
-            if pid := os.fork():
-                os.write(tell, str(pid).encode())
+            if os.fork():
                 os._exit(0)
-            os.close(told)
-            os.close(tell)
-            requests.close()
+            request: dict[str, Any] = json.loads(payload)
             _become_a_child_of(starter)
+            if request["session"]:
+                os.setsid()
+            os.write(tell, str(os.getpid()).encode())  # from now on it can be signalled as any child
+            requests.close()
             for standard, fd in enumerate(files):
                 os.dup2(fd, standard)
-            os.closerange(3, max(files) + 1)
-            return dict(json.loads(payload))
+            os.closerange(3, max(told, tell, *files) + 1)
+            return request
         os.waitpid(between, 0)
         requests.send(os.read(told, 32))
         for fd in (told, tell, *files):
@@ -144,8 +145,6 @@ def _run(request: Mapping[str, Any]) -> None:
     """Be the command."""
     gc.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if request["session"]:
-        os.setsid()
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     os.environ.clear()

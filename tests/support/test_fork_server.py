@@ -1,0 +1,71 @@
+"""A command that is forked is what one that is started is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import fork_server
+from tests.support.fork_server import spawn
+from tests.support.processes import CONTROL, DAEMON, Processes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands are started")
+BOTH = pytest.mark.parametrize("forks", [True, False], ids=["forked", "started"])
+
+
+@pytest.fixture
+def how(forks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not forks:
+        monkeypatch.setattr(fork_server, "PRELOADED", ())
+
+
+@BOTH
+@pytest.mark.usefixtures("how")
+def test_status_output_and_errors(processes: Processes) -> None:
+    done = processes.run([*DAEMON, "version"])
+    assert (done.returncode, done.stdout[:15], done.stderr) == (0, "routerd-eventd ", "")
+    refused = processes.run([*DAEMON, "serve", "--no-such-flag"])
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--no-such-flag" in refused.stderr
+
+
+@BOTH
+@pytest.mark.usefixtures("how")
+def test_environment_and_folder(processes: Processes) -> None:
+    done = processes.run([*DAEMON, "migrate"], env={"EVENTD_DATA_DIR": "here"})
+    assert done.returncode == 0, done.stderr
+    assert (processes.directory / "here" / "eventd.db").exists()
+
+
+@BOTH
+@pytest.mark.usefixtures("how")
+def test_input_and_a_signal_from_outside(processes: Processes) -> None:
+    env = processes.node_environment("a")
+    child = spawn(
+        [*CONTROL, "apply", "-f", "-"],
+        env={**os.environ, **env},
+        cwd=processes.directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert os.getpgid(child.pid) == os.getsid(child.pid) == child.pid
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_what_the_interpreter_reads_at_its_start_needs_a_start(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork(*_: object) -> int:
+        pytest.fail("it is forked")
+
+    monkeypatch.setattr(fork_server._Server, "fork", fork)
+    done = processes.run([*DAEMON, "version"], env={"PYTHONWARNINGS": "ignore"})
+    assert done.returncode == 0
