@@ -25,7 +25,7 @@ from tests.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 TARGETS = {
-    "federation": ("tests/unit/federation", "tests/contract/test_vector_files.py"),
+    "federation": ("tests/unit/federation", "tests/contract/federation/test_vector_files.py"),
     "eventd/log/core": ("tests/unit/log/core", "tests/contract/log/core"),
     "eventd/log/cursors": ("tests/contract/log/cursors", "tests/contract/egress/loop"),
     "eventd/egress/loop/consumer.py": ("tests/contract/egress/loop",),

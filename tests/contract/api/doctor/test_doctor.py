@@ -1,0 +1,667 @@
+"""Doctor over real books: what it makes of every state of a delivery, and what it changes when it may."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventd.api.doctor.fixing import carry_out
+from eventd.api.doctor.plan import ACTIONS, Action
+from eventd.api.framework.operations import Services
+from eventd.dynamic.part import form_part
+from eventd.egress.cursors import link_name, subscription_name
+from eventd.errors import NotFound
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.topic_row import read_topic
+from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
+from eventd.log.retention.evict import RowRetention, forget
+from eventd.observe.metrics import Metrics
+from eventd.plugins.contract.contract import Result
+from eventd.runtime.clock import SECOND
+from eventd.store.parts.parts import put_part
+from eventd.store.rows.links import record_gap
+from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
+from eventd.store.schema.tables import batches, metadata
+from eventd.testing import NOW, ManualClock, draft, event
+from tests.support.bookkeeping import Books
+
+HOUR = 3600 * SECOND
+
+
+@pytest.fixture
+async def books(log: EventLog, clock: ManualClock) -> Books:
+    """Group g of node a with one peer, b, that takes everything."""
+    found = Books(log, clock)
+    await found.declare("b")
+    return found
+
+
+class Report:
+    """An answer of doctor, to be asked about."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.federation: dict[str, Any] = answer["federation"]
+
+    def __getitem__(self, name: str) -> tuple[str, str]:
+        """The status and the detail of a check, by its name without the group."""
+        (found,) = [check for check in self.answer["checks"] if check["name"] == f"g{name}"]
+        return found["status"], found["detail"]
+
+    @property
+    def names(self) -> list[str]:
+        return [check["name"] for check in self.answer["checks"]]
+
+    def codes(self, status: str) -> list[str]:
+        """The codes of all checks that ended so."""
+        return [check.get("code", "") for check in self.answer["checks"] if check["status"] == status]
+
+
+async def examine(books: Books, **params: Any) -> Report:
+    return Report(await books.call("doctor.examine", **params))
+
+
+async def mend(books: Books) -> list[tuple[str, bool, str]]:
+    answer = await books.call("doctor.mend")
+    return [(each["action"], each["changed"], each["result"]) for each in answer["fix"]]
+
+
+async def all_rows(log: EventLog) -> dict[str, list[Any]]:
+    """Everything the database holds."""
+
+    def read(conn: sa.Connection) -> dict[str, list[Any]]:
+        tables = metadata.sorted_tables
+        return {table.name: sorted(tuple(map(str, row)) for row in conn.execute(sa.select(table))) for table in tables}
+
+    return await log.database.read(read)
+
+
+async def hold_up(books: Books, state: LinkState, reason: str = "unauthorized") -> None:
+    """Let the link to b be held up, in a state that ends an hour from now."""
+    name, now = link_name("g", "b"), books.clock.now()
+    cursor = await books.log.database.read(read_cursor, name)
+    failure = Postponement(name, cursor.position, state, reason, "said so", cursor.position, now, now + HOUR)
+    await books.log.database.write(postpone, failure)
+
+
+# --- deliveries ---------------------------------------------------------------------------------------------
+
+
+async def test_all_delivered_is_in_order(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2", expires=NOW + HOUR))
+    clock.advance(2)
+    await books.settle("b", 2)
+    found = await examine(books)
+    assert found.answer["summary"] == {"overall": "pass", "pass": 6, "warn": 0, "fail": 0, "skip": 0}
+    assert found["/b delivery lag"][1].startswith("at most 2s ")
+    assert found["/b event expiry"] == ("pass", "the first expires in 59m58s")
+    assert (found.federation["totalEvents"], found.federation["totalDelivered"]) == (2, 2)
+    assert found.federation["maxDeliveryLagSeconds"] == 2.0
+    assert found.federation["minExpiresInSeconds"] == 3598.0
+    assert "remediationPlan" not in found.answer
+
+
+async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2", expires=NOW + SECOND), draft("e3"))
+    await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
+    assert (await examine(books)).federation["failedDeliveryCount"] == 2
+    clock.advance(2)
+    found = await examine(books)
+    assert found["/b failed deliveries"] == ("fail", "1 event refused by the peer, kept as dead letters")
+    assert found["/b dead letters"][0] == "warn"
+    assert found["/b expected delivery"][0] == "pass"
+    assert found["/b expected delivery"][1].endswith("besides, 1 refused by the peer")
+
+
+async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_it_may_not(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
+    found = await examine(books)
+    assert found["/b pending deliveries"] == ("fail", "2 events waiting; the first expires in 30s")
+    await hold_up(books, LinkState.BACKING_OFF, "unreachable")
+    found = await examine(books)
+    assert found["/b pending deliveries"][0] == "fail"
+    assert found["/b link"][0] == "warn"
+    await hold_up(books, LinkState.BLOCKED)
+    found = await examine(books)
+    assert found["/b pending deliveries"] == (
+        "pass",
+        "none that can go now: 2 events held by a blocked link (unauthorized)",
+    )
+    assert found["/b failed deliveries"] == ("fail", "2 events held by a blocked link (unauthorized)")
+    assert found["/b link"][1] == "blocked since 2026-11-20T12:00:00Z: unauthorized: said so"
+    assert (found.federation["failedDeliveryCount"], found.federation["pendingDeliveryCount"]) == (2, 0)
+
+
+async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
+    await books.settle("b", 1)
+    found = await examine(books)
+    assert found["/b event expiry"] == ("warn", "the first expires in 30s; it is delivered")
+    assert found["/b pending deliveries"] == ("warn", "1 event waiting")
+    await books.publish(draft("e3", expires=NOW + 60 * SECOND))
+    assert (await examine(books))["/b event expiry"] == ("fail", "the first that is not delivered expires in 1m0s")
+
+
+async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: Books) -> None:
+    """The peer has the event that is about to expire; the one that it does not have never expires."""
+    await books.publish(draft("e1", expires=NOW + 20 * SECOND))
+    await books.settle("b", 1)
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
+    found = await examine(books)
+    assert found["/b pending deliveries"] == ("warn", "1 event waiting")
+    assert found["/b event expiry"] == ("warn", "the first expires in 30s; it is delivered")
+    assert (found.federation["staleTTLCount"], found.federation["pendingDeliveryCount"]) == (1, 1)
+    assert found.federation["minExpiresInSeconds"] == 30.0
+
+
+async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2", expires=NOW + HOUR))
+    await books.settle("b", 2, parked={1: "invalid"})
+    found = await examine(books)
+    assert found["/b event expiry"] == ("fail", "the first that is not delivered expires in 30s")
+
+
+async def test_what_has_expired_does_not_wait(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1", expires=NOW + SECOND))
+    clock.advance(2)
+    found = await examine(books)
+    assert found.names == ["g/b delivery summary", "g expected peers"]
+    assert found.answer["summary"]["overall"] == "skip"
+
+
+async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: Books) -> None:
+    await books.publish(draft("e1", expires=NOW + HOUR), draft("e2", expires=NOW + HOUR))
+    await books.settle("b", 2)
+    await books.publish(draft("e1", expires=NOW + 2 * HOUR))
+    found = await examine(books)
+    assert found["/b stale TTL"] == ("warn", "1 of 2 delivered events with an earlier expiry than here")
+    assert found["/b pending deliveries"][0] == "pass"
+    assert found.federation["staleTTLCount"] == 1
+    await books.publish(draft("e2", expires=NOW + 2 * HOUR))
+    assert (await examine(books))["/b stale TTL"][0] == "fail"
+    await books.settle("b", 4)
+    assert (await examine(books))["/b stale TTL"][0] == "pass"
+
+
+# --- lag ----------------------------------------------------------------------------------------------------
+
+
+async def test_lag_is_judged_by_the_groups_limits(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"))
+    clock.advance(85)
+    await books.settle("b", 1)
+    found = await examine(books)
+    assert found["/b delivery lag"][0] == "warn"
+    (slo,) = found.federation["slo"]["groups"]
+    assert (slo["defined"], [each["threshold"] for each in slo["violations"]]) == (False, ["lagWarnSeconds=60"])
+    text = """
+apiVersion: federation.routerd.net/v1alpha1
+kind: FederationSLO
+metadata: {name: strict}
+spec: {groupRef: g, delivery: {lagWarnSeconds: 10, lagFailSeconds: 30, expiresSoonSeconds: 60}}
+"""
+    await books.call("resources.apply", sources=[{"name": "slo.yaml", "text": text}])
+    found = await examine(books)
+    assert found["/b delivery lag"][0] == "fail"
+    (slo,) = found.federation["slo"]["groups"]
+    assert slo["defined"] is True
+    assert [(each["severity"], each["actual"]) for each in slo["violations"]] == [("fail", "maxDeliveryLagSeconds=85")]
+
+
+async def test_an_old_observation_is_no_lag(books: Books) -> None:
+    await books.publish(draft("e1", observed=NOW - 10 * HOUR))
+    await books.settle("b", 1)
+    assert (await examine(books)).federation["maxDeliveryLagSeconds"] == 0
+
+
+async def test_a_peer_that_comes_late_is_no_lag(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"))
+    await books.settle("b", 1)
+    clock.advance(600)
+    await books.declare("b", "late")
+    clock.advance(5)
+    await books.settle("late", 1)
+    assert (await examine(books))["/late delivery lag"][1].startswith("at most 5s ")
+
+
+async def test_sending_again_after_the_peer_lost_its_database_is_no_lag(
+    books: Books, log: EventLog, clock: ManualClock
+) -> None:
+    await books.publish(draft("e1"), draft("e2"))
+    clock.advance(1)
+    await books.settle("b", 2)
+    clock.advance(600)
+    await log.database.write(rewind, link_name("g", "b"), position=2, to=0, now=clock.now())
+    await books.settle("b", 1)
+    await books.settle("b", 2)
+    assert (await examine(books))["/b delivery lag"][1].startswith("at most 1s ")
+
+
+async def test_redelivery_is_no_lag(books: Books, log: EventLog, clock: ManualClock) -> None:
+    await books.publish(draft("e1"), draft("e2"))
+    await books.settle("b", 1)
+    await books.settle("b", 2, parked={2: "invalid"})
+    clock.advance(600)
+    await books.call("dead_letters.retry", group="g", all=True)
+    await books.repaired("b", 2)
+    found = await examine(books)
+    assert found.federation["totalDelivered"] == 2
+    assert found["/b delivery lag"][0] == "pass"
+
+
+async def test_an_event_that_waits_for_long_is_told(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1"))
+    clock.advance(90)
+    assert (await examine(books))["/b waiting"][0] == "warn"
+    clock.advance(90)
+    assert (await examine(books))["/b waiting"][0] == "fail"
+    await books.call("links.pause", group="g", peer="b", by="ann")
+    found = await examine(books)
+    assert found["/b waiting"][0] == "warn"
+    assert found["/b link"][1] == "paused since 2026-11-20T12:03:00Z by ann"
+
+
+# --- expected deliveries ------------------------------------------------------------------------------------
+
+
+async def test_filters_and_origin_decide_what_is_expected(log: EventLog, clock: ManualClock) -> None:
+    books = Books(log, clock)
+    await books.declare("x", typed="types: [t.x]", prefixed='subjectPrefixes: ["10."]', relay="relay: true")
+    await books.publish(
+        draft("e1", type="t.x"), draft("e2", type="t.y", subject="10.1"), draft("f1", node="far", path="far")
+    )
+    for node in ("x", "typed", "prefixed", "relay"):
+        await books.settle(node, 3)
+    found = await examine(books)
+    assert found.answer["summary"]["fail"] == 0
+    assert [found[f"/{node} expected delivery"][0] for node in ("x", "typed", "prefixed", "relay")] == ["pass"] * 4
+    assert found.federation["totalEvents"] == 2 + 1 + 1 + 3
+    answers = [check["name"] for check in found.answer["checks"]]
+    assert answers == sorted(answers, key=lambda name: name.split()[0]), "peers in order"
+
+
+async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_forgotten(
+    books: Books, log: EventLog, clock: ManualClock
+) -> None:
+    for number in range(1, 5):
+        await books.publish(draft(f"e{number}"))
+        clock.advance(10)
+        await books.settle("b", number)
+    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 3)))
+    found = await examine(books, remediation_plan=True)
+    assert found["/b expected delivery"] == ("fail", "1 event neither delivered nor on the way: e3")
+    assert found.federation["missingExpectedPeerCount"] == 1
+    assert [each["action"] for each in found.answer["remediationPlan"]["actions"]] == [
+        "investigate-missing-delivery-rows"
+    ]
+    await log.database.write(
+        forget, RowRetention(ids=HOUR, batches=0, dead_letters=HOUR, receipts=HOUR), now=clock.now() + 1
+    )
+    found = await examine(books)
+    assert found["/b expected delivery"][0] == "pass"
+    assert found["/b expected delivery"][1].endswith("4 whose proof of delivery is no longer kept")
+
+
+async def test_events_that_end_otherwise_are_told_apart(books: Books, clock: ManualClock) -> None:
+    await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3"), draft("e4", node="b"))
+    clock.advance(2)
+    await books.settle("b", 4, exceptions=[(1, "expired"), (4, "in_path")], parked={2: "invalid"})
+    status, detail = (await examine(books))["/b expected delivery"]
+    assert status == "pass"
+    assert detail.endswith("besides, 1 expired before the peer had them, 1 came from the peer, 1 refused by the peer")
+
+
+async def test_only_foreign_events_leave_nothing_to_expect(books: Books) -> None:
+    await books.publish(draft("f1", node="far", path="far"))
+    await books.settle("b", 1)
+    found = await examine(books)
+    assert found["/b delivery summary"][0] == "skip"
+    assert found[" expected peers"] == ("skip", "it stores no live event of this node")
+
+
+async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, clock: ManualClock) -> None:
+    books = Books(log, clock)
+    found = await examine(books)
+    assert found.answer["checks"][0]["name"] == "expected peers"
+    assert found.federation["slo"] == {"groups": []}
+    await books.declare()
+    await books.publish(draft("e1"))
+    assert (await examine(books))[" expected peers"] == ("skip", "no EventPeer is declared for it")
+
+
+async def test_groups_come_in_order_and_one_can_be_chosen(books: Books) -> None:
+    for name in ("zeta", "alpha"):
+        await books.declare(group=name)
+    found = await examine(books)
+    assert [each["group"] for each in found.federation["slo"]["groups"]] == ["alpha", "g", "zeta"]
+    found = await examine(books, group="zeta")
+    assert found.names == ["zeta expected peers"]
+    with pytest.raises(NotFound, match="there is no EventGroup nope"):
+        await examine(books, group="nope")
+
+
+async def test_what_senders_lost_is_told(books: Books, log: EventLog, clock: ManualClock) -> None:
+    topic = (await log.database.read(read_topic, "group:g")).id
+    for reason in ("lost", "taken_back", "lost"):
+        await log.database.write(record_gap, topic, "hub", "e", 1, 2, reason, clock.now())
+    assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
+
+
+async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(books: Books) -> None:
+    metrics = Metrics()
+    books.services = Services(books.log, metrics=metrics)
+    assert "g protocol" not in (await examine(books)).names
+    metrics.verified("g", "v1")
+    metrics.verified("g", "v2")
+    metrics.verified("other", "v1")
+    found = await examine(books)
+    await asyncio.get_running_loop().shutdown_default_executor()  # its thread would outlive the test
+    assert found[" keys"] == ("fail", "EventGroup 'g': cannot read /nowhere/secret: No such file or directory")
+    assert found[" protocol"] == ("pass", "verified requests that came in with v1 since the node was started: 1")
+
+
+# --- subscriptions ------------------------------------------------------------------------------------------
+
+CLAIMS = """
+apiVersion: plugin.routerd.net/v1alpha1
+kind: Plugin
+metadata: {name: p}
+spec: {executable: /bin/true}
+---
+apiVersion: federation.routerd.net/v1alpha1
+kind: EventSubscription
+metadata: {name: claims}
+spec: {groupRef: g, match: {types: [t]}, trigger: {pluginRef: p, batchWindow: 5s}}
+"""
+RUNS = "EventSubscription/claims subscription runs"
+
+
+async def subscribe(books: Books) -> str:
+    """Declare a subscription, and let it be taken notice of; its cursor."""
+    await books.call("resources.apply", sources=[{"name": "claims.yaml", "text": CLAIMS}])
+    await books.call("subscriptions.resume", subscription="claims")
+    return subscription_name("g", "claims")
+
+
+async def run(books: Books, status: RunStatus, upto: int, *ids: str) -> None:
+    """Write down a run, as the subscription's consumer does."""
+    name, now = subscription_name("g", "claims"), books.clock.now()
+    new = NewRun(plugin="p", trigger="x", started_at=now, subscription="claims", cursor=name, group="g", event_ids=ids)
+
+    def write(conn: sa.Connection) -> None:
+        end_run(conn, begin_run(conn, new), RunEnd(status=status, completed_at=now))
+
+    await books.log.database.write(write)
+    cursor = await books.log.database.read(read_cursor, name)
+    parked = (
+        [DeadLetter(name, upto, cursor.topic_id, ids[0], "failed", "", 3, now)] if status is RunStatus.PARKED else []
+    )
+    if upto > cursor.position:
+        await books.log.settle(Step(name, cursor.position, upto, upto, now, (), parked))
+
+
+def runs_of(found: Report) -> tuple[str, str]:
+    (check,) = [check for check in found.answer["checks"] if check["name"] == RUNS]
+    return check["status"], check["detail"]
+
+
+async def test_the_runs_of_a_subscription_are_those_of_its_events(books: Books, clock: ManualClock) -> None:
+    await subscribe(books)
+    await books.declare()
+    assert runs_of(await examine(books)) == ("skip", "it has not run yet")
+    await books.publish(draft("e1"), draft("e2"), draft("x", type="other"), draft("e3"))
+    assert runs_of(await examine(books))[0] == "skip", "they are gathered until the window closes"
+    clock.advance(6)
+    assert runs_of(await examine(books)) == ("warn", "3 runs: 0 succeeded, 0 failed, 3 pending")
+    await run(books, RunStatus.SUCCEEDED, 2, "e1", "e2")
+    await run(books, RunStatus.FAILED, 2, "e3")
+    assert runs_of(await examine(books)) == ("warn", "3 runs: 2 succeeded, 0 failed, 1 pending")
+    await run(books, RunStatus.PARKED, 4, "e3")
+    found = await examine(books, remediation_plan=True)
+    assert runs_of(found) == ("fail", "3 runs: 2 succeeded, 1 failed, 0 pending")
+    assert found.federation["subscriptionRunsTotal"] == 3
+    assert found.federation["slo"]["groups"][0]["violations"][-1] == {
+        "check": RUNS,
+        "threshold": "maxFailedRuns=0",
+        "actual": "failedRuns=1",
+        "severity": "fail",
+    }
+    action = next(each for each in found.answer["remediationPlan"]["actions"] if "targetResource" in each)
+    assert (action["action"], action["targetResource"]) == (
+        "inspect-failed-subscription-runs",
+        "EventSubscription/claims",
+    )
+
+
+async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: Books) -> None:
+    name = await subscribe(books)
+    await books.publish(draft("e1"))
+    now = books.clock.now()
+    failure = Postponement(name, 0, LinkState.BLOCKED, "missing", "no such file", 0, now, now + HOUR)
+    await books.log.database.write(postpone, failure)
+    found = await examine(books)
+    assert runs_of(found) == ("fail", "1 run: 0 succeeded, 1 failed, 0 pending")
+    assert found.codes("fail")[-1] == "subscription-held"
+    [remedy] = [check["remedy"] for check in found.answer["checks"] if check.get("code") == "subscription-held"]
+    assert remedy.endswith("or at once: routerctl subscription retry claims")
+    await books.call("subscriptions.pause", subscription="claims", by="ann")
+    found = await examine(books)
+    assert runs_of(found)[0] == "warn"
+    assert [check["detail"] for check in found.answer["checks"] if check.get("code") == "subscription-held"] == [
+        "paused by ann"
+    ]
+
+
+async def test_what_a_subscription_lost_is_told(books: Books) -> None:
+    await subscribe(books)
+    await run(books, RunStatus.LOST, 0)
+    assert "subscription-lost" in (await examine(books)).codes("warn")
+
+
+async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: Books) -> None:
+    await subscribe(books)
+    target = {"apiVersion": "net.example/v1", "kind": "Route", "name": "fallback"}
+    for number in range(7):
+        result = Result(
+            observed_at=NOW, ttl=HOUR, directives=[{"op": "mask", "target": target | {"name": f"r{number}"}}]
+        )
+        given = form_part(
+            owner="EventSubscription/claims",
+            events=[event(f"e{number}")],
+            result=result,
+            plugin="p",
+            clamp=False,
+            grace=0,
+            now=NOW,
+        )
+        await books.log.database.write(put_part, given, NOW)
+    found = await examine(books)
+    told = [check for check in found.answer["checks"] if check.get("code") == "part-set-aside"]
+    assert [check["status"] for check in told] == ["warn"] * 6, "five of them, and how many more there are"
+    assert told[0]["name"].startswith("DynamicConfigPart/EventSubscription/claims/")
+    assert told[0]["detail"].startswith("set aside: Route/r")
+    assert told[0]["detail"].endswith(", which it masks, is not declared")
+    assert (told[-1]["name"], told[-1]["detail"]) == ("g parts", "2 more are set aside")
+
+
+# --- the plan, and carrying it out --------------------------------------------------------------------------
+
+
+async def test_looking_changes_nothing(books: Books, log: EventLog, clock: ManualClock) -> None:
+    await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
+    clock.advance(300)
+    await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
+    await hold_up(books, LinkState.BLOCKED)
+    before = await all_rows(log)
+    plan = (await examine(books, remediation_plan=True)).answer["remediationPlan"]
+    actions = {each["action"]: each for each in plan["actions"]}
+    assert list(actions) == ["align-keys", "check-peer-connectivity", "retry-failed-deliveries"]
+    assert actions["retry-failed-deliveries"]["targetPeer"] == "b"
+    assert (actions["align-keys"]["safe"], "sha256sum" in actions["align-keys"]["remedy"]) == (False, True)
+    again = (await examine(books, remediation_plan=True)).answer["remediationPlan"]
+    assert again == plan
+    assert await all_rows(log) == before
+
+
+async def test_a_plan_for_a_healthy_node_is_empty(books: Books) -> None:
+    await books.publish(draft("e1"))
+    await books.settle("b", 1)
+    found = await examine(books, remediation_plan=True)
+    assert found.answer["remediationPlan"] == {"generatedAt": "2026-11-20T12:00:00Z", "actions": []}
+
+
+async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Books, log: EventLog) -> None:
+    await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
+    await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
+    await hold_up(books, LinkState.BLOCKED)
+    left, (action, changed, result) = await mend(books)
+    assert left == ("align-keys", False, "left to you: it needs an operator's approval")
+    assert (action, changed) == ("retry-failed-deliveries", True)
+    assert result.startswith(
+        "2 dead letters are sent once more; the link is tried again at once; until now it was blocked"
+    )
+    (repair,) = await books.repairs("b")
+    assert repair.selection["positions"] == [1, 2]
+    assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING
+    before = await all_rows(log)
+    # What is sent again is on its way, and so is the rest: nobody can do more.
+    assert [each[:2] for each in await mend(books)] == [("investigate-pending-deliveries", False)]
+    assert await all_rows(log) == before
+
+
+async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: Books, log: EventLog) -> None:
+    await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
+    await books.settle("b", 4, parked={1: "id_conflict", 2: "invalid"})
+    (done,) = await mend(books)
+    assert done[:2] == ("retry-failed-deliveries", True)
+    assert done[2].startswith("1 dead letter is sent once more")
+    (repair,) = await books.repairs("b")
+    assert repair.selection["positions"] == [2]
+    left = (await examine(books, remediation_plan=True)).answer["remediationPlan"]["actions"]
+    assert [(each["action"], each["safe"]) for each in left if "dead" in each["action"]] == [
+        ("drop-dead-letters", False)
+    ]
+    assert "dead-letters drop --group g NUMBER" in next(each["remedy"] for each in left if "remedy" in each)
+
+
+async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -> None:
+    await books.publish(draft("e1", expires=NOW + HOUR))
+    await books.settle("b", 1)
+    await books.publish(draft("e1", expires=NOW + 2 * HOUR))
+    await books.call("links.pause", group="g", peer="b", by="ann")
+    before = await all_rows(log)
+    ((action, changed, result),) = await mend(books)
+    assert (action, changed) == ("force-repush-stale-ttl", False)
+    assert result.startswith("it is paused by ann, and stays so")
+    assert await all_rows(log) == before
+
+
+async def test_fixing_lets_refreshes_overtake_what_else_waits(books: Books, log: EventLog) -> None:
+    await books.publish(draft("e1", expires=NOW + HOUR), draft("e2"))
+    await books.settle("b", 2)
+    await books.publish(draft("e3"), draft("e1", expires=NOW + 2 * HOUR), draft("e4"))
+    assert [each[:2] for each in await mend(books)] == [
+        ("force-repush-stale-ttl", True),
+        ("investigate-pending-deliveries", False),
+    ]
+    (repair,) = await books.repairs("b")
+    assert repair.selection["positions"] == [4]
+    before = await all_rows(log)
+    assert (await mend(books))[0][1:] == (
+        False,
+        "nothing holds it up, last reached at 2026-11-20T12:00:00Z; no refresh waits that is not being sent already",
+    )
+    assert await all_rows(log) == before
+    await books.repaired("b", 4)
+    found = await examine(books)
+    assert found["/b stale TTL"][0] == "pass"
+    await books.settle("b", 5)
+    assert (await examine(books)).answer["summary"]["overall"] == "pass"
+
+
+async def test_fixing_what_needs_a_person_changes_nothing(books: Books, log: EventLog, clock: ManualClock) -> None:
+    for number in range(1, 4):
+        await books.publish(draft(f"e{number}"))
+        clock.advance(10)
+        await books.settle("b", number)
+    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 2)))
+    before = await all_rows(log)
+    ((action, changed, result),) = await mend(books)
+    assert (action, changed) == ("investigate-missing-delivery-rows", False)
+    assert "e2" in result
+    assert await all_rows(log) == before
+
+
+async def test_an_action_that_fails_does_not_stop_the_next(books: Books) -> None:
+    await hold_up(books, LinkState.BLOCKED)
+    actions = [Action("check-peer-connectivity", "g", peer, "", "why", safe=True) for peer in ("gone", "b")]
+    gone, found = await carry_out(books.services, actions)
+    assert gone == {
+        "action": "check-peer-connectivity",
+        "targetPeer": "gone",
+        "targetGroup": "g",
+        "changed": False,
+        "result": "not done: group g has no peer gone (its peers: b)",
+    }
+    assert found["changed"] is True
+
+
+async def test_what_is_not_safe_is_left_to_a_person(books: Books, log: EventLog) -> None:
+    before = await all_rows(log)
+    (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
+    assert (done["changed"], done["result"]) == (False, "left to you: it needs an operator's approval")
+    assert await all_rows(log) == before
+
+
+# --- the reference ------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[4]
+_CODE = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
+_STATES = {"backing-off"}
+
+
+FILES = ("checks.py", "links.py", "lake.py", "readiness.py")
+
+
+def test_every_code_is_in_the_reference_and_no_other() -> None:
+    folder = ROOT / "eventd/api/doctor"
+    sources = [(folder / name).read_text(encoding="utf-8") for name in FILES]
+    given = {code for source in sources for code in _CODE.findall(source)} - _STATES
+    page = (ROOT / "docs/reference/doctor.md").read_text(encoding="utf-8")
+    checks = page[page.index("## Checks") : page.index("## What is not counted")]
+    assert given == {line.split("`")[1] for line in checks.splitlines() if line.startswith("| `") and "-" in line}
+
+
+def test_every_action_is_in_the_reference() -> None:
+    page = (ROOT / "docs/reference/doctor.md").read_text(encoding="utf-8")
+    plan = page[page.index("## The plan") :]
+    rows = [line.split("|") for line in plan.splitlines() if line.startswith("| `")]
+    assert {row[1].strip(" `"): (row[2].strip(" `"), row[3].strip() == "yes") for row in rows} == ACTIONS
+
+
+# --- the node itself ----------------------------------------------------------------------------------------
+
+
+async def test_a_node_that_is_not_ready_fails(books: Books) -> None:
+    told = {"database": "ok", "group g": "cannot listen", "group h": "keys"}
+
+    async def readiness() -> dict[str, str]:
+        return told
+
+    books.services = Services(books.log, readiness=readiness)
+    found = await examine(books)
+    (check,) = [check for check in found.answer["checks"] if check["name"] == "node readiness"]
+    assert (check["status"], check["code"]) == ("fail", "node-readiness")
+    assert check["detail"] == "the node is not ready: group g: cannot listen; group h: keys"
+    assert found.answer["summary"]["overall"] == "fail"
+    found = await examine(books, group="g")
+    assert [check["detail"] for check in found.answer["checks"] if check["status"] == "fail"] == [
+        "the node is not ready: group g: cannot listen"
+    ]
+    told["group g"] = "ok"
+    assert "node readiness" not in (await examine(books, group="g")).names
