@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventd.cli.daemon.serving import write_port_file
-from eventd.cli.gateway.lock import serving
+from eventd.cli.gateway.lock import serving_lock
 from eventd.observe.log_lines import fields_of
 from eventd.resources import keyring
 from eventd.settings.model import Settings, load
@@ -57,7 +57,7 @@ def test_the_lock_does_not_empty_what_a_link_under_its_name_leads_to(tmp_path: P
     (tmp_path / "eventd.db.lock").symlink_to(precious)
     database = Database(f"sqlite:///{tmp_path / 'eventd.db'}")
     try:
-        with pytest.raises(OSError, match=r"eventd\.db\.lock"), serving(database):
+        with pytest.raises(OSError, match=r"eventd\.db\.lock"), serving_lock(database):
             pass
     finally:
         database.close()
