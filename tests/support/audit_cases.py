@@ -15,6 +15,7 @@ from eventd.audit.report.report import (
     Lake,
     Latencies,
     Latency,
+    Limitation,
     OpenGap,
     Period,
     Receipts,
@@ -23,7 +24,6 @@ from eventd.audit.report.report import (
     Settings,
     Skew,
     Slo,
-    Trouble,
     Work,
 )
 from tests.support.audit_reports import WITNESSED, at, event_id, mesh, pair, report
@@ -239,13 +239,13 @@ def everything_broken() -> Report:
         ),
         receipts=(SIGNED, WITNESSED, UNSIGNED),
         troubles=(
-            Trouble(
+            Limitation(
                 kind="corrupt",
                 where="south-1f3a",
                 message="the file's digest is not that of its manifest",
                 hint="ship it again",
             ),
-            Trouble(
+            Limitation(
                 kind="two_epochs",
                 where="west",
                 message="the log began a new history",
@@ -285,7 +285,7 @@ def unproven() -> Report:
     pairs[0].notes = ("the books of right end at 2026-11-20 10:12:00 UTC, 1 h 48 min before those of left",)
     pairs[0].slo = Slo(verdict="unproven", reason="1,200 events cannot be judged")
     words = ("8,800 of 10,000 deliveries proven; 1,200 cannot be judged, and nothing is known to be missing.",)
-    trouble = Trouble(
+    trouble = Limitation(
         kind="behind", where="right", message="its books end at 10:12:00", hint="look at routerctl lake status there"
     )
     return report(("left", "right"), pairs, verdict="unproven", headline=words, troubles=(trouble,))
@@ -317,7 +317,7 @@ def hostile() -> Report:
         keys=(KeyUse(node=bad, group=bad, key_id=bad, protocol=bad, requests=1, first=bad, last=bad),),
         refusals=(Refusal(node=bad, group=bad, peer=bad, reason=bad, count=1, first=bad, last=bad),),
         receipts=(Receipts(algorithm=bad, count=1, proves_to_others=False, note=bad),),
-        troubles=(Trouble(kind=bad, where=bad, message=bad, hint=bad),),
+        troubles=(Limitation(kind=bad, where=bad, message=bad, hint=bad),),
         work=Work(stages={bad: 1.0}, spark=bad, version=bad),
     )
 

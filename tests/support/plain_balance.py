@@ -14,7 +14,7 @@ from eventd.audit.report.findings import (
     OTHER_RECEIPT,
     TO_SOURCE,
     TWO_SENDERS,
-    Fact,
+    Discrepancy,
     Finding,
     Kind,
     corrupt_segment,
@@ -109,7 +109,7 @@ def _seqs(books: Books) -> dict[tuple[str, str], int]:
     return {(row["group"], row["id"]): row["seq"] for row in books.rows[Book.EVENTS] if row["own"]}
 
 
-def _one_sided(books: Books) -> Iterator[Fact]:
+def _one_sided(books: Books) -> Iterator[Discrepancy]:
     """What was meant for a peer and is not there, or is there although nobody sent it."""
     held, outcomes, shipping = _held(books), _outcomes(books), _shipping(books)
     versions = _reached(books)
@@ -120,11 +120,11 @@ def _one_sided(books: Books) -> Iterator[Fact]:
             meant = (row["own"] or peer.relay) and _wanted(row, peer, versions.get((group, sender, peer.peer), 0))
             fact = (group, row["source"], peer.peer, row["seq"], name)
             if "delivered" in outcome and name not in there and peer.peer in shipping:
-                yield Fact(Kind.DISAGREEMENT, *fact, NOT_HELD)
+                yield Discrepancy(Kind.DISAGREEMENT, *fact, NOT_HELD)
             elif not outcome and meant and row["position"] <= peer.cursor and name not in there:
-                yield Fact(Kind.MISSING, *fact)
+                yield Discrepancy(Kind.MISSING, *fact)
             elif not outcome and name in there and there[name]["path"] == sender and row["own"]:
-                yield Fact(Kind.DISAGREEMENT, *fact, NOT_SENT)
+                yield Discrepancy(Kind.DISAGREEMENT, *fact, NOT_SENT)
 
 
 def _reached(books: Books) -> dict[tuple[str, str, str], int]:
@@ -155,12 +155,12 @@ def _shipping(books: Books) -> set[str]:
     return {state.node for state in books.seen.nodes}
 
 
-def _forged(books: Books) -> Iterator[Fact]:
+def _forged(books: Books) -> Iterator[Discrepancy]:
     own, shipping = _own(books), _shipping(books)
     for row in books.rows[Book.EVENTS]:
         there = row["source"] in shipping
         if there and not row["own"] and row["id"] not in own[row["group"], row["source"]]:
-            yield Fact(Kind.FORGED, row["group"], row["source"], row["node"], 0, row["id"], NO_ORIGIN)
+            yield Discrepancy(Kind.FORGED, row["group"], row["source"], row["node"], 0, row["id"], NO_ORIGIN)
     known = {(row["group"], row["node"], row["batch_id"]): row["receipt_digest"] for row in books.rows[Book.INBOUND]}
     for row in books.rows[Book.RECEIPTS]:
         if not row["receipt_digest"] or row["peer"] not in shipping:
@@ -168,21 +168,21 @@ def _forged(books: Books) -> Iterator[Fact]:
         fact = (row["group"], row["node"], row["peer"], 0, row["batch_id"])
         given = known.get((row["group"], row["peer"], row["batch_id"]))
         if given is None:
-            yield Fact(Kind.FORGED, *fact, NO_BATCH)
+            yield Discrepancy(Kind.FORGED, *fact, NO_BATCH)
         elif given != row["receipt_digest"]:
-            yield Fact(Kind.DISAGREEMENT, *fact, OTHER_RECEIPT)
+            yield Discrepancy(Kind.DISAGREEMENT, *fact, OTHER_RECEIPT)
 
 
-def _repeated(books: Books) -> Iterator[Fact]:
+def _repeated(books: Books) -> Iterator[Discrepancy]:
     seqs = _seqs(books)
     delivered = (row for row in books.rows[Book.DELIVERIES] if row["outcome"] == "delivered")
     counts = Counter((row["group"], row["source"], row["node"], row["peer"], row["id"]) for row in delivered)
     for (group, source, _, peer, name), count in counts.items():
         if count > 1:
-            yield Fact(Kind.DUPLICATE, group, source, peer, seqs.get((group, name), 0), name)
+            yield Discrepancy(Kind.DUPLICATE, group, source, peer, seqs.get((group, name), 0), name)
 
 
-def _looped(books: Books) -> Iterator[Fact]:
+def _looped(books: Books) -> Iterator[Discrepancy]:
     seqs = _seqs(books)
     senders: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for row in books.rows[Book.DELIVERIES]:
@@ -190,6 +190,6 @@ def _looped(books: Books) -> Iterator[Fact]:
             senders[row["group"], row["source"], row["peer"], row["id"]].add(row["node"])
     for (group, source, peer, name), nodes in senders.items():
         if source == peer:
-            yield Fact(Kind.LOOP, group, source, peer, seqs.get((group, name), 0), name, TO_SOURCE)
+            yield Discrepancy(Kind.LOOP, group, source, peer, seqs.get((group, name), 0), name, TO_SOURCE)
         elif len(nodes) > 1:
-            yield Fact(Kind.LOOP, group, source, peer, seqs.get((group, name), 0), name, TWO_SENDERS)
+            yield Discrepancy(Kind.LOOP, group, source, peer, seqs.get((group, name), 0), name, TWO_SENDERS)

@@ -1,4 +1,4 @@
-"""Stage 4: the report, put together from what the stages found."""
+"""Stage 4: the pairs, hours and totals of the report, assembled from the results of the other stages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from eventd.audit.engine.cells import What
-from eventd.audit.engine.coverage import Sight
-from eventd.audit.engine.link_figures import COUNTED, HourKey, Judged, LineFigures, changes_by_line, counts_of
-from eventd.audit.engine.links import ENDLESS
-from eventd.audit.engine.plan import Keeper, Plan, histories
-from eventd.audit.engine.rows import Line
-from eventd.audit.engine.small_ledgers import Facts
+from eventd.audit.engine.cells import HOUR, Measure
+from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.ledger_summaries import LedgerSummary
+from eventd.audit.engine.link_rows import ENDLESS
+from eventd.audit.engine.pair_figures import COUNTED, HourKey, PairFigures, RowComparison, changes_by_pair, counts_of
+from eventd.audit.engine.plan import NodeEpoch, Plan, histories
+from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.objectives import Objectives, judge_pair, objective_of
 from eventd.audit.report.report import Figures, Hour, Latencies, OpenGap, Pair, Skew, Totals
@@ -27,137 +27,136 @@ from federation.event import format_time
 
 FiguresT = TypeVar("FiguresT", bound=Figures)
 
-HOUR: Final = 60 * MINUTE
 _SHOWN: Final = 10_000
-"""A share is shown, rounded down, to so many parts of a percent."""
+"""Parts of a percent to which a share is rounded down."""
 _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(("_p50", "_p95", "_p99")))
 
 
 @dataclass
-class Found:
-    """Everything the stages found."""
+class StageResults:
+    """The results of stages 0 to 3."""
 
     survey: Survey
     plan: Plan
-    sight: Sight
-    facts: Mapping[Keeper, Sequence[Facts]]
-    lines: Mapping[Line, LineFigures]
+    coverage: Coverage
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
+    figures: Mapping[PairKey, PairFigures]
     hours: Sequence[Mapping[str, Any]]
-    waiting: Mapping[Line, tuple[int, int]]
-    """For each line that has something to come: when the first of it was recorded, and its slot."""
-    senders: Mapping[Line, tuple[str, ...]]
-    judged: Judged = field(default_factory=Judged)
+    waiting: Mapping[PairKey, tuple[int, int]]
+    """For each pair with pending events: when the first of them was recorded, and its slot."""
+    senders: Mapping[PairKey, tuple[str, ...]]
+    comparison: RowComparison = field(default_factory=RowComparison)
     findings: list[Finding] = field(default_factory=list)
     rewritten: Mapping[str, int] = field(default_factory=dict)
-    """Segments whose digest changed after an audit had read them, and when that was noticed (microseconds)."""
+    """Segments whose digest changed after an audit had read them, with the time of discovery (microseconds)."""
 
     @cached_property
-    def open_slots(self) -> dict[tuple[Kind, Line], list[int]]:
+    def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
         """Where events are missing or disputed."""
-        return self.judged.slots(Kind.MISSING, Kind.DISAGREEMENT)
+        return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
 
 
 def share(figures: Figures, *, sure: bool) -> float | None:
-    """The completeness in percent, rounded down; None where it cannot be told."""
+    """The completeness in percent, rounded down; None where it is not known."""
     due = figures.delivered + figures.missing + figures.disputed
     if not sure or figures.unproven:
         return None
     return 100.0 if not due else math.floor(100 * _SHOWN * figures.delivered / due) / _SHOWN
 
 
-def make_pairs(found: Found, objectives: Objectives) -> list[Pair]:
-    """A pair for each line that anything was or is to go along."""
-    changes = changes_by_line(found.judged.changes)
-    states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(found.survey)}
-    declared = {Line(group, node, peer) for node, group, peer in states}
+def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
+    """The pairs with expected events or a declared link."""
+    changes = changes_by_pair(results.comparison.changes)
+    states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
+    declared = {PairKey(group, node, peer) for node, group, peer in states}
     pairs = []
-    for line in sorted({*found.lines, *changes, *declared}):
-        figures = found.lines.get(line, LineFigures())
+    for key in sorted({*results.figures, *changes, *declared}):
+        figures = results.figures.get(key, PairFigures())
         counts = counts_of(figures)
-        for name, n in changes.get(line, Counter()).items():
+        for name, n in changes.get(key, Counter()).items():
             counts[name] += n
-        if line.peer and (counts["expected"] or line in declared):
-            senders = found.senders.get(line) or (line.source,)
-            pairs.append(_pair(found, line, figures, counts, senders, states, objectives))
+        if key.peer and (counts["expected"] or key in declared):
+            senders = results.senders.get(key) or (key.source,)
+            pairs.append(_pair(results, key, figures, counts, senders, states, objectives))
     return pairs
 
 
 def _links(survey: Survey) -> Iterator[tuple[NodeState, str, PeerState]]:
-    """The links of every node as it last saw them."""
+    """The links of every node, as of its last report."""
     for *_, state in histories(survey):
         yield from ((state, group.group, peer) for group in state.groups for peer in group.peers)
 
 
 def _pair(
-    found: Found,
-    line: Line,
-    figures: LineFigures,
+    results: StageResults,
+    key: PairKey,
+    figures: PairFigures,
     counts: Counter[str],
     senders: tuple[str, ...],
     states: Mapping[tuple[str, str, str], tuple[NodeState, PeerState]],
     objectives: Objectives,
 ) -> Pair:
-    link = next((states[key] for key in ((node, line.group, line.peer) for node in senders) if key in states), None)
-    notes = (*_notes(found.sight, line, senders), *_ends(found.sight, line, senders))
+    link = next((states[at] for at in ((node, key.group, key.peer) for node in senders) if at in states), None)
+    notes = (*_notes(results.coverage, key, senders), *_ends(results.coverage, key, senders))
     pair = Pair(
-        group=line.group,
-        source=line.source,
-        peer=line.peer,
+        group=key.group,
+        source=key.source,
+        peer=key.peer,
         senders=senders,
         bytes=figures.bytes,
         duplicates=counts["duplicates"],
         attempts=figures.attempts,
-        latencies=_latencies(found, line, figures),
-        skew=_skew(found.plan, senders[0], line.peer),
+        latencies=_latencies(results, key, figures),
+        skew=_skew(results.plan, senders[0], key.peer),
         state=link[1].state if link else "",
-        proof=_proof(found, line, figures),
+        proof=_proof(results, key, figures),
         notes=notes,
     )
     _count(pair, counts)
     pair.completeness = share(pair, sure=not notes)
-    now = link[0].as_of if link else found.sight.until.get(senders[0], 0)
-    pair.lag, pair.oldest_open_gap = _open(found, line, now)
-    objective = objective_of(objectives, line.group)
+    now = link[0].as_of if link else results.coverage.until.get(senders[0], 0)
+    pair.lag, pair.oldest_open_gap = _open(results, key, now)
+    objective = objective_of(objectives, key.group)
     pair.slo = judge_pair(pair, objective, late=figures.late(objective.fail), sure=pair.completeness is not None)
     return pair
 
 
-def _latencies(found: Found, line: Line, figures: LineFigures) -> Latencies:
+def _latencies(results: StageResults, key: PairKey, figures: PairFigures) -> Latencies:
     """The four legs; the first is of the source alone."""
-    source = found.lines.get(line._replace(peer=""), LineFigures())
+    source = results.figures.get(key._replace(peer=""), PairFigures())
     return Latencies(
-        recorded=source.leg(What.RECORDED),
-        delivered=figures.leg(What.ACKNOWLEDGED),
-        peer_recorded=figures.leg(What.PEER_RECORDED),
-        whole=figures.leg(What.WHOLE),
+        recorded=source.leg(Measure.RECORDED),
+        delivered=figures.leg(Measure.ACKNOWLEDGED),
+        peer_recorded=figures.leg(Measure.PEER_RECORDED),
+        whole=figures.leg(Measure.WHOLE),
     )
 
 
-def _notes(sight: Sight, line: Line, senders: Iterable[str]) -> Iterator[str]:
-    """Why the completeness of a pair cannot be told."""
-    for node in dict.fromkeys((line.source, *senders, line.peer)):
-        if node in sight.contested:
-            yield f"the books of {node} are not those of one node, or do not say how far they reach"
-        elif reason := sight.dims(node):
+def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
+    """Reasons why the completeness of a pair is not known."""
+    for node in dict.fromkeys((key.source, *senders, key.peer)):
+        if node in coverage.contested:
+            yield f"the ledgers of {node} are not those of one node, or do not say how far they reach"
+        elif reason := coverage.damage_of(node):
             yield reason
-    if not sight.keeps(line.source):
-        yield f"{line.source} keeps no books in this lake: what it stated is known from others only"
-    elif sight.ends_before(line.source):
-        end = format_time(sight.until[line.source])
-        yield f"the books of {line.source} end at {end}, before the time that was asked for"
+    if not coverage.has_ledgers(key.source):
+        yield f"{key.source} has no ledgers in this lake: its events are known from other nodes only"
+    elif coverage.ends_before(key.source):
+        end = format_time(coverage.until[key.source])
+        yield f"the ledgers of {key.source} end at {end}, before the requested period"
 
 
-def _ends(sight: Sight, line: Line, senders: Iterable[str]) -> Iterator[str]:
-    """Whose ledgers end before the time that was asked for."""
-    for node in dict.fromkeys((line.source, *senders, line.peer)):
-        if silence := sight.silences.get(node):
+def _ends(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
+    """The nodes whose ledgers end before the requested period does."""
+    for node in dict.fromkeys((key.source, *senders, key.peer)):
+        if silence := coverage.silences.get(node):
             yield f"{node} is {silence.words}"
 
 
-def _proof(found: Found, line: Line, figures: LineFigures) -> str:
-    if found.sight.keeps(line.peer):
+def _proof(results: StageResults, key: PairKey, figures: PairFigures) -> str:
+    if results.coverage.has_ledgers(key.peer):
         return "books"
-    return "receipts" if figures.bins.get(What.WHOLE) else "claims"
+    return "receipts" if figures.bins.get(Measure.WHOLE) else "claims"
 
 
 def _skew(plan: Plan, node: str, peer: str) -> Skew | None:
@@ -169,10 +168,10 @@ def _skew(plan: Plan, node: str, peer: str) -> Skew | None:
     return Skew(ms=hours[-1].middle / 1000, error_ms=hours[-1].error / 1000, moved_ms=moved / 1000)
 
 
-def _open(found: Found, line: Line, now: int) -> tuple[float | None, OpenGap | None]:
-    """How long the first event that is to come has been waiting, and the oldest that is not there, by their time."""
-    waiting = found.waiting.get(line)
-    slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in found.open_slots.get((kind, line), ())]
+def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, OpenGap | None]:
+    """The lag of the oldest pending event, and the oldest gap by the time of the events."""
+    waiting = results.waiting.get(key)
+    slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
     if waiting is not None:
         slots.append(waiting[1])
     lag = 0.0 if waiting is None else max(0.0, (now - waiting[0]) / SECOND)
@@ -182,47 +181,50 @@ def _open(found: Found, line: Line, now: int) -> tuple[float | None, OpenGap | N
     return lag, OpenGap(since=format_time(since), seconds=max(0.0, (now - since) / SECOND))
 
 
-def make_hours(found: Found) -> list[Hour]:
-    """A row for each line, type and hour in which anything was to go along it."""
+def make_hours(results: StageResults) -> list[Hour]:
+    """A row for each pair, type and hour with expected events."""
     rows: dict[HourKey, Mapping[str, Any]] = {
-        HourKey(Line(row["group"], row["source"], row["peer"]), row["type"], row["time"]): row for row in found.hours
+        HourKey(PairKey(row["group"], row["source"], row["peer"]), row["type"], row["time"]): row
+        for row in results.hours
     }
-    proven: dict[Line, int] = {}
+    proven: dict[PairKey, int] = {}
     hours = []
-    for key in sorted({*rows, *found.judged.changes}):
-        stated = key._replace(line=key.line._replace(peer=""))
-        hour = _hour(key, rows.get(key, {}), rows.get(stated, {}), found.judged.changes.get(key, {}))
-        if not (hour.expected and key.line.peer):
+    for hour_key in sorted({*rows, *results.comparison.changes}):
+        recorded = hour_key._replace(pair=hour_key.pair._replace(peer=""))
+        hour = _hour(
+            hour_key, rows.get(hour_key, {}), rows.get(recorded, {}), results.comparison.changes.get(hour_key, {})
+        )
+        if not (hour.expected and hour_key.pair.peer):
             continue
-        if key.line not in proven:
-            proven[key.line] = _proven_until(found, key.line)
-        hour.completeness = share(hour, sure=(key.hour + 1) * HOUR <= proven[key.line])
+        if hour_key.pair not in proven:
+            proven[hour_key.pair] = _proven_until(results, hour_key.pair)
+        hour.completeness = share(hour, sure=(hour_key.hour + 1) * HOUR <= proven[hour_key.pair])
         hours.append(hour)
     return hours
 
 
-def _proven_until(found: Found, line: Line) -> int:
-    """The time up to which hours of a line can be judged (microseconds): never, to the end of a ledger, or always."""
-    senders = found.senders.get(line) or (line.source,)
-    if any(True for _ in _notes(found.sight, line, senders)):
+def _proven_until(results: StageResults, key: PairKey) -> int:
+    """The time up to which hours of a pair can be judged (microseconds): never, to the end of a ledger, or always."""
+    senders = results.senders.get(key) or (key.source,)
+    if any(True for _ in _notes(results.coverage, key, senders)):
         return -ENDLESS
-    nodes = (line.source, *senders, line.peer)
-    ends = [silence.covered for node, silence in found.sight.silences.items() if node in nodes]
+    nodes = (key.source, *senders, key.peer)
+    ends = [silence.covered for node, silence in results.coverage.silences.items() if node in nodes]
     return min(ends, default=ENDLESS)
 
 
-def _hour(key: HourKey, row: Mapping[str, Any], source: Mapping[str, Any], change: Mapping[str, int]) -> Hour:
-    """One row of the hours; `source` has what is the same for all peers."""
+def _hour(hour_key: HourKey, row: Mapping[str, Any], source: Mapping[str, Any], change: Mapping[str, int]) -> Hour:
+    """One row of the hours; `source` has the figures that are the same for all peers."""
     counts = Counter({name: row.get(name) or 0 for name in COUNTED})
     counts["expected"] += counts["pending"]
     for name, n in change.items():
         counts[name] += n
     hour = Hour(
-        group=key.line.group,
-        source=key.line.source,
-        peer=key.line.peer,
-        type=key.type,
-        hour=format_time(key.hour * HOUR),
+        group=hour_key.pair.group,
+        source=hour_key.pair.source,
+        peer=hour_key.pair.peer,
+        type=hour_key.type,
+        hour=format_time(hour_key.hour * HOUR),
         bytes=row.get("bytes") or 0,
         duplicates=counts["duplicates"],
     )
@@ -237,25 +239,25 @@ def _count(figures: FiguresT, counts: Counter[str]) -> FiguresT:
     return figures
 
 
-def make_totals(found: Found, pairs: Sequence[Pair]) -> Totals:
+def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
     """The sums over all pairs."""
-    own = sum(one.counts[What.OWN] for one in found.lines.values())
-    done = (What.DELIVERED, What.EXPIRED, What.IN_PATH, What.REFUSED)
+    own = sum(one.counts[Measure.OWN] for one in results.figures.values())
+    done = (Measure.DELIVERED, Measure.EXPIRED, Measure.IN_PATH, Measure.REFUSED)
     kinds: dict[str, int] = defaultdict(int)
-    for finding in found.findings:
+    for finding in results.findings:
         kinds[finding.kind.value] += finding.events
     totals = Totals(
         events=own,
-        deliveries=sum(one.counts[what] for one in found.lines.values() for what in done),
-        findings=len(found.findings),
+        deliveries=sum(one.counts[what] for one in results.figures.values() for what in done),
+        findings=len(results.findings),
         by_kind=dict(kinds),
         bytes=sum(pair.bytes for pair in pairs),
-        # A delivery to where nothing was to go is a repetition, too, and belongs to no pair.
-        duplicates=sum(change["duplicates"] for change in found.judged.changes.values()),
+        # A delivery to a peer without a link is a repetition, too, and belongs to no pair.
+        duplicates=sum(change["duplicates"] for change in results.comparison.changes.values()),
     )
     _count(totals, Counter({name: sum(getattr(pair, name) for pair in pairs) for name in COUNTED}))
-    sure = bool(pairs) and all(pair.completeness is not None for pair in pairs)  # a lake without books proves nothing
-    # What a node without pairs would have told is not known either, nor who has rewritten evidence.
-    sure = sure and not found.sight.silences and not found.rewritten
+    sure = bool(pairs) and all(pair.completeness is not None for pair in pairs)  # a lake without ledgers proves nothing
+    # A silent node may have had pairs, and a rewritten segment may have held anything.
+    sure = sure and not results.coverage.silences and not results.rewritten
     totals.completeness = share(totals, sure=sure)
     return totals

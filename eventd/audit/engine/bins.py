@@ -1,6 +1,6 @@
-"""Histograms of times: fixed bins, eight to each doubling, so that those of any two segments can be added up.
+"""Histograms of durations: fixed bins, eight to each doubling, so that histograms of any segments can be added up.
 
-Bin 0 holds what took no time; the others are at most 12.5 % wide, from one microsecond to 100 days.
+Bin 0 holds durations of 0; the others are at most 12.5 % wide, from one microsecond to 100 days.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from eventd.audit.engine.columns import Numbers
 from eventd.audit.report.report import Bin, Latency
 from eventd.runtime.clock import SECOND
 
-Numbers = npt.NDArray[np.int64]
 Edges = npt.NDArray[np.float64]
 
 BINS: Final = 346
-"""How many there are. The last one takes all that is longer."""
+"""The number of bins. The last one holds everything longer."""
 PER_DOUBLING: Final = 8
 _FRACTION_BITS: Final = 49
 """Of a float's 52, all but the three that part a doubling in eight."""
 _OF_ONE: Final = 1023 << 3
-"""What is left of the number one: the biased exponent and no fraction."""
+"""The number one without its fraction: the biased exponent."""
 
 
 def bins_of(spans: Numbers) -> Numbers:
-    """The bin of each span in microseconds; a negative one, which only a clock can make, counts as none."""
+    """The bin of each span in microseconds; a negative one, from a clock that was set, counts as 0."""
     positive = np.maximum(spans, 0).astype(np.float64)
     found = (positive.view(np.int64) >> _FRACTION_BITS) - (_OF_ONE - 1)
     return np.clip(found, 0, BINS - 1, out=found)
@@ -79,9 +79,9 @@ def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None
 
 def middle(counts: Mapping[int, int], share: float) -> int | None:
     """The smallest whole number that `share` of all do not exceed; None for none at all."""
-    total, seen = sum(counts.values()), 0
+    total, located = sum(counts.values()), 0
     for number in sorted(counts):
-        seen += counts[number]
-        if seen >= share * total and total:
+        located += counts[number]
+        if located >= share * total and total:
             return number
     return None

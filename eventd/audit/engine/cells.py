@@ -1,8 +1,8 @@
-"""Stage 1: a segment's rows added up to cells, the partial sums of which everything else is made.
+"""Stage 1: the rows of a segment added up to cells, the partial sums from which all figures are computed.
 
-There are two sorts. By slot (a minute of the events' own time), what must be equal at both ends of a link: how many
-events, and the sum of their fingerprints. By type and hour, what the report shows: counts, attempts, latencies by bin.
-Cells of any segments can be added up, in any order, on any machine.
+There are two sorts. By slot (a minute of the events' own time), sums that must be equal at both ends of a link: the
+number of events, and the sum of their fingerprints. By type and hour, the figures of the report: counts, attempts,
+latencies by bin. Cells of any segments can be added up, in any order, on any machine.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ import numpy as np
 import numpy.typing as npt
 
 from eventd.audit.engine.bins import BINS, bins_of
-from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words, words_of
+from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words, constant
 from eventd.audit.engine.counts import Key, add_up, count, key_of, parts
-from eventd.audit.engine.links import COLUMNS, Link, Owing, needs_subjects
+from eventd.audit.engine.link_rows import COLUMNS, Link, RowSelector, needs_subjects
 from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HOUR: Final = 60
-"""Slots of an hour."""
+SLOTS_PER_HOUR: Final = 60
+HOUR: Final = SLOTS_PER_HOUR * MINUTE
+"""Microseconds."""
 MOST_ATTEMPTS: Final = 64
-"""Attempts from which on all count as so many."""
+"""Deliveries with more attempts count as this many."""
 
 
-class What(IntEnum):
-    """What a cell counts."""
+class Measure(IntEnum):
+    """The quantity that a cell counts."""
 
     # by slot; `total` is the sum of fingerprints
-    DUE = 1  # events at their sender that the peer should have got
-    AHEAD = 2  # events that wait for the link to come to them
+    DUE = 1  # events at their sender that the peer should have received
+    AHEAD = 2  # events that the link has not reached yet
     SENT = 3  # deliveries that were acknowledged
     ASIDE = 4  # deliveries that ended otherwise: expired, in the path, refused
     HELD = 5  # events at the peer
@@ -47,7 +48,7 @@ class What(IntEnum):
     REFUSED = 15
     OWN = 16  # events that entered the log at this node
     ATTEMPTS = 20  # by bin: the number itself
-    RECORDED = 21  # by bin, as the following; `high`: the longest
+    RECORDED = 21  # by bin, as the follselector; `high`: the longest
     ACKNOWLEDGED = 22
     PEER_RECORDED = 23
     WHOLE = 24
@@ -57,10 +58,10 @@ class What(IntEnum):
 
 
 _OUTCOMES: Final = {
-    "delivered": What.DELIVERED,
-    "expired": What.EXPIRED,
-    "in_path": What.IN_PATH,
-    "refused": What.REFUSED,
+    "delivered": Measure.DELIVERED,
+    "expired": Measure.EXPIRED,
+    "in_path": Measure.IN_PATH,
+    "refused": Measure.REFUSED,
 }
 
 EVENT_COLUMNS: Final = ("node", *COLUMNS, "event_at", "fingerprint")
@@ -80,8 +81,8 @@ def cell_schema() -> pa.Schema:
     return pa.schema([pa.field("what", pa.int16()), pa.field("bin", pa.int16()), *words, *numbers])
 
 
-class Skew(NamedTuple):
-    """How far a peer's clock is ahead, in microseconds, by hour since 1970; the nearest hour counts."""
+class HourlySkew(NamedTuple):
+    """The offset of a peer's clock in microseconds, by hour since 1970; the nearest hour counts."""
 
     hours: tuple[int, ...]
     values: tuple[int, ...]
@@ -99,7 +100,7 @@ class Skew(NamedTuple):
 
 
 class _Cells:
-    """Gathers cells of one segment as Arrow tables."""
+    """Collects the cells of one segment as Arrow tables."""
 
     def __init__(self, segment: str) -> None:
         self._segment = segment
@@ -107,7 +108,7 @@ class _Cells:
 
     def add(
         self,
-        what: npt.NDArray[np.integer] | What,
+        what: npt.NDArray[np.integer] | Measure,
         words: Mapping[str, Words],
         time: Numbers,
         n: Numbers,
@@ -117,27 +118,23 @@ class _Cells:
         low: Numbers | None = None,
         high: Numbers | None = None,
     ) -> None:
-        """Some cells; each argument has one value for each of them. What is not given is 0 or ''."""
+        """Add cells; each argument has one value for each of them. The default is 0 or ''."""
         import pyarrow as pa
 
         rows = len(n)
         if not rows:
             return
         empty = np.zeros(rows, np.int64)
-        whats = np.full(rows, int(what), np.int16) if isinstance(what, What) else what.astype(np.int16)
-        named = {"segment": words_of((self._segment,), rows), **words}
+        whats = np.full(rows, int(what), np.int16) if isinstance(what, Measure) else what.astype(np.int16)
+        named = {"segment": constant(self._segment, rows), **words}
         columns: list[pa.Array] = [pa.array(whats), pa.array((empty if bin is None else bin).astype(np.int16))]
-        for field in cell_schema():
-            if pa.types.is_dictionary(field.type):
-                column = named.get(field.name) or words_of(("",), rows)
-                columns.append(
-                    pa.DictionaryArray.from_arrays(column.codes.astype(np.int32), pa.array(column.values, pa.string()))
-                )
+        names = [field.name for field in cell_schema() if pa.types.is_dictionary(field.type)]
+        columns += [(named.get(name) or constant("", rows)).to_arrow() for name in names]
         columns += [pa.array(empty if each is None else each) for each in (time, n, total, low, high)]
         self._tables.append(pa.Table.from_arrays(columns, schema=cell_schema()))
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """All cells."""
         import pyarrow as pa
 
         return pa.concat_tables(self._tables) if self._tables else cell_schema().empty_table()
@@ -158,8 +155,8 @@ class _Grid(NamedTuple):
         key = key_of(*((column.codes, column.size) for column in words.values()), (time - first, span))
         return cls(key, tuple(words), tuple(column.values for column in words.values()), first)
 
-    def apart(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
-        """The words, times, and the column beside them that keys were made of."""
+    def split(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
+        """Split keys into the words, times, and the last column that they were made of."""
         *codes, time, rest = parts(keys, (*self.key.sizes, beside or 1))
         words = {
             name: Words(code.astype(np.int32), values)
@@ -168,7 +165,7 @@ class _Grid(NamedTuple):
         return words, time + self.first, rest
 
 
-def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, Skew], since: int = NEVER) -> pa.Table:
+def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER) -> pa.Table:
     """The cells of a segment of `deliveries`. `skews` by peer; rows settled before `since` are left out."""
     cells = _Cells(segment)
     kept = _Rows(table, None if since == NEVER else table.numbers("done_at") >= since)
@@ -178,10 +175,12 @@ def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, Skew], sinc
     delivered = outcome.where("delivered".__eq__)
     slots = _Grid.of(by_slot, slot)
     done, fingerprint = kept.numbers("done_at"), kept.numbers("fingerprint")
-    for what, rows in ((What.SENT, delivered), (What.ASIDE, ~delivered)):
+    for what, rows in ((Measure.SENT, delivered), (Measure.ASIDE, ~delivered)):
         if rows.any():
             _add_sums(cells, what, slots, rows, fingerprint, done)
-    _add_figures(cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // HOUR), delivered, skews)
+    _add_figures(
+        cells, kept, _Grid.of({**by_slot, "type": kept.words("type")}, slot // SLOTS_PER_HOUR), delivered, skews
+    )
     return cells.table()
 
 
@@ -201,24 +200,24 @@ class _Rows:
         return found if self._rows is None else found[self._rows]
 
 
-def _add_sums(cells: _Cells, what: What, grid: _Grid, rows: Mask, fingerprint: Numbers, time: Numbers) -> None:
+def _add_sums(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, fingerprint: Numbers, time: Numbers) -> None:
     whole = bool(rows.all())
     sums = add_up(
         grid.key if whole else grid.key.at(rows),
         fingerprint if whole else fingerprint[rows],
         time if whole else time[rows],
     )
-    words, slots, _ = grid.apart(sums.keys)
+    words, slots, _ = grid.split(sums.keys)
     cells.add(what, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
 
 
-def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, Skew]) -> None:
-    """What a report shows of deliveries."""
+def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
+    """Add the figures of deliveries that a report shows."""
     outcome = rows.words("outcome")
-    whats = np.array([_OUTCOMES.get(value, What.REFUSED) for value in outcome.values], np.int64)
+    whats = np.array([_OUTCOMES.get(value, Measure.REFUSED) for value in outcome.values], np.int64)
     ended = grid.key.beside(outcome.codes, outcome.size)
     keys, n = count(ended)
-    words, hours, code = grid.apart(keys, outcome.size)
+    words, hours, code = grid.split(keys, outcome.size)
     size = _weigh(ended, rows.numbers("bytes"), keys)
     cells.add(whats[code], words, hours, n, total=size)
     if not delivered.any():
@@ -230,33 +229,33 @@ def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews
 
     key = grid.key if whole else grid.key.at(delivered)
     attempts = np.clip(taken(rows.numbers("attempts")), 0, MOST_ATTEMPTS)
-    _add_histogram(cells, What.ATTEMPTS, grid, key, attempts, attempts, MOST_ATTEMPTS + 1)
+    _add_histogram(cells, Measure.ATTEMPTS, grid, key, attempts, attempts, MOST_ATTEMPTS + 1)
     event, recorded, sent = (taken(rows.numbers(name)) for name in ("event_at", "recorded_at", "attempt_at"))
-    _add_spans(cells, What.ACKNOWLEDGED, grid, key, taken(rows.numbers("done_at")) - recorded)
+    _add_spans(cells, Measure.ACKNOWLEDGED, grid, key, taken(rows.numbers("done_at")) - recorded)
     arrived = taken(rows.numbers("peer_recorded_at"))
     known = arrived != NEVER
     peer = rows.words("peer") if whole else rows.words("peer").at(delivered)
     if not known.all():
         key, event, sent, arrived, peer = key.at(known), event[known], sent[known], arrived[known], peer.at(known)
     arrived = arrived - _skew_of(peer, arrived, skews)
-    _add_spans(cells, What.PEER_RECORDED, grid, key, arrived - sent)
-    _add_spans(cells, What.WHOLE, grid, key, arrived - event)
+    _add_spans(cells, Measure.PEER_RECORDED, grid, key, arrived - sent)
+    _add_spans(cells, Measure.WHOLE, grid, key, arrived - event)
 
 
-def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, Skew]) -> Numbers:
-    """How far the clock of each row's peer was ahead then."""
-    if not len(time) or not any(skews.get(name, Skew((), ())).hours for name in peer.values):
+def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Numbers:
+    """The offset of the clock of each row's peer at that time."""
+    if not len(time) or not any(skews.get(name, HourlySkew((), ())).hours for name in peer.values):
         return np.zeros(len(time), np.int64)
-    hours = time // (HOUR * MINUTE)
+    hours = time // (HOUR)
     first, last = int(hours.min()), int(hours.max())
     spread = np.arange(first, last + 1)
-    lookup = np.stack([skews.get(name, Skew((), ())).at(spread) for name in peer.values])
+    lookup = np.stack([skews.get(name, HourlySkew((), ())).at(spread) for name in peer.values])
     found: Numbers = lookup[peer.codes, hours - first]
     return found
 
 
 def _weigh(key: Key, values: Numbers, keys: Numbers) -> Numbers:
-    """The sum of small whole numbers for each of the keys there are, ascending."""
+    """The sum of small whole numbers for each key, ascending."""
     if not len(keys):
         return keys
     if key.domain <= 1 << 21:
@@ -265,14 +264,16 @@ def _weigh(key: Key, values: Numbers, keys: Numbers) -> Numbers:
     return add_up(key, values, values).total
 
 
-def _add_spans(cells: _Cells, what: What, grid: _Grid, key: Key, spans: Numbers) -> None:
+def _add_spans(cells: _Cells, what: Measure, grid: _Grid, key: Key, spans: Numbers) -> None:
     _add_histogram(cells, what, grid, key, bins_of(spans), spans, BINS)
 
 
-def _add_histogram(cells: _Cells, what: What, grid: _Grid, key: Key, bins: Numbers, values: Numbers, size: int) -> None:
-    """How many values there are per bin; the highest of a bin only where it can be the highest of all."""
+def _add_histogram(
+    cells: _Cells, what: Measure, grid: _Grid, key: Key, bins: Numbers, values: Numbers, size: int
+) -> None:
+    """Add the number of values per bin, and the highest value of each key."""
     keys, n = count(key.beside(bins, size))
-    words, hours, bin = grid.apart(keys, size)
+    words, hours, bin = grid.split(keys, size)
     cells.add(what, words, hours, n, bin=bin, high=_highest(key, values, keys // size))
 
 
@@ -292,19 +293,25 @@ def _highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
 
 
 def mark_cells(
-    segment: str, what: What, ends: Mapping[str, Words], marks: Numbers, digests: Numbers, first: Numbers, last: Numbers
+    segment: str,
+    what: Measure,
+    ends: Mapping[str, Words],
+    marks: Numbers,
+    digests: Numbers,
+    first: Numbers,
+    last: Numbers,
 ) -> pa.Table:
     """A cell for each batch: `total` is the mark of its id, `high` that of its receipt, `low` when it was first sent.
 
     `time` is the hour in which it was settled.
     """
     cells = _Cells(segment)
-    cells.add(what, ends, last // (HOUR * MINUTE), np.ones(len(marks), np.int64), total=marks, low=first, high=digests)
+    cells.add(what, ends, last // (HOUR), np.ones(len(marks), np.int64), total=marks, low=first, high=digests)
     return cells.table()
 
 
 def event_columns(links: Sequence[Link]) -> tuple[str, ...]:
-    """What has to be read of `events` for these links."""
+    """The columns of `events` that these links need."""
     return (*EVENT_COLUMNS, "subject") if needs_subjects(links) else EVENT_COLUMNS
 
 
@@ -316,54 +323,63 @@ def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int =
     kept = recorded >= since
     by_slot = {name: table.words(name) for name in ("node", "group", "source")}
     slots = _Grid.of(by_slot, slot)
-    hours = _Grid.of({**by_slot, "type": table.words("type")}, slot // HOUR)
+    hours = _Grid.of({**by_slot, "type": table.words("type")}, slot // SLOTS_PER_HOUR)
     _add_held(cells, slots, ~own & kept, fingerprint, recorded)
-    stated = own & kept
-    _add_counts(cells, What.OWN, hours, stated, ("",))
-    if stated.any():
-        # How long it took to record an event is the same for all of its peers.
-        spans = (recorded - table.numbers("event_at"))[stated]
-        _add_spans(cells, What.RECORDED, hours, hours.key.at(stated), spans)
-    owing = Owing(table)
-    for peers, due, ahead in _by_same_terms(owing, links):
-        for what, shown, rows in ((What.DUE, What.EXPECTED, due & kept), (What.AHEAD, What.PENDING, ahead & kept)):
+    own_kept = own & kept
+    _add_counts(cells, Measure.OWN, hours, own_kept, ("",))
+    if own_kept.any():
+        # The time to record an event is the same for all of its peers.
+        spans = (recorded - table.numbers("event_at"))[own_kept]
+        _add_spans(cells, Measure.RECORDED, hours, hours.key.at(own_kept), spans)
+    selector = RowSelector(table)
+    for peers, due, ahead in _by_same_terms(selector, links):
+        for what, shown, rows in (
+            (Measure.DUE, Measure.EXPECTED, due & kept),
+            (Measure.AHEAD, Measure.PENDING, ahead & kept),
+        ):
             if rows.any():
                 _add_due(cells, what, slots, rows, fingerprint, recorded, peers)
                 _add_counts(cells, shown, hours, rows, peers)
     return cells.table()
 
 
-def _by_same_terms(owing: Owing, links: Sequence[Link]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
-    """The rows that are meant for several peers alike, with those peers."""
+def _by_same_terms(selector: RowSelector, links: Sequence[Link]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
+    """The rows of each group of links with equal terms, with the peers of these links."""
     alike: dict[tuple[object, ...], list[Link]] = {}
     for link in links:
         alike.setdefault((link.group, *link.terms), []).append(link)
     for same in alike.values():
-        due, ahead = owing.by(same[0])
+        due, ahead = selector.select(same[0])
         yield tuple(link.peer for link in same), due, ahead
 
 
 def _add_held(cells: _Cells, grid: _Grid, rows: Mask, fingerprint: Numbers, recorded: Numbers) -> None:
-    """What a node holds of others: there it is the peer."""
+    """Add the events that a node holds from others: there it is the peer."""
     if rows.any():
         sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
-        words, slots, _ = grid.apart(sums.keys)
+        words, slots, _ = grid.split(sums.keys)
         words["peer"] = words["node"]
-        cells.add(What.HELD, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
+        cells.add(Measure.HELD, words, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
 
 
 def _add_due(
-    cells: _Cells, what: What, grid: _Grid, rows: Mask, fingerprint: Numbers, recorded: Numbers, peers: tuple[str, ...]
+    cells: _Cells,
+    what: Measure,
+    grid: _Grid,
+    rows: Mask,
+    fingerprint: Numbers,
+    recorded: Numbers,
+    peers: tuple[str, ...],
 ) -> None:
     sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
-    words, slots, _ = grid.apart(sums.keys)
+    words, slots, _ = grid.split(sums.keys)
     for at in range(len(peers)):
         named = {**words, "peer": Words(np.full(len(slots), at, np.int32), peers)}
         cells.add(what, named, slots, sums.rows, total=sums.total, low=sums.low, high=sums.high)
 
 
-def _add_counts(cells: _Cells, what: What, grid: _Grid, rows: Mask, peers: tuple[str, ...]) -> None:
+def _add_counts(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, peers: tuple[str, ...]) -> None:
     keys, n = count(grid.key.at(rows))
-    words, hours, _ = grid.apart(keys)
+    words, hours, _ = grid.split(keys)
     for at in range(len(peers)):
         cells.add(what, {**words, "peer": Words(np.full(len(n), at, np.int32), peers)}, hours, n)

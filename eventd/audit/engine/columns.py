@@ -1,4 +1,4 @@
-"""A segment's columns as arrays of numbers: words become codes, times microseconds."""
+"""The columns of a segment as arrays of numbers: words become codes, times microseconds."""
 
 from __future__ import annotations
 
@@ -15,27 +15,33 @@ Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 NEVER: Final = int(np.iinfo(np.int64).min)
-"""Stands for a time or a number that is not given."""
+"""A time or a number that is null."""
 
 
 class Words(NamedTuple):
-    """A column of few different texts: for each row the place of its text in `values`."""
+    """A column of few different texts: for each row the index of its text in `values`."""
 
     codes: npt.NDArray[np.int32]
     values: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        """How many different texts there may be."""
+        """The number of different texts."""
         return len(self.values)
 
     def where(self, wanted: Callable[[str], bool]) -> Mask:
-        """The rows whose text is wanted; asked once per text."""
+        """The rows whose text is wanted; `wanted` is called once per text."""
         return np.array([wanted(value) for value in self.values], dtype=bool)[self.codes]
 
     def at(self, rows: Mask | Numbers) -> Words:
         """Some of the rows."""
         return Words(self.codes[rows], self.values)
+
+    def to_arrow(self) -> pa.DictionaryArray:
+        """The column as Arrow has it."""
+        import pyarrow as pa
+
+        return pa.DictionaryArray.from_arrays(self.codes.astype(np.int32), pa.array(self.values, pa.string()))
 
     def equal(self, other: Words) -> Mask:
         """The rows in which both columns have the same text."""
@@ -45,7 +51,7 @@ class Words(NamedTuple):
 
 
 class Columns:
-    """Some columns of a table, each taken apart once."""
+    """Some columns of a table, each converted once."""
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = table.num_rows
@@ -53,7 +59,7 @@ class Columns:
         self._words: dict[str, Words] = {}
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column."""
+        """Whether the table has the column."""
         return name in self._table.column_names
 
     def words(self, name: str) -> Words:
@@ -78,7 +84,7 @@ class Columns:
         return Words(codes, distinct or ("",))
 
     def numbers(self, name: str) -> Numbers:
-        """A column of whole numbers or times; `NEVER` where there is no value."""
+        """A column of whole numbers or times; `NEVER` for null."""
         import pyarrow as pa
 
         column = self._flat(name)
@@ -92,7 +98,7 @@ class Columns:
         return found.astype(np.int64, copy=False)
 
     def whether(self, name: str) -> Mask:
-        """A column of yes and no."""
+        """A column of booleans."""
         column = self._flat(name)
         if column is None:
             return np.zeros(0, bool)
@@ -100,7 +106,7 @@ class Columns:
         return found.astype(bool, copy=False)
 
     def texts(self, name: str) -> Any:
-        """A column of texts as it is."""
+        """A column of texts, as an Arrow array."""
         return self._flat(name)
 
     def some(self, name: str, rows: Mask) -> list[str]:
@@ -123,9 +129,9 @@ class Columns:
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def words_of(values: Sequence[str], rows: int) -> Words:
-    """The column of a single text, for every row."""
-    return Words(np.zeros(rows, np.int32), tuple(values))
+def constant(text: str, rows: int) -> Words:
+    """A column with one text in every row."""
+    return Words(np.zeros(rows, np.int32), (text,))
 
 
 def with_texts(table: pa.Table) -> pa.Table:

@@ -8,21 +8,21 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+from eventd.audit.engine.columns import Numbers
 
 _DENSE: Final = 1 << 21
 """Keys up to which counting into an array of all of them is cheaper than sorting."""
 
 
 class Key(NamedTuple):
-    """Several columns of small numbers as one: `sizes` says how many values each may have."""
+    """Several columns of small numbers as one; `sizes` are the numbers of values of each."""
 
     values: Numbers
     sizes: tuple[int, ...]
 
     @property
     def domain(self) -> int:
-        """How many different keys there may be."""
+        """The number of possible keys."""
         product = 1
         for size in self.sizes:
             product *= size
@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 class TooManyKeys(ValueError):
-    """The columns together have more values than one number can tell apart."""
+    """The columns together have more values than one number can hold."""
 
 
 def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
@@ -65,7 +65,7 @@ def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
 
 
 def count(key: Key) -> tuple[Numbers, Numbers]:
-    """Which keys there are, ascending, and how often each."""
+    """The keys that occur, ascending, and how often."""
     if not len(key.values):
         return key.values, key.values
     if key.domain <= max(_DENSE, len(key.values)):
@@ -107,13 +107,3 @@ def _starts(values: Numbers) -> Numbers:
 
 def _reduce(starts: Numbers, total: Numbers, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     return np.add.reduceat(total, starts), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-
-
-def highest(key: Key, values: Numbers) -> tuple[Numbers, Numbers]:
-    """Which keys there are, ascending, and the highest value of each."""
-    order = np.argsort(key.values, kind="stable")
-    keys = key.values[order]
-    if not len(keys):
-        return keys, keys
-    starts = _starts(keys)
-    return keys[starts], np.maximum.reduceat(values[order], starts)

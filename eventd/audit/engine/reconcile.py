@@ -1,9 +1,9 @@
 """Stage 2: the cells of all segments added up, and the few slots in which two sums are not equal.
 
 Where the numbers and the sums of fingerprints agree on every side, every event of the slot is where it should be: no
-row has to be looked at. Where they do not, stage 3 looks at the rows.
+row has to be read. Where they do not, stage 3 compares the rows.
 
-All of it is done part by part: a part has every cell of the lines, hours and batches that are in it.
+The work is done in parts: a part has every cell of its pairs, hours and batches.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from eventd.audit.engine.bins import edges_of
-from eventd.audit.engine.cells import HOUR, What
+from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.columns import Columns, Mask, Numbers, grouped, with_texts
-from eventd.audit.engine.spreading import keys_of
+from eventd.audit.engine.row_marks import PairKey
+from eventd.audit.engine.spark_tasks import keys_of
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Written, connect
 from eventd.runtime.clock import SECOND
@@ -26,35 +27,35 @@ from eventd.runtime.clock import SECOND
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LINE: Final = ("group", "source", "peer")
+PAIR: Final = PairKey._fields
 LEGS: Final = {
-    What.RECORDED: "recorded",
-    What.ACKNOWLEDGED: "delivered",
-    What.PEER_RECORDED: "peer_recorded",
-    What.WHOLE: "whole",
+    Measure.RECORDED: "recorded",
+    Measure.ACKNOWLEDGED: "delivered",
+    Measure.PEER_RECORDED: "peer_recorded",
+    Measure.WHOLE: "whole",
 }
-"""The histograms of latencies, by the names a report has for them."""
+"""The histograms of latencies, by their names in a report."""
 COUNTS: Final = {
-    What.EXPECTED: "expected",
-    What.PENDING: "pending",
-    What.DELIVERED: "delivered",
-    What.EXPIRED: "expired",
-    What.IN_PATH: "in_path",
-    What.REFUSED: "dead_lettered",
+    Measure.EXPECTED: "expected",
+    Measure.PENDING: "pending",
+    Measure.DELIVERED: "delivered",
+    Measure.EXPIRED: "expired",
+    Measure.IN_PATH: "in_path",
+    Measure.REFUSED: "dead_lettered",
 }
 SHARES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
-class SpoiltState(Exception):
-    """A file of an audit's state is not what was written."""
+class CorruptState(Exception):
+    """A file of an audit's state does not have the content that was written."""
 
 
 @dataclass(frozen=True)
 class CellFiles:
-    """Files of cells in the state at `out`, the segments that count in each, and the hours [first, last) of interest.
+    """Files of cells in the state at `out`, the segments that count in each, and the requested hours [first, last).
 
-    `written` says what each file should be. Called with the number of a file it makes its cells. Raises SpoiltState for
-    a file that is not what was written, and NotFound.
+    `written` has the digest of each file. Called with the number of a file it yields its cells. Raises CorruptState for
+    a file with another digest, and NotFound.
     """
 
     out: str
@@ -69,7 +70,7 @@ class CellFiles:
         file, segments = self.files[piece]
         data = connect(self.out).read(file)
         if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
-            raise SpoiltState(f"{file} has another content than when it was written")
+            raise CorruptState(f"{file} does not have the content that was written")
         table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
         wanted = compute.is_in(table["segment"].cast(arrow.string()), arrow.array(segments, arrow.string()))
         hour = hours_of(Columns(table))
@@ -80,59 +81,59 @@ class CellFiles:
 def hours_of(cells: Columns) -> Numbers:
     """The hour since 1970 of each cell."""
     time = cells.numbers("time")
-    return np.where(cells.numbers("what") < What.EXPECTED, time // HOUR, time)
+    return np.where(cells.numbers("what") < Measure.EXPECTED, time // SLOTS_PER_HOUR, time)
 
 
 def keys(cells: Columns) -> Numbers:
-    """What has to be looked at together: everything of a line and an hour, and everything of a batch."""
-    of_batch = cells.numbers("what") >= What.RECEIPT
-    return keys_of(cells, LINE, np.where(of_batch, cells.numbers("total"), hours_of(cells)))
+    """Keys that bring all cells of a pair and an hour together, and all cells of a batch."""
+    of_batch = cells.numbers("what") >= Measure.RECEIPT
+    return keys_of(cells, PAIR, np.where(of_batch, cells.numbers("total"), hours_of(cells)))
 
 
-def balance(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
-    """What the cells of a part come to: `uneven`, `waiting`, `senders`, `unknown`, `lines` and `hours`.
+def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
+    """The tables of a part: `uneven`, `waiting`, `senders`, `unknown`, `pairs` and `hours`.
 
-    `reach` says of each node that keeps books up to when, in microseconds of any clock of the lake, everything it
-    recorded is known: what was sent later is not asked of it.
+    `reach`: up to when (microseconds by any clock of the lake) the ledgers of each node are complete; later deliveries
+    are not expected in them.
     """
     cells = cells.combine_chunks()  # with a single dictionary for each column of words
     what = Columns(cells).numbers("what")
-    slots = cells.filter(what < What.EXPECTED)
-    figures = _sum_figures(cells.filter((what >= What.EXPECTED) & (what < What.RECEIPT)))
+    slots = cells.filter(what < Measure.EXPECTED)
+    figures = _sum_figures(cells.filter((what >= Measure.EXPECTED) & (what < Measure.RECEIPT)))
     made = {
         "uneven": uneven_slots(slots, reach),
         "waiting": _waiting(slots),
         "senders": _senders(slots),
-        "unknown": unknown_batches(cells.filter(what >= What.RECEIPT)),
-        "lines": add_lines([figures]),
+        "unknown": unknown_batches(cells.filter(what >= Measure.RECEIPT)),
+        "pairs": add_pairs([figures]),
         "hours": by_hour(figures),
     }
     return {name: with_texts(table) for name, table in made.items()}
 
 
 def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
-    """The slots (group, source, peer, time) in which two sides differ, or an event went where it should not."""
+    """The slots (group, source, peer, time) in which two sides differ, or with a wrong delivery."""
     import pyarrow as pa
 
     cells = Columns(slots)
     what, low = cells.numbers("what"), cells.numbers("low")
     for name in ("due", "sent", "aside", "held"):
-        mine = what == What[name.upper()]
+        mine = what == Measure[name.upper()]
         for made in ("n", "total"):
             slots = slots.append_column(f"{name}_{made}", pa.array(np.where(mine, cells.numbers(made), 0)))
     for name in ("sent", "held"):
-        slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != What[name.upper()]))
+        slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != Measure[name.upper()]))
     summed = [f"{name}_{made}" for name in ("due", "sent", "aside", "held") for made in ("n", "total")]
     least = [("sent_low", "min"), ("held_low", "min")]
-    by_sender = grouped(slots, (*LINE, "time", "node"), [*((name, "sum") for name in summed), *least])
+    by_sender = grouped(slots, (*PAIR, "time", "node"), [*((name, "sum") for name in summed), *least])
     # The node of what is held is the peer; of everything else it is a sender.
     sender = Columns(by_sender)
     kept = _agree(sender, ("due",), ("sent", "aside"))
     by_sender = by_sender.append_column("broken", pa.array((~kept).astype(np.int64)))
     by_sender = by_sender.append_column("senders", pa.array((sender.numbers("sent_n") > 0).astype(np.int64)))
     more = [(name, "sum") for name in ("broken", "senders", "sent_n", "sent_total", "held_n", "held_total")]
-    lines = grouped(by_sender, (*LINE, "time"), [*more, *least])
-    return lines.filter(_differs(Columns(lines), reach)).select([*LINE, "time"])
+    pairs = grouped(by_sender, (*PAIR, "time"), [*more, *least])
+    return pairs.filter(_differs(Columns(pairs), reach)).select([*PAIR, "time"])
 
 
 def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask:
@@ -145,82 +146,82 @@ def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask
     return same
 
 
-def _differs(lines: Columns, reach: Mapping[str, int]) -> Mask:
-    source, peer = lines.words("source"), lines.words("peer")
-    sent = lines.numbers("sent_n") > 0
-    loops = (lines.numbers("senders") > 1) | (sent & source.equal(peer))
-    there = np.array([reach.get(name, 0) for name in peer.values], np.int64)[peer.codes]
-    here = np.array([reach.get(name, 0) for name in source.values], np.int64)[source.codes]
-    # What was sent after the peer's books end is proven by receipts alone; what it holds from a source whose books end
-    # before is not held against anybody.
-    beyond = (~sent | (lines.numbers("sent_low") > there)) & (
-        (lines.numbers("held_n") == 0) | (lines.numbers("held_low") > here)
+def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
+    source, peer = pairs.words("source"), pairs.words("peer")
+    sent = pairs.numbers("sent_n") > 0
+    loops = (pairs.numbers("senders") > 1) | (sent & source.equal(peer))
+    peer_reach = np.array([reach.get(name, 0) for name in peer.values], np.int64)[peer.codes]
+    source_reach = np.array([reach.get(name, 0) for name in source.values], np.int64)[source.codes]
+    # Deliveries after the end of the peer's ledgers are proven by receipts alone; held events that were recorded after
+    # the end of the source's ledgers are no discrepancy.
+    beyond = (~sent | (pairs.numbers("sent_low") > peer_reach)) & (
+        (pairs.numbers("held_n") == 0) | (pairs.numbers("held_low") > source_reach)
     )
-    keeps = peer.where(lambda name: name in reach)
-    lost: Mask = keeps & ~_agree(lines, ("sent",), ("held",)) & ~beyond
-    return (lines.numbers("broken") > 0) | loops | lost
+    has_ledgers = peer.where(lambda name: name in reach)
+    lost: Mask = has_ledgers & ~_agree(pairs, ("sent",), ("held",)) & ~beyond
+    return (pairs.numbers("broken") > 0) | loops | lost
 
 
 def _waiting(slots: pa.Table) -> pa.Table:
-    """For each line that has something to come: when the first of it was recorded (`low`), and its slot (`time`)."""
-    ahead = slots.filter(Columns(slots).numbers("what") == What.AHEAD)
-    return grouped(ahead, LINE, [("low", "min"), ("time", "min")])
+    """For each pair with pending events: when the first of them was recorded (`low`), and its slot (`time`)."""
+    ahead = slots.filter(Columns(slots).numbers("what") == Measure.AHEAD)
+    return grouped(ahead, PAIR, [("low", "min"), ("time", "min")])
 
 
 def _senders(slots: pa.Table) -> pa.Table:
-    """Which nodes had events for each line."""
+    """The nodes that had events for each pair."""
     what = Columns(slots).numbers("what")
-    return grouped(slots.filter((what == What.DUE) | (what == What.AHEAD)), (*LINE, "node"), [])
+    return grouped(slots.filter((what == Measure.DUE) | (what == Measure.AHEAD)), (*PAIR, "node"), [])
 
 
 def unknown_batches(batches: pa.Table) -> pa.Table:
-    """Receipts (group, source, peer, mark) of batches that the peer's books do not know, or with another receipt.
+    """Receipts (group, source, peer, mark) of batches that the peer's ledger does not have, or with another receipt.
 
-    `other` tells the second kind. The source sent the batch at `first` (microseconds) and settled it in that `hour`.
+    `other` marks the second kind. The source sent the batch at `first` (microseconds) and settled it in that `hour`.
     """
     import pyarrow as pa
 
     batches = batches.rename_columns({"total": "mark"})
     what = Columns(batches).numbers("what")
-    receipts = batches.filter(what == What.RECEIPT)
-    ours = grouped(receipts, (*LINE, "mark"), [("low", "min"), ("time", "max"), ("high", "max")])
-    theirs = grouped(batches.filter(what == What.INBOUND), (*LINE, "mark"), [("high", "max")])
+    receipts = batches.filter(what == Measure.RECEIPT)
+    ours = grouped(receipts, (*PAIR, "mark"), [("low", "min"), ("time", "max"), ("high", "max")])
+    theirs = grouped(batches.filter(what == Measure.INBOUND), (*PAIR, "mark"), [("high", "max")])
     theirs = theirs.rename_columns({"high": "given"})
-    joined = ours.join(theirs, keys=[*LINE, "mark"], join_type="left outer")
+    joined = ours.join(theirs, keys=[*PAIR, "mark"], join_type="left outer")
     known = joined["given"].is_valid().to_numpy()
     table = Columns(joined)
     other = known & (table.numbers("given") != table.numbers("high"))
     joined = joined.append_column("other", pa.array(other)).filter(~known | other)
-    return joined.rename_columns({"low": "first", "time": "hour"}).select([*LINE, "mark", "first", "hour", "other"])
+    return joined.rename_columns({"low": "first", "time": "hour"}).select([*PAIR, "mark", "first", "hour", "other"])
 
 
 def _sum_figures(figures: pa.Table) -> pa.Table:
-    """Counts and histograms by line, type and hour, over all senders."""
-    return grouped(figures, (*LINE, "type", "time", "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
+    """Counts and histograms by pair, type and hour, over all senders."""
+    return grouped(figures, (*PAIR, "type", "time", "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
 
 
-def add_lines(tables: list[pa.Table]) -> pa.Table:
-    """Counts and histograms by line alone, of figures or of what this has made of others: some thousand rows."""
+def add_pairs(tables: list[pa.Table]) -> pa.Table:
+    """Counts and histograms by pair, of figures or of results of this function: some thousand rows."""
     import pyarrow as pa
 
-    every = pa.concat_tables(table.select([*LINE, "what", "bin", "n", "total", "high"]) for table in tables)
-    return grouped(every, (*LINE, "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
+    every = pa.concat_tables(table.select([*PAIR, "what", "bin", "n", "total", "high"]) for table in tables)
+    return grouped(every, (*PAIR, "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
 
 
 def by_hour(figures: pa.Table) -> pa.Table:
-    """One row for each line, type and hour: counts, bytes, and percentiles in seconds; 0 and none for what is not."""
+    """One row for each pair, type and hour: counts, bytes, and percentiles in seconds; 0 or null by default."""
     import pyarrow as pa
 
-    keys = grouped(figures, (*LINE, "type", "time"), [])
+    keys = grouped(figures, (*PAIR, "type", "time"), [])
     place = keys.append_column("place", pa.array(np.arange(keys.num_rows)))
-    table = Columns(figures.join(place, keys=[*LINE, "type", "time"], join_type="inner"))
+    table = Columns(figures.join(place, keys=[*PAIR, "type", "time"], join_type="inner"))
     at, what, n = table.numbers("place"), table.numbers("what"), table.numbers("n")
     for one, name in COUNTS.items():
         keys = keys.append_column(name, pa.array(_spread(keys.num_rows, at, n, what == one)))
     keys = keys.append_column(
-        "bytes", pa.array(_spread(keys.num_rows, at, table.numbers("total"), what == What.DELIVERED))
+        "bytes", pa.array(_spread(keys.num_rows, at, table.numbers("total"), what == Measure.DELIVERED))
     )
-    for histogram in (What.ATTEMPTS, *LEGS):
+    for histogram in (Measure.ATTEMPTS, *LEGS):
         for name, column in _percentiles(histogram, keys.num_rows, table, what == histogram).items():
             keys = keys.append_column(name, column)
     return keys
@@ -233,7 +234,7 @@ def _spread(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
     return found
 
 
-def _percentiles(what: What, rows: int, table: Columns, mine: Mask) -> dict[str, Any]:
+def _percentiles(what: Measure, rows: int, table: Columns, mine: Mask) -> dict[str, Any]:
     """The percentiles of one histogram for each place: whole numbers for attempts, seconds for latencies."""
     import pyarrow as pa
 
@@ -247,9 +248,9 @@ def _percentiles(what: What, rows: int, table: Columns, mine: Mask) -> dict[str,
     for name, share in SHARES.items():
         wanted = before + share * all_of
         here = np.searchsorted(reached, wanted, side="left")
-        if what is What.ATTEMPTS and name == "p99":
+        if what is Measure.ATTEMPTS and name == "p99":
             continue
-        if what is What.ATTEMPTS:
+        if what is Measure.ATTEMPTS:
             values: Any = bins[here]
         else:
             low, high = edges_of(bins[here])

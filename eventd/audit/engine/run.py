@@ -1,4 +1,4 @@
-"""The audit from end to end: survey, small books, cells, balance, rows, report."""
+"""The audit from end to end: survey, small ledgers, cells, reconciliation, rows, report."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eventd
-from eventd.audit.engine import environment
-from eventd.audit.engine.assemble import Found, make_hours, make_pairs, make_totals
-from eventd.audit.engine.coverage import look
-from eventd.audit.engine.link_figures import read_lines, read_senders, read_waiting
+from eventd.audit.engine import report_details
+from eventd.audit.engine.assemble import StageResults, make_hours, make_pairs, make_totals
+from eventd.audit.engine.cells import HOUR
+from eventd.audit.engine.coverage import find_coverage
+from eventd.audit.engine.lake_reader import LakeReader
+from eventd.audit.engine.output_lock import hold_output
+from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
-from eventd.audit.engine.reconcile import add_lines
-from eventd.audit.engine.run_lock import holding
+from eventd.audit.engine.reconcile import add_pairs
+from eventd.audit.engine.row_comparison import uneven_of
 from eventd.audit.engine.silence import PATIENCE, find_silences
-from eventd.audit.engine.stages import Reader
-from eventd.audit.engine.state import State, claim, forget_spoilt, keep, open_state
-from eventd.audit.engine.suspects import uneven_of
+from eventd.audit.engine.state import State, claim, forget_corrupt, keep, open_state
 from eventd.audit.engine.tables import write_tables
 from eventd.audit.report.findings import Finding, group_findings, in_order
 from eventd.audit.report.html import render
@@ -37,21 +38,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_AN_HOUR = 60 * MINUTE
 _ALL = (-(1 << 40), 1 << 40)
 RECHECK = 5.0
-"""Percent of what earlier runs read whose digests a run checks again."""
+"""Percent of the known segments whose digests a run checks again."""
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""The sums are made outside of the JVM: a better compiler takes longer than it saves."""
+"""Sums are computed outside of the JVM: its optimizing compiler would take longer than it saves."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to audit. `lake` and `out` are paths or fsspec addresses.
+    """A request for an audit. `lake` and `out` are paths or fsspec addresses.
 
-    `since` and `until` are microseconds of the events' own time, widened to whole hours. `full`: read everything anew.
-    `recheck`: the percentage of what earlier runs read whose digests are checked again.
-    `patience`: how old a node's last report may be before the node counts as silent (microseconds).
+    `since` and `until` are microseconds of the events' own time, widened to whole hours. `full`: read all segments
+    again. `recheck`: the percentage of the known segments whose digests are checked again.
+    `patience`: age of a node's last report from which on the node counts as silent (microseconds).
     """
 
     lake: str
@@ -67,19 +67,19 @@ class Request:
 
     @property
     def hours(self) -> tuple[int, int]:
-        """The hours [first, last) since 1970 that are looked at."""
-        first = _ALL[0] if self.since is None else self.since // _AN_HOUR
-        return first, _ALL[1] if self.until is None else -(-self.until // _AN_HOUR)
+        """The requested hours [first, last) since 1970."""
+        first = _ALL[0] if self.since is None else self.since // HOUR
+        return first, _ALL[1] if self.until is None else -(-self.until // HOUR)
 
     @property
     def end(self) -> int | None:
-        """The end of the last hour that was asked for (microseconds); None: the present."""
-        return None if self.until is None else self.hours[1] * _AN_HOUR
+        """The end of the last requested hour (microseconds); None: the present."""
+        return None if self.until is None else self.hours[1] * HOUR
 
 
 @dataclass
-class _Watch:
-    """How long each stage took."""
+class _Stopwatch:
+    """Measures how long each stage takes."""
 
     clock: Clock
     stages: dict[str, float] = field(default_factory=dict)
@@ -91,12 +91,12 @@ class _Watch:
         self.stages[name] = round(self.clock.monotonic() - begun, 3)
 
 
-class Audited(NamedTuple):
-    """What an audit came to: the report, all of its hours, and what they were made of."""
+class Audit(NamedTuple):
+    """The result of an audit: the report, all of its hours, and the results of the stages."""
 
     report: Report
     hours: Sequence[Hour]
-    found: Found
+    found: StageResults
 
 
 def run(spark: SparkSession, request: Request, *, clock: Clock | None = None) -> Report:
@@ -105,54 +105,54 @@ def run(spark: SparkSession, request: Request, *, clock: Clock | None = None) ->
     Raises NotFound where there is no lake, LakeUnusable for one of another schema, LakeUnavailable where lake or output
     cannot be reached, and Conflict where the output holds an audit of another lake, or another process writes there.
     """
-    open_lake(connect(request.lake))  # where there is none, no folder is made for what it comes to
-    with holding(connect(request.out)):
+    open_lake(connect(request.lake))  # before the output folder is made
+    with hold_output(connect(request.out)):
         return audit(own_session(spark), request, clock=clock or SystemClock()).report
 
 
-def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audited:
-    """The same on a session of `own_session`, for who holds the output already. Raises as `run`."""
-    watch, out = _Watch(clock), connect(request.out)
+def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
+    """The same on a session of `own_session`; the caller holds the output already. Raises as `run`."""
+    watch, out = _Stopwatch(clock), connect(request.out)
     begun = clock.monotonic()
     with watch.stage("survey"):
-        found_there = survey(connect(request.lake))
-        state = State(lake=found_there.head.id) if request.full else open_state(out, found_there.head)
-    reader, found = _read_once_more(session, request, found_there, state, watch)
-    found.sight.silences = find_silences(found_there, now=clock.now(), until=request.end, patience=request.patience)
+        surveyed = survey(connect(request.lake))
+        state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
+    reader, found = _read_once_more(session, request, surveyed, state, watch)
+    found.coverage.silences = find_silences(surveyed, now=clock.now(), until=request.end, patience=request.patience)
     keep(out, state)
     with watch.stage("report"):
         report, hours = _report(found, reader, request, clock)
-        report.work.stages, report.work.rows_compared = watch.stages, found.judged.compared
+        report.work.stages, report.work.rows_compared = watch.stages, found.comparison.compared
         report.work.seconds = round(clock.monotonic() - begun, 3)
         _write(out, report, found.findings, hours)
-    return Audited(report, hours, found)
+    return Audit(report, hours, found)
 
 
 def _read_once_more(
-    session: SparkSession, request: Request, survey: Survey, state: State, watch: _Watch
-) -> tuple[Reader, Found]:
-    """Read; once more where that failed because files of the state were spoilt, which are then made anew."""
-    for spoilt in (False, True):
-        reader = Reader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
+    session: SparkSession, request: Request, survey: Survey, state: State, watch: _Stopwatch
+) -> tuple[LakeReader, StageResults]:
+    """Read the lake; once more if that failed because of corrupt state files, which are then rebuilt."""
+    for retried in (False, True):
+        reader = LakeReader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
         try:
             return reader, _read(reader, watch, request.recheck)
         except Exception:  # of Spark, which has no common base
-            if spoilt or not forget_spoilt(connect(request.out), state):
+            if retried or not forget_corrupt(connect(request.out), state):
                 raise
     raise AssertionError("the second try neither returned nor raised")
 
 
 def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> Report:
-    """Audit a lake on a Spark of its own; what Spark makes of a failure is told in one line.
+    """Audit a lake on a Spark of its own; a failure of Spark is reported in one line.
 
     Raises as `run`, and as `open_session`.
     """
     from eventd.audit.spark.session import last_cause, open_session, quiet
 
     out = connect(request.out)
-    claim(out, open_lake(connect(request.lake)), anew=request.full)  # what is wrong is told before Spark starts
+    claim(out, open_lake(connect(request.lake)), anew=request.full)  # report errors before Spark starts
     with (
-        holding(out),
+        hold_output(out),
         open_session(
             request.master or None, app="routerctl audit", memory=memory, progress=progress, conf=QUICK
         ) as spark,
@@ -167,46 +167,46 @@ def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> R
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """A session of our own on the same Spark: what is set here is nobody else's business. Spark never forgets one."""
+    """A separate session on the same Spark, so that its settings affect no other. Spark never frees one."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    # The sums are made outside of the JVM; what is left there is moving rows, which no compiled plan makes faster.
+    # Sums are computed outside of the JVM, which only moves rows; compiling its plans would not pay.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.adaptive.enabled", "false")
     return session
 
 
-def _read(reader: Reader, watch: _Watch, recheck: float) -> Found:
+def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults:
     """Stages 0 to 3."""
     with watch.stage("recheck"):
         reader.recheck(recheck)
     with watch.stage("small books"):
-        facts = reader.small_books()
-        plan = make_plan(reader.survey, facts)
+        summaries = reader.summarize_small()
+        plan = make_plan(reader.survey, summaries)
     with watch.stage("cells"):
-        jobs = reader.large_books(plan)
-        sight = look(reader.survey, plan, facts, reader.unreadable)
-        sight.asked = reader.hours[0] * _AN_HOUR
+        jobs = reader.read_large(plan)
+        coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
+        coverage.since = reader.hours[0] * HOUR
     with watch.stage("balance"):
-        reach = {node: until + sight.margin for node, until in sight.until.items()}
-        parts = reader.balance(reach)
-        found = Found(
+        reach = {node: until + coverage.margin for node, until in coverage.until.items()}
+        parts = reader.reconcile(reach)
+        found = StageResults(
             survey=reader.survey,
             plan=plan,
-            sight=sight,
-            facts=facts,
-            lines=read_lines(_rows(add_lines(parts["lines"])) if parts else []),
+            coverage=coverage,
+            summaries=summaries,
+            figures=read_figures(_rows(add_pairs(parts["pairs"])) if parts else []),
             hours=[row for table in parts.get("hours", ()) for row in _rows(table)],
             waiting=read_waiting(row for table in parts.get("waiting", ()) for row in _rows(table)),
             senders=read_senders(row for table in parts.get("senders", ()) for row in _rows(table)),
         )
     found.rewritten = reader.state.rewritten
     with watch.stage("rows"):
-        found.judged = reader.compare(uneven_of(parts.get("uneven", ())), jobs, sight)
+        found.comparison = reader.compare(uneven_of(parts.get("uneven", ())), jobs, coverage)
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
-        facts_of_all = [*found.judged.facts, *reader.forged_receipts(unknown, sight)]
-        lake = environment.lake_findings(reader.survey, reader.unreadable)
-        found.findings = in_order([*group_findings(facts_of_all), *lake])
+        discrepancies = [*found.comparison.discrepancies, *reader.forged_receipts(unknown, coverage)]
+        lake = report_details.lake_findings(reader.survey, reader.unreadable)
+        found.findings = in_order([*group_findings(discrepancies), *lake])
     return found
 
 
@@ -214,7 +214,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return list(table.to_pylist())
 
 
-def _report(found: Found, reader: Reader, request: Request, clock: Clock) -> tuple[Report, list[Hour]]:
+def _report(found: StageResults, reader: LakeReader, request: Request, clock: Clock) -> tuple[Report, list[Hour]]:
     pairs, hours = make_pairs(found, request.objectives), make_hours(found)
     totals = make_totals(found, pairs)
     sure = totals.completeness is not None
@@ -225,7 +225,7 @@ def _report(found: Found, reader: Reader, request: Request, clock: Clock) -> tup
     report = Report(
         made_at=format_time(clock.now()),
         verdict=verdict,  # type: ignore[arg-type]
-        headline=environment.headline(totals, found.findings, sure=sure, doubts=environment.make_doubts(found)),
+        headline=report_details.headline(totals, found.findings, sure=sure, doubts=report_details.make_doubts(found)),
         failed=tuple(one.text for one in request.conditions if one.is_met(totals, found.findings)),
         lake=Lake(
             url=shown(request.lake),
@@ -241,25 +241,25 @@ def _report(found: Found, reader: Reader, request: Request, clock: Clock) -> tup
         pairs=tuple(pairs),
         hours=tuple(hours[:MOST_HOURS]),
         hours_left_out=max(0, len(hours) - MOST_HOURS),
-        nodes=tuple(environment.make_nodes(found)),
-        gaps=tuple(environment.make_gaps(found)),
-        keys=tuple(environment.make_keys(found)),
-        refusals=tuple(environment.make_refusals(found)),
-        receipts=tuple(environment.make_receipts(found)),
-        troubles=(*environment.make_troubles(found), *environment.rewritten(found.rewritten)),
+        nodes=tuple(report_details.make_nodes(found)),
+        gaps=tuple(report_details.make_gaps(found)),
+        keys=tuple(report_details.make_keys(found)),
+        refusals=tuple(report_details.make_refusals(found)),
+        receipts=tuple(report_details.make_receipts(found)),
+        troubles=(*report_details.make_limitations(found), *report_details.rewritten(found.rewritten)),
         work=_work(reader),
     )
     return report, hours
 
 
-def _period(found: Found, request: Request) -> Period:
-    """From the first to the last event there is, as far as they were asked for."""
+def _period(found: StageResults, request: Request) -> Period:
+    """From the first to the last event within the requested hours."""
     slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
     if not slots:
         return Period()
     first, last = request.hours
-    begin = max(min(slot[0] for slot in slots) * MINUTE, first * _AN_HOUR)
-    end = min((max(slot[1] for slot in slots) + 1) * MINUTE, last * _AN_HOUR)
+    begin = max(min(slot[0] for slot in slots) * MINUTE, first * HOUR)
+    end = min((max(slot[1] for slot in slots) + 1) * MINUTE, last * HOUR)
     return Period(first=format_time(begin), last=format_time(end)) if begin < end else Period()
 
 
@@ -275,7 +275,7 @@ def _settings(request: Request) -> Settings:
     )
 
 
-def _work(reader: Reader) -> Work:
+def _work(reader: LakeReader) -> Work:
     return Work(
         segments_read=len(reader.read),
         segments_known=len({*reader.state.entries} - {job.name for job in reader.read}),
@@ -290,7 +290,7 @@ def _work(reader: Reader) -> Work:
 def _write(out: Storage, report: Report, findings: Sequence[Finding], hours: Sequence[Hour]) -> None:
     write_tables(out, report, findings, hours)
     out.put("report.html", render(report).encode())
-    out.put("report.json", to_json(report))  # last: whoever finds it finds all
+    out.put("report.json", to_json(report))  # last: its presence means that the rest is written
 
 
-__all__ = ["QUICK", "Audited", "Request", "audit", "own_session", "run", "run_on"]
+__all__ = ["QUICK", "Audit", "Request", "audit", "own_session", "run", "run_on"]

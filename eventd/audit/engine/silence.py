@@ -1,7 +1,7 @@
-"""Nodes whose ledgers end before the time that was asked for. What a ledger does not cover in time is not proven.
+"""Nodes whose ledgers end before the requested period does. Later deliveries are unproven.
 
-A node reports to the lake all the time, also when it has nothing to ship. So an old report says that the node, or its
-shipping, has stopped, and never that there was nothing to do.
+A node reports to the lake regularly, also when it has nothing to ship. An old report therefore means that the node or
+its shipping has stopped, never that the node was idle.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from eventd.audit.engine.plan import histories
-from eventd.audit.report.report import Trouble
+from eventd.audit.report.report import Limitation
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
 from federation.event import format_time
 
 PATIENCE: Final = 15 * 60 * SECOND
-"""How old a node's last report may be before the node counts as silent (microseconds)."""
+"""The age of a node's last report from which on the node counts as silent (microseconds)."""
 _MISSED: Final = 3
-"""So many intervals of its own shipping a node may miss, where that is longer."""
+"""Intervals of its own shipping that a node may miss, where that is longer."""
 
 Kind = Literal["silent", "behind", "clock"]
 
 
 class Silence(NamedTuple):
-    """A node whose ledger does not reach the time that was asked for. Times in microseconds.
+    """A node whose ledger ends before the requested period does. Times in microseconds.
 
     `silent`: its last report, made at `reported`, is `age` old; `behind`: it reports, and has not shipped everything;
-    `clock`: its last report is of the future, so that nobody can tell when it stops.
+    `clock`: its last report is dated in the future, so its silence could not be noticed.
     """
 
     node: str
@@ -38,7 +38,7 @@ class Silence(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What an operator is told; the node's name and "is" come before it."""
+        """The words for an operator, after the node's name and "is"."""
         from eventd.audit.report.figures import moment, span  # not on Spark's workers, which show nothing
 
         ends = "its ledger was never complete"
@@ -50,22 +50,22 @@ class Silence(NamedTuple):
             case "behind":
                 return f"behind: it reports, but {ends}"
             case "clock":
-                return f"ahead by {span(-self.age / SECOND)}: with that clock nobody can tell when it stops reporting"
+                return f"ahead by {span(-self.age / SECOND)}: with that clock its silence would not be noticed"
 
 
 def find_silences(survey: Survey, *, now: int, until: int | None, patience: int = PATIENCE) -> dict[str, Silence]:
-    """The nodes whose ledgers do not reach `until`, by name; None asks for everything up to `now`.
+    """The nodes whose ledgers do not reach `until`, by name; None stands for `now`.
 
-    A node that was closed is not asked for what came afterwards. Times in microseconds.
+    Nothing is expected of a node after it was closed. Times in microseconds.
     """
     found = {}
     for *_, state in histories(survey):
-        if not state.closed_at and (silence := _judge(state, now, until, patience)) is not None:
+        if not state.closed_at and (silence := _silence(state, now, until, patience)) is not None:
             found[state.node] = silence
     return found
 
 
-def _judge(state: NodeState, now: int, until: int | None, patience: int) -> Silence | None:
+def _silence(state: NodeState, now: int, until: int | None, patience: int) -> Silence | None:
     allowed = max(patience, _MISSED * state.interval)
     age = now - state.as_of
     needed = now - allowed if until is None else min(until, now - allowed)
@@ -87,6 +87,6 @@ _HINTS: Final[dict[Kind, str]] = {
 }
 
 
-def trouble_of(silence: Silence) -> Trouble:
-    """How a report tells it."""
-    return Trouble(kind=silence.kind, where=silence.node, message=silence.words, hint=_HINTS[silence.kind])
+def limitation_of(silence: Silence) -> Limitation:
+    """The limitation of a report for a silence."""
+    return Limitation(kind=silence.kind, where=silence.node, message=silence.words, hint=_HINTS[silence.kind])

@@ -1,7 +1,7 @@
-"""What an audit keeps for the next one: the cells of every segment it has read, and by what they were made.
+"""The state that an audit keeps for the next one: the cells of every segment it has read, and their parameters.
 
-The state belongs to one lake. A segment is read again only when its file is another, or when what its cells depend on
-is: the links they were meant for, or the clocks they were corrected by.
+The state belongs to one lake. A segment is read again only when its file has changed, or the parameters of its cells
+have: the links that select its rows, or the clock offsets that correct its times.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from eventd.audit.engine.plan import Clockwork
-from eventd.audit.engine.small_ledgers import Facts
-from eventd.audit.engine.tasks import Job, Outcome
+from eventd.audit.engine.ledger_summaries import LedgerSummary
+from eventd.audit.engine.plan import ClockOffsets
+from eventd.audit.engine.segment_jobs import Job, TaskResult
 from eventd.errors import Conflict, NotFound
 from eventd.lake.manifest import Head
 from eventd.lake.schema import Book
@@ -23,11 +23,11 @@ from eventd.lake.storage import Storage, Written
 FOLDER: Final = "state"
 INDEX: Final = f"{FOLDER}/index.msgpack"
 VERSION: Final = 4
-"""Of the cells and of what they are made by. Another one makes the state worthless, not wrong: it is made anew."""
+"""The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that was read: which file it was, in which file its cells are, and by what they were made.
+    """A segment that was read: its digest, the file with its cells, and their parameters.
 
     `read_at`: when its bytes were last compared with its digest (microseconds).
     """
@@ -38,13 +38,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     read_at: int
     links: str = ""
     skews: dict[str, dict[int, int]] = {}
-    facts: Facts | None = None
+    summary: LedgerSummary | None = msgspec.field(default=None, name="facts")
 
 
 class State(msgspec.Struct, kw_only=True):
-    """Everything that is known already, by the names of segments. `cells`: the files with cells, as written.
+    """The known segments by name. `cells`: size and digest of the files with cells.
 
-    `rewritten`: segments whose digest changed after they were read, and when that was noticed (microseconds).
+    `rewritten`: segments whose digest changed after they were read, and the time of discovery (microseconds).
     """
 
     version: int = VERSION
@@ -53,8 +53,8 @@ class State(msgspec.Struct, kw_only=True):
     cells: dict[str, Written] = {}
     rewritten: dict[str, int] = {}
 
-    def knows(self, job: Job, clocks: Clockwork) -> bool:
-        """Whether the cells of the job's segment are there, and still right."""
+    def knows(self, job: Job, clocks: ClockOffsets) -> bool:
+        """Whether the cells of the job's segment are known and still valid."""
         entry = self.entries.get(job.name)
         return (
             entry is not None
@@ -63,33 +63,33 @@ class State(msgspec.Struct, kw_only=True):
             and _within_bounds(entry.skews, job.manifest.node, clocks)
         )
 
-    def learn(self, job: Job, outcome: Outcome, now: int) -> None:
-        """Take up the cells of a job that was done; one that could not be done is forgotten."""
-        self.cells[outcome.file] = outcome.written
-        if job.name not in outcome.rows:
+    def learn(self, job: Job, result: TaskResult, now: int) -> None:
+        """Store the result of a job; a segment that could not be read is forgotten."""
+        self.cells[result.file] = result.written
+        if job.name not in result.rows:
             self.entries.pop(job.name, None)
             return
         self.entries[job.name] = Entry(
             sha256=job.manifest.sha256,
-            rows=outcome.rows[job.name],
-            file=outcome.file,
+            rows=result.rows[job.name],
+            file=result.file,
             read_at=now,
             links=_basis(job),
             skews=_used(job),
-            facts=outcome.facts.get(job.name),
+            summary=result.summaries.get(job.name),
         )
 
     def written(self, file: str) -> Written:
-        """What a file with cells was when it was written."""
+        """Size and digest of a file with cells when it was written."""
         return self.cells.get(file, Written(-1, ""))
 
     def forget(self, files: Collection[str]) -> None:
-        """Forget what lies in these files with cells: their segments are read again."""
+        """Forget the segments whose cells lie in these files: they are read again."""
         self.entries = {name: entry for name, entry in self.entries.items() if entry.file not in files}
         self.cells = {file: written for file, written in self.cells.items() if file not in files}
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Forget segments that the lake does not count any more."""
+        """Forget all segments but these."""
         kept = frozenset(names)
         self.entries = {name: entry for name, entry in self.entries.items() if name in kept}
         self.rewritten = {name: at for name, at in self.rewritten.items() if name in kept}
@@ -103,9 +103,9 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def open_state(out: Storage, lake: Head) -> State:
-    """What is known of the lake, as far as its files are there. What is gone is made anew, from the lake.
+    """The state of a lake. Segments whose files of cells are missing are forgotten, and read again.
 
-    Raises Conflict where the place holds what is known of another lake, and LakeUnavailable.
+    Raises Conflict where the output holds the state of another lake, and LakeUnavailable.
     """
     try:
         text = out.read(INDEX)
@@ -114,10 +114,10 @@ def open_state(out: Storage, lake: Head) -> State:
     try:
         found = msgspec.msgpack.decode(text, type=State)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return State(lake=lake.id)  # half written, or by another version: nothing is lost but time
+        return State(lake=lake.id)  # half written, or of another version: it is rebuilt
     if found.lake != lake.id:
         raise Conflict(
-            f"{out.url} holds an audit of another lake", hint="choose another --out, or begin anew with --full"
+            f"{out.url} holds an audit of another lake", hint="choose another --out, or start over with --full"
         )
     if found.version != VERSION:
         return State(lake=lake.id)
@@ -126,14 +126,14 @@ def open_state(out: Storage, lake: Head) -> State:
     return found
 
 
-def forget_spoilt(out: Storage, state: State) -> bool:
-    """Forget what lies in files that are gone, or have other bytes than were written; whether there are any.
+def forget_corrupt(out: Storage, state: State) -> bool:
+    """Forget the segments in files of cells that are missing or corrupt; whether there are any.
 
-    It reads all of them. Raises LakeUnavailable.
+    It reads all of the files. Raises LakeUnavailable.
     """
-    spoilt = [file for file in state.files() if not _is_whole(out, file, state.written(file))]
-    state.forget(spoilt)
-    return bool(spoilt)
+    corrupt = [file for file in state.files() if not _is_whole(out, file, state.written(file))]
+    state.forget(corrupt)
+    return bool(corrupt)
 
 
 def _is_whole(out: Storage, file: str, written: Written) -> bool:
@@ -144,9 +144,9 @@ def _is_whole(out: Storage, file: str, written: Written) -> bool:
 
 
 def claim(out: Storage, lake: Head, *, anew: bool) -> None:
-    """Take a place for audits of the lake, so that what is wrong with it is told before any work.
+    """Reserve an output for audits of the lake, so that errors are reported before any work.
 
-    Raises Conflict as `open_state` unless all is to be read `anew`, and LakeUnavailable where nothing can be written.
+    Raises Conflict as `open_state` unless `anew`, and LakeUnavailable where nothing can be written.
     """
     try:
         out.read(INDEX)
@@ -158,7 +158,7 @@ def claim(out: Storage, lake: Head, *, anew: bool) -> None:
 
 
 def keep(out: Storage, state: State) -> None:
-    """Write down what is known, and remove the files that nothing refers to, half written ones of killed tasks too."""
+    """Store the state, and remove files that it does not refer to, such as half written ones of killed tasks."""
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}
     out.put(INDEX, msgspec.msgpack.encode(state))
@@ -168,21 +168,21 @@ def keep(out: Storage, state: State) -> None:
 
 
 def _basis(job: Job) -> str:
-    """What the job's cells depend on beside the file, in short."""
-    # By whom they were wanted is part of the cells, so the peers' names belong to it.
+    """A digest of the parameters of the job's cells."""
+    # The peers are part of the cells, so the links count with their names.
     terms = msgspec.msgpack.encode((job.links, job.since, job.limit))
     return hashlib.sha256(terms).hexdigest()[:16]
 
 
 def _used(job: Job) -> dict[str, dict[int, int]]:
-    """The skews that were used, by peer and hour."""
+    """The skews that corrected the cells, by peer and hour."""
     if job.manifest.book is not Book.DELIVERIES:
         return {}
     return {peer: dict(zip(skew.hours, skew.values, strict=True)) for peer, skew in job.skews.items()}
 
 
-def _within_bounds(used: Mapping[str, Mapping[int, int]], node: str, clocks: Clockwork) -> bool:
-    """Whether each skew that was used is still one that the books allow."""
+def _within_bounds(used: Mapping[str, Mapping[int, int]], node: str, clocks: ClockOffsets) -> bool:
+    """Whether each of these skews is still within the bounds of the clocks."""
     for (sender, peer), hours in clocks.items():
         if sender != node:
             continue

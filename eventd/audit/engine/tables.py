@@ -1,4 +1,4 @@
-"""The report's tables as Parquet: all of what report.json shortens, for those who go on with it."""
+"""The tables of the report as Parquet, with everything that report.json shortens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eventd.audit.engine.link_figures import COUNTED
+from eventd.audit.engine.pair_figures import COUNTED
+from eventd.audit.engine.reconcile import LEGS
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.report import Hour, Pair, Report
 from eventd.lake.extra import parquet, pyarrow
@@ -16,7 +17,7 @@ from eventd.lake.storage import Storage
 
 FOLDER: Final = "tables"
 TABLES: Final = ("balance", "findings", "pairs", "hours", "keys")
-_LEGS: Final = ("recorded", "delivered", "peer_recorded", "whole")
+_LEGS: Final = tuple(LEGS.values())
 _COUNTS: Final = ("expected", *COUNTED[1:], "duplicates", "bytes")
 
 
@@ -25,18 +26,18 @@ def schemas() -> dict[str, Any]:
     pa = pyarrow()
     text, number, real = pa.string(), pa.int64(), pa.float64()
     counts = [(name, number) for name in _COUNTS] + [("completeness", real)]
-    line = [("group", text), ("source", text), ("peer", text)]
+    pair = [("group", text), ("source", text), ("peer", text)]
     hour = [("hour", pa.timestamp("us", tz="UTC"))]
     spread = [(f"{leg}_{at}", real) for leg in _LEGS for at in ("p50", "p95", "p99")]
     attempts = [("attempts_p50", number), ("attempts_p95", number)]
     return {
-        "balance": pa.schema([*line, *hour, *counts]),
+        "balance": pa.schema([*pair, *hour, *counts]),
         "findings": pa.schema(
-            [("kind", text), *line, ("first", number), ("last", number), ("id", text), ("detail", text)]
+            [("kind", text), *pair, ("first", number), ("last", number), ("id", text), ("detail", text)]
         ),
         "pairs": pa.schema(
             [
-                *line,
+                *pair,
                 *counts,
                 ("senders", pa.list_(text)),
                 ("state", text),
@@ -50,7 +51,7 @@ def schemas() -> dict[str, Any]:
                 ("slo_reason", text),
             ]
         ),
-        "hours": pa.schema([*line, ("type", text), *hour, *counts, *attempts, *spread]),
+        "hours": pa.schema([*pair, ("type", text), *hour, *counts, *attempts, *spread]),
         "keys": pa.schema(
             [
                 *((name, text) for name in ("node", "group", "key_id", "protocol")),
@@ -62,7 +63,7 @@ def schemas() -> dict[str, Any]:
 
 
 def write_tables(out: Storage, report: Report, findings: Iterable[Finding], hours: Sequence[Hour]) -> None:
-    """Write all of them, in place of those of an earlier run. Raises LakeUnavailable."""
+    """Write all tables over those of an earlier run. Raises LakeUnavailable."""
     rows: dict[str, list[dict[str, Any]]] = {
         "balance": _balance(hours),
         "findings": [row for finding in findings for row in _finding(finding)],
@@ -97,7 +98,7 @@ def _times(values: Sequence[Any]) -> Any:
 
 
 def _balance(hours: Iterable[Hour]) -> list[dict[str, Any]]:
-    """The hours with all types as one. The share is left to those who judge: it needs to know whose books reach."""
+    """The hours, summed over all types."""
     joined: dict[tuple[str, str, str, str], Counter[str]] = defaultdict(Counter)
     unproven: set[tuple[str, str, str, str]] = set()
     for hour in hours:
@@ -124,8 +125,8 @@ def _pair(pair: Pair) -> dict[str, Any]:
     row |= {"senders": list(pair.senders), "state": pair.state, "proof": pair.proof, "lag": pair.lag}
     row |= {"attempts_p50": pair.attempts.p50, "attempts_p95": pair.attempts.p95}
     for leg in _LEGS:
-        told = getattr(pair.latencies, leg)
-        row |= {f"{leg}_{at}": getattr(told, at) for at in ("p50", "p95", "p99", "max")}
+        latency = getattr(pair.latencies, leg)
+        row |= {f"{leg}_{at}": getattr(latency, at) for at in ("p50", "p95", "p99", "max")}
     if pair.skew is not None:
         row |= {"skew_ms": pair.skew.ms, "skew_error_ms": pair.skew.error_ms}
     return row | {"slo": pair.slo.verdict, "slo_reason": pair.slo.reason}

@@ -22,6 +22,6 @@ def generate(settings: Settings, lake: str, *, progress: Callable[[int], None] =
     from eventd.lake.extra import pyarrow
 
     pyarrow()  # says which extra is missing
-    from eventd.audit.generate.running import write_lake
+    from eventd.audit.generate.lake_writer import write_lake
 
     return write_lake(settings, lake, progress=progress)

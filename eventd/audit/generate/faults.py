@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eventd.audit.generate.courses import Course, without
+from eventd.audit.generate.flows import Flow, without
 from eventd.audit.generate.history import make_ghost
-from eventd.audit.generate.mixing import Ints, random_of
+from eventd.audit.generate.pseudo_random import Ints, random_of
 from eventd.audit.generate.settings import MINUTE
 from eventd.audit.generate.world import Link, World
 from eventd.audit.report.findings import (
@@ -30,9 +30,9 @@ _TOGETHER = 3
 
 
 class Fault(NamedTuple):
-    """A fault. `source` is a history. `number` is the event's, None where it is about the batch `batch` of `course`.
+    """A fault. `source` is a history. `number` is the event's, None where it is about the batch `batch` of `flow`.
 
-    `nodes` are all whose books say something about it.
+    `nodes` are all whose ledgers have rows about it.
     """
 
     kind: Kind
@@ -42,14 +42,14 @@ class Fault(NamedTuple):
     number: int | None
     detail: str
     nodes: tuple[int, ...]
-    course: Course
+    flow: Flow
     batch: int = 0
 
 
 class Target(NamedTuple):
     """An event on its way, and the batch it is in."""
 
-    course: Course
+    flow: Flow
     number: int
     batch: int
 
@@ -65,10 +65,10 @@ class Planter:
         self.unheld: dict[int, set[int]] = {}
         self.links = {(link.sender, link.peer, link.group): link for link in world.links}
         nodes = self.nodes()
-        ordinary = [one for one in world.courses if one.sender in nodes and not (one.feed or one.repair)]
-        self.courses = [one for one in ordinary if one.peer in nodes]
+        ordinary = [one for one in world.flows if one.sender in nodes and not (one.feed or one.repair)]
+        self.flows = [one for one in ordinary if one.peer in nodes]
         self.sent = [one for one in ordinary if one.peer in nodes or one.peer in world.silent]
-        self.by_link = {(c.sender, c.peer, c.group): c for c in self.courses}
+        self.by_link = {(c.sender, c.peer, c.group): c for c in self.flows}
 
     def nodes(self) -> set[int]:
         """Nodes between which faults are planted."""
@@ -87,9 +87,9 @@ class Planter:
     def plant(self) -> list[Fault]:
         """Plant all faults. Raises Invalid where there are too few events."""
         faults = [fault for count, make in self.kinds() for fault in islice(make(count), count)]
-        for course in self.sent:
-            course.rows = without(course.rows, self.unsent.get(course.uid, ()))
-            course.held = without(course.held, self.unheld.get(course.uid, ()))
+        for flow in self.sent:
+            flow.rows = without(flow.rows, self.unsent.get(flow.uid, ()))
+            flow.held = without(flow.held, self.unheld.get(flow.uid, ()))
         return faults
 
     # --- each kind ------------------------------------------------------------------------------------------------
@@ -100,31 +100,29 @@ class Planter:
         while left:
             target = self.pick(among=self.sent)
             for number in self._run(target, min(left, int(self.random.integers(1, _TOGETHER + 1)))):
-                self.unsent.setdefault(target.course.uid, set()).add(number)
-                self.unheld.setdefault(target.course.uid, set()).add(number)
-                yield event_fault(Kind.MISSING, target.course, number, "")
+                self.unsent.setdefault(target.flow.uid, set()).add(number)
+                self.unheld.setdefault(target.flow.uid, set()).add(number)
+                yield event_fault(Kind.MISSING, target.flow, number, "")
                 left -= 1
 
     def _run(self, target: Target, most: int) -> Iterator[int]:
         """An event and those right after it, as long as they are in the same batch and free."""
-        rows = target.course.rows
+        rows = target.flow.rows
         at = int(np.searchsorted(rows, target.number))
         yield target.number
         for number in range(target.number + 1, target.number + most):
             at += 1
             if number not in rows[at : at + 1] or not self.free(target, number):
                 return
-            self.used.add((target.course.source, number))
+            self.used.add((target.flow.source, number))
             yield number
 
     def _duplicate(self, count: int) -> Iterator[Fault]:
-        """Asked for by an operator, or sent again after all."""
+        """A repair by an operator, or a batch that was sent twice."""
         for at in range(count):
             target = self.pick(among=self.sent)
-            self._send_again(
-                target.course, target.course, target, int(target.course.acked[target.batch]), repair=at % 2 == 0
-            )
-            yield event_fault(Kind.DUPLICATE, target.course, target.number, "")
+            self._send_again(target.flow, target.flow, target, int(target.flow.acked[target.batch]), repair=at % 2 == 0)
+            yield event_fault(Kind.DUPLICATE, target.flow, target.number, "")
 
     def _forge(self, count: int) -> Iterator[Fault]:
         for at in range(count):
@@ -132,20 +130,20 @@ class Planter:
             yield self._forge_receipt(target) if at % 2 else self._forge_event(target)
 
     def _forge_event(self, target: Target) -> Fault:
-        """Somebody speaks for the source: the peer took it, the source never said it."""
-        world, course = self.world, target.course
-        at = np.array([self.later(int(course.acked[target.batch]))])
+        """A forged event: the peer accepted it, the source never emitted it."""
+        world, flow = self.world, target.flow
+        at = np.array([self.later(int(flow.acked[target.batch]))])
         serial = len(world.histories)
-        world.histories.append(make_ghost(world.settings, world.histories[course.source], serial, at, course.group))
+        world.histories.append(make_ghost(world.settings, world.histories[flow.source], serial, at, flow.group))
         only = np.zeros(1, np.int64)
-        forged = self._alone(course, at + 20_000, source=serial, held=only, number=0, kept=False, repair=True)
-        nodes = (course.sender, course.peer)
-        return Fault(Kind.FORGED, course.group, serial, course.peer, 0, NO_ORIGIN, nodes, forged)
+        forged = self._alone(flow, at + 20_000, source=serial, held=only, number=0, kept=False, repair=True)
+        nodes = (flow.sender, flow.peer)
+        return Fault(Kind.FORGED, flow.group, serial, flow.peer, 0, NO_ORIGIN, nodes, forged)
 
     def _forge_receipt(self, target: Target) -> Fault:
         """The sender shows a receipt that the peer never gave."""
-        at = np.array([self.later(int(target.course.acked[target.batch]))])
-        batch = self._alone(target.course, at, number=target.number, given=False, probe=True)
+        at = np.array([self.later(int(target.flow.acked[target.batch]))])
+        batch = self._alone(target.flow, at, number=target.number, given=False, probe=True)
         nodes = (batch.sender, batch.peer)
         return Fault(Kind.FORGED, batch.group, batch.source, batch.peer, None, NO_BATCH, nodes, batch)
 
@@ -156,13 +154,13 @@ class Planter:
         for at in range(count):
             kind = kinds[at % len(kinds)]
             target, over = self._pick_loop(kind)
-            begun = int(target.course.recorded[target.batch])
+            begun = int(target.flow.recorded[target.batch])
             if kind == TWO_SENDERS:
-                direct = self.by_link[target.course.sender, over.peer, target.course.group]
+                direct = self.by_link[target.flow.sender, over.peer, target.flow.group]
                 begun = max(begun, int(direct.acked[direct.batch_of(target.number)]))
-            self._send_again(over, target.course, target, begun, repair=False)
-            nodes = (target.course.source, over.sender, over.peer)
-            yield Fault(Kind.LOOP, over.group, target.course.source, over.peer, target.number, kind, nodes, over)
+            self._send_again(over, target.flow, target, begun, repair=False)
+            nodes = (target.flow.source, over.sender, over.peer)
+            yield Fault(Kind.LOOP, over.group, target.flow.source, over.peer, target.number, kind, nodes, over)
 
     def _ways_back(self) -> Iterator[bool]:
         """Whether a peer of a node sends to that node, for each link."""
@@ -173,62 +171,62 @@ class Planter:
         for sender, peer, group in self.by_link:
             yield from ((sender, one.peer, group) in self.by_link for one in self._sent_by(peer, group))
 
-    def _sent_by(self, node: int, group: int) -> list[Course]:
+    def _sent_by(self, node: int, group: int) -> list[Flow]:
         return [one for (sender, _, within), one in self.by_link.items() if (sender, within) == (node, group)]
 
-    def _pick_loop(self, kind: str) -> tuple[Target, Course]:
+    def _pick_loop(self, kind: str) -> tuple[Target, Flow]:
         """An event at a peer, and a link from there to its source, or to another peer of the source that gets it."""
         for _ in range(_TRIES):
             target = self.pick(claim=False)
-            course = target.course
-            onward = self._sent_by(course.peer, course.group)
+            flow = target.flow
+            onward = self._sent_by(flow.peer, flow.group)
             if kind == TO_SOURCE:
-                ways = [one for one in onward if one.peer == course.sender]
+                ways = [one for one in onward if one.peer == flow.sender]
             else:
-                ways = [one for one in onward if self._carries(course, one.peer, target.number)]
+                ways = [one for one in onward if self._carries(flow, one.peer, target.number)]
             if ways:
-                self.used.add((course.source, target.number))
+                self.used.add((flow.source, target.number))
                 return target, ways[int(self.random.integers(len(ways)))]
         raise Invalid("there are too few events for so many faults", hint="raise --events or --nodes")
 
-    def _carries(self, course: Course, peer: int, number: int) -> bool:
+    def _carries(self, flow: Flow, peer: int, number: int) -> bool:
         """Whether the source sends an event to another peer, too."""
-        direct = self.by_link.get((course.sender, peer, course.group))
+        direct = self.by_link.get((flow.sender, peer, flow.group))
         return direct is not None and number in direct.rows[np.searchsorted(direct.rows, number) :][:1]
 
     # --- where, and when ------------------------------------------------------------------------------------------
 
-    def pick(self, *, among: Sequence[Course] = (), claim: bool = True) -> Target:
+    def pick(self, *, among: Sequence[Flow] = (), claim: bool = True) -> Target:
         """Any event that has no fault yet."""
-        courses = among or self.courses
-        for _ in range(_TRIES if courses else 0):
-            course = courses[int(self.random.integers(len(courses)))]
-            number = int(course.rows[int(self.random.integers(len(course.rows)))])
-            target = Target(course, number, course.batch_of(number))
+        flows = among or self.flows
+        for _ in range(_TRIES if flows else 0):
+            flow = flows[int(self.random.integers(len(flows)))]
+            number = int(flow.rows[int(self.random.integers(len(flow.rows)))])
+            target = Target(flow, number, flow.batch_of(number))
             if self.free(target, number):
                 if claim:
-                    self.used.add((course.source, number))
+                    self.used.add((flow.source, number))
                 return target
         raise Invalid("there are too few events for so many faults", hint="raise --events or --nodes")
 
     def free(self, target: Target, number: int) -> bool:
         """Whether an event of a target's batch has no fault."""
-        return (target.course.source, number) not in self.used and target.course.batch_of(number) == target.batch
+        return (target.flow.source, number) not in self.used and target.flow.batch_of(number) == target.batch
 
     def later(self, at: int) -> int:
         return at + int(self.random.integers(SECOND, MINUTE))
 
-    def _send_again(self, back: Course, feed: Course, target: Target, begun: int, *, repair: bool) -> None:
+    def _send_again(self, back: Flow, feed: Flow, target: Target, begun: int, *, repair: bool) -> None:
         """One event alone over a link whose peer has it."""
         only = np.array([target.number])
         again = None if feed is back else feed
         at = np.array([self.later(begun)])
         self._alone(back, at, source=feed.source, rows=only, number=target.number, feed=again, known=1, repair=repair)
 
-    def _alone(self, like: Course, at: Ints, *, number: int, source: int | None = None, **parts: object) -> Course:
+    def _alone(self, like: Flow, at: Ints, *, number: int, source: int | None = None, **parts: object) -> Flow:
         none = np.zeros(0, np.int64)
         link: Link = self.links[like.sender, like.peer, like.group]
-        facts = {"rows": none, "held": none} | parts
+        fields = {"rows": none, "held": none} | parts
         return self.world.add(
             group=like.group,
             sender=like.sender,
@@ -242,10 +240,10 @@ class Planter:
             attempts=np.ones(1, np.int64),
             version=np.array([link.version_at(int(at[0]))]),
             alone=True,
-            **facts,
+            **fields,
         )
 
 
-def event_fault(kind: Kind, course: Course, number: int, detail: str) -> Fault:
-    nodes = (course.sender, course.peer)
-    return Fault(kind, course.group, course.source, course.peer, number, detail, nodes, course)
+def event_fault(kind: Kind, flow: Flow, number: int, detail: str) -> Fault:
+    nodes = (flow.sender, flow.peer)
+    return Fault(kind, flow.group, flow.source, flow.peer, number, detail, nodes, flow)

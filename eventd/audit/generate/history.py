@@ -1,4 +1,4 @@
-"""What one source states, and when. Only the times of its commits are kept; every event is made from its number."""
+"""The events of one source. Only the times of its commits are stored; every event is computed from its number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from eventd.audit.generate.mixing import (
+from eventd.audit.generate.pseudo_random import (
     Bytes,
     Ints,
     Mask,
@@ -35,7 +35,7 @@ _PACE: Final = 60_000
 """Microseconds between two commits of a burst."""
 
 
-class Facts(NamedTuple):
+class EventColumns(NamedTuple):
     """Events, [n] each. Times are by the clock of their source.
 
     `id` is text, [n, 36]; `type` and `subject` are small numbers for names; `expires_at` is 0 for never.
@@ -57,7 +57,7 @@ class Facts(NamedTuple):
 class History:
     """One source. Commit k has the events `first[k]` to `first[k + 1]`, all of `group[k]`, at the true time `at[k]`.
 
-    `soon` are events that have expired by the time they could be sent. `position` and `seq` of each commit's first
+    `expiring` are events that have expired by the time they could be sent. `position` and `seq` of each commit's first
     event are filled in when the whole log is known. A ghost is a source whose events its own node never recorded.
     """
 
@@ -69,19 +69,19 @@ class History:
     group: Ints
     lag: Ints
     types: Ints
-    soon: Ints
+    expiring: Ints
     position: Ints
     seq: Ints
     ghost: bool = False
 
     @property
     def commits(self) -> Ints:
-        """When each part of it came into the log."""
+        """When each commit entered the log."""
         return self.at
 
     @property
     def events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         return int(self.first[-1])
 
     def commit_of(self, number: int) -> int:
@@ -102,11 +102,11 @@ class History:
         if not len(numbers):
             return np.zeros(0, bool)
         begin = int(numbers[0])
-        expires_at = self.facts(begin, int(numbers[-1]) + 1).expires_at[numbers - begin]
+        expires_at = self.events_of(begin, int(numbers[-1]) + 1).expires_at[numbers - begin]
         living: Mask = (expires_at == 0) | (expires_at >= at + self.skew)
         return living
 
-    def facts(self, begin: int, end: int) -> Facts:
+    def events_of(self, begin: int, end: int) -> EventColumns:
         """The events with numbers from `begin` up to before `end`."""
         numbers = np.arange(begin, end)
         commits, counts = self._commits(begin, end)
@@ -116,7 +116,7 @@ class History:
         event_at = before + _APART * offset + self.skew
         bits = chance(self.key, numbers).view(np.int64)
         ids = uuids(event_at, chance(self.key ^ 1, numbers))
-        return Facts(
+        return EventColumns(
             id=write_uuids(ids),
             fingerprint=fingerprints(ids),
             type=self.types[bits & 0xFFFF].astype(np.int32),
@@ -138,8 +138,8 @@ class History:
 
     def _expiry(self, begin: int, end: int, event_at: Ints, recorded_at: Ints, bits: Ints) -> Ints:
         expires_at = np.where(bits >> 36 & 3 == 0, event_at + 48 * HOUR, 0)
-        low, high = np.searchsorted(self.soon, (begin, end))
-        near = self.soon[low:high] - begin
+        low, high = np.searchsorted(self.expiring, (begin, end))
+        near = self.expiring[low:high] - begin
         expires_at[near] = recorded_at[near] + 1
         return expires_at
 
@@ -159,7 +159,7 @@ def make_histories(
 
 
 def make_ghost(settings: Settings, of: History, serial: int, at: Ints, group: int) -> History:
-    """Events in the name of a source that it never stated, one for each time."""
+    """Events in the name of a source that it never emitted, one for each time."""
     key = key_of(settings.seed, "ghost", serial)
     groups = np.full_like(at, group)
     return _history(settings, of.node, of.skew, key, at, np.ones_like(at), groups, of.types, ghost=True)
@@ -212,7 +212,7 @@ def _history(
         group=group,
         lag=lag.astype(np.int64) + 100,
         types=types,
-        soon=none,
+        expiring=none,
         position=np.zeros_like(at),
         seq=np.zeros_like(at),
         ghost=ghost,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from eventd.audit.generate.courses import Load, Traffic, last_of, without
-from eventd.audit.generate.mixing import Ints, random_of
-from eventd.audit.generate.world import Link, Terms, World
+from eventd.audit.generate.flows import Load, Traffic, last_of, without
+from eventd.audit.generate.pseudo_random import Ints, random_of
+from eventd.audit.generate.world import Link, SelectionTerms, World
 
 
 class Routes:
@@ -24,9 +24,9 @@ class Routes:
                 if len(self.world.numbers(sender, group)):
                     self.send(link)
 
-    def terms(self, sender: int, peer: int, group: int) -> tuple[Terms, ...]:
+    def terms(self, sender: int, peer: int, group: int) -> tuple[SelectionTerms, ...]:
         """The selections of a link: one, of every event."""
-        return (Terms(self.world.settings.start, {}),)
+        return (SelectionTerms(self.world.settings.start, {}),)
 
     def send(self, link: Link) -> Traffic:
         """Deliver the events of a link's sender."""
@@ -63,7 +63,7 @@ class Routes:
             source=link.sender,
             peer=link.peer,
             rows=rows,
-            held=without(rows, self.world.histories[link.sender].soon),
+            held=without(rows, self.world.histories[link.sender].expiring),
             edges=load.edges,
             last=last_of(rows, load.edges),
             sent=sent,

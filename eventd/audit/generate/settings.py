@@ -1,4 +1,4 @@
-"""What books to make, and what to hide in them."""
+"""The settings of generated ledgers, and their faults."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eventd.runtime.clock import SECOND
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 START: Final = 1_767_571_200 * SECOND
-"""2026-01-05T00:00:00Z: the same books every time need a beginning that does not move."""
+"""2026-01-05T00:00:00Z: fixed, so that the same settings make the same ledgers."""
 TAIL: Final = 20 * MINUTE
-"""Nothing happens so long before the end: everything that was sent has arrived, whatever the clocks say."""
+"""Quiet time before the end, so that every delivery has arrived by any clock."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Writing the books of a node into a lake, and saying how far they go."""
+"""Writing the ledgers and the state of a node into a lake."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from eventd.audit.generate.batch_books import InboundBook, ReceiptsBook
+from eventd.audit.generate.batch_ledgers import InboundLedger, ReceiptsLedger
 from eventd.audit.generate.batches import Batches
 from eventd.audit.generate.catalogue import Catalogue
-from eventd.audit.generate.delivery_book import DeliveriesBook
-from eventd.audit.generate.log_book import EventsBook
-from eventd.audit.generate.mixing import key_of
-from eventd.audit.generate.numbering import inbox_of, log_of, outbox_of, sizes_of
-from eventd.audit.generate.segments import Part
+from eventd.audit.generate.delivery_ledger import DeliveriesLedger
+from eventd.audit.generate.event_ledger import EventsLedger
+from eventd.audit.generate.gap_ledgers import gaps_of, refusals_of
+from eventd.audit.generate.log_positions import inbox_of, log_of, outbox_of, sizes_of
+from eventd.audit.generate.pseudo_random import key_of
+from eventd.audit.generate.segments import SegmentRows
 from eventd.audit.generate.settings import HOUR
-from eventd.audit.generate.small_books import gaps_of, refusals_of
 from eventd.audit.generate.world import Link, World
 from eventd.lake.layout import landing
 from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
@@ -26,64 +26,64 @@ from eventd.runtime.clock import SECOND
 
 
 def ship(world: World, catalogue: Catalogue, node: int, storage: Storage) -> list[Segment]:
-    """Write all books of a node, and its states. Raises LakeUnavailable."""
+    """Write all ledgers of a node, and its states. Raises LakeUnavailable."""
     closed = world.closed(node)
     segments: list[tuple[int, Segment]] = []
     for part in _parts(world, catalogue, node):
-        epoch = world.epoch(node, part.turn)
+        epoch = world.epoch(node, part.epoch_index)
         place = landing(part.book, world.names[node], epoch, part.after, part.upto, at=part.at)
         written = write_segment(
             storage, place, part.tables, node=world.names[node], now=closed, payloads=world.payloads
         )
-        segments.append((part.turn, written))
-    for turn in range(1 + (node in world.turns)):
-        write_state(storage, _state(world, node, turn, [one for at, one in segments if at == turn]))
+        segments.append((part.epoch_index, written))
+    for epoch_index in range(1 + (node in world.restarts)):
+        write_state(storage, _state(world, node, epoch_index, [one for at, one in segments if at == epoch_index]))
     return [segment for _, segment in segments]
 
 
-def _parts(world: World, catalogue: Catalogue, node: int) -> Iterator[Part]:
-    yield from EventsBook(world, node, catalogue).parts()
+def _parts(world: World, catalogue: Catalogue, node: int) -> Iterator[SegmentRows]:
+    yield from EventsLedger(world, node, catalogue).parts()
     sent = Batches(world, outbox_of(world, node))
-    receipts = ReceiptsBook(world, node, sent)
+    receipts = ReceiptsLedger(world, node, sent)
     yield from receipts.parts()
-    yield from DeliveriesBook(world, node, catalogue, sent, receipts.digests).parts()
-    yield from InboundBook(world, node, Batches(world, inbox_of(world, node))).parts()
+    yield from DeliveriesLedger(world, node, catalogue, sent, receipts.digests).parts()
+    yield from InboundLedger(world, node, Batches(world, inbox_of(world, node))).parts()
     yield from gaps_of(world, node)
     yield from refusals_of(world, node)
 
 
-def _state(world: World, node: int, turn: int, segments: list[Segment]) -> NodeState:
+def _state(world: World, node: int, epoch_index: int, segments: list[Segment]) -> NodeState:
     begun, closed = world.settings.start + int(world.skews[node]), world.closed(node)
-    if node in world.turns:
-        moment = world.turns[node] + int(world.skews[node])
-        begun, closed = (begun, moment) if turn == 0 else (moment, closed)
+    if node in world.restarts:
+        moment = world.restarts[node] + int(world.skews[node])
+        begun, closed = (begun, moment) if epoch_index == 0 else (moment, closed)
     reaches: dict[Book, Reach] = {}
     for _, manifest in segments:
         after = reaches[manifest.book].after if manifest.book in reaches else manifest.after
         reaches[manifest.book] = Reach(after=after, upto=manifest.upto)
-    head = _head(world, node, turn)
+    head = _head(world, node, epoch_index)
     return NodeState(
         node=world.names[node],
-        epoch=world.epoch(node, turn),
+        epoch=world.epoch(node, epoch_index),
         instance=f"{key_of(world.settings.seed, 'instance', node):016x}",
         began_at=begun,
         as_of=closed,
         head=head,
-        complete_until=closed - (0 if turn == 0 and node in world.turns else SECOND),
+        complete_until=closed - (0 if epoch_index == 0 and node in world.restarts else SECOND),
         books={book: reach.upto for book, reach in reaches.items()},
         segments=reaches,
         groups=tuple(_group(world, node, group, head) for group in range(len(world.groups))),
         payloads=world.payloads,
-        closed_at=closed,  # nothing more is to come
+        closed_at=closed,  # the node is out of service
     )
 
 
-def _head(world: World, node: int, turn: int) -> int:
+def _head(world: World, node: int, epoch_index: int) -> int:
     """The last position of an epoch."""
-    if turn or node not in world.turns:
+    if epoch_index or node not in world.restarts:
         return world.heads[node]
-    sheet = log_of(world, node)
-    return int(sizes_of(world, sheet, world.histories[node])[sheet.at < world.turns[node]].sum())
+    journal = log_of(world, node)
+    return int(sizes_of(world, journal, world.histories[node])[journal.at < world.restarts[node]].sum())
 
 
 def _group(world: World, node: int, group: int, head: int) -> GroupState:

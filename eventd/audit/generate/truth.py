@@ -1,4 +1,4 @@
-"""What an audit of generated books has to find, and nothing else."""
+"""The findings of a correct audit of generated ledgers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eventd.audit.report.findings import Finding
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings that were planted, listed as a report lists them, and what the books add up to.
+    """The planted findings in the order of a report, and the totals of the ledgers.
 
     `totals` has the names of a report's totals where both count the same.
     """

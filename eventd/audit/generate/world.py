@@ -1,4 +1,4 @@
-"""The federation that is made up: who is in it, who sends to whom, and what was on its way when."""
+"""The imaginary federation: its nodes and links, and the flows of events."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from eventd.audit.generate.courses import Course
+from eventd.audit.generate.flows import Flow
 from eventd.audit.generate.history import History, make_histories
-from eventd.audit.generate.mixing import Ints, key_of, random_of
+from eventd.audit.generate.pseudo_random import Ints, key_of, random_of
 from eventd.audit.generate.settings import HOUR, MINUTE, Settings
 
 _AREAS: Final = ("client", "bgp", "dhcp", "link", "firewall", "wireguard", "dns", "health")
 _VERBS: Final = ("observed", "expired", "changed", "up", "down", "granted", "refused", "lost")
 
 
-class Terms(NamedTuple):
-    """What a peer is to get from the true time `since` on; `selection` as the log stores it."""
+class SelectionTerms(NamedTuple):
+    """The selection of a peer from the true time `since` on, as the log stores it."""
 
     since: int
     selection: dict[str, Any]
@@ -26,12 +26,12 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Link:
-    """One node sends to another in a group, under terms that may have changed."""
+    """A link of a node to a peer in a group, with terms that may have changed."""
 
     group: int
     sender: int
     peer: int
-    terms: tuple[Terms, ...]
+    terms: tuple[SelectionTerms, ...]
 
     @property
     def relay(self) -> bool:
@@ -45,16 +45,16 @@ class Link:
 
 @dataclass(eq=False)
 class World:
-    """All that the books follow from. Nodes, groups and types are numbered."""
+    """The model from which the ledgers are computed. Nodes, groups and types are numbered."""
 
     settings: Settings
     segment_rows: int = 1_000_000
     payloads: bool = False
     links: list[Link] = field(default_factory=list)
-    courses: list[Course] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
     """The last position of each node."""
-    turns: dict[int, int] = field(default_factory=dict)
+    restarts: dict[int, int] = field(default_factory=dict)
     """The nodes that were restored from a back-up, each with the true time it began its second epoch."""
 
     @cached_property
@@ -93,9 +93,9 @@ class World:
         """When each node could not be reached, in order."""
         return _outages(self.settings)
 
-    def epoch(self, node: int, turn: int) -> str:
+    def epoch(self, node: int, epoch_index: int) -> str:
         """The name of a node's first (0) or second (1) epoch."""
-        return f"{key_of(self.settings.seed, 'epoch', node, turn):016x}"[:12]
+        return f"{key_of(self.settings.seed, 'epoch', node, epoch_index):016x}"[:12]
 
     def numbers(self, source: int, group: int) -> Ints:
         """The events of a source in a group that have been sent by the end, by number."""
@@ -113,18 +113,18 @@ class World:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Who sends to whom."""
+        """Sender and peer of every link."""
         return ring(self.settings.nodes, self.settings.nodes - 1)
 
     def closed(self, node: int) -> int:
         """When a node's ledgers were written for the last time, by its clock."""
         return self.settings.end + int(self.skews[node])
 
-    def add(self, **parts: Any) -> Course:
+    def add(self, **parts: Any) -> Flow:
         """Another course."""
-        course = Course(uid=len(self.courses), **parts)
-        self.courses.append(course)
-        return course
+        flow = Flow(uid=len(self.flows), **parts)
+        self.flows.append(flow)
+        return flow
 
 
 def type_names(count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an audit finds: one finding stands for one run of neighbouring events of one link, with their ids."""
+"""The findings of an audit: one for each run of neighbouring events of one pair, with their ids."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ MOST_IDS = 10_000
 
 
 class Kind(StrEnum):
-    """What is wrong."""
+    """The kind of a finding."""
 
-    MISSING = "missing"  # recorded at its source, meant for the peer, and not there; nobody claims that it is
+    MISSING = "missing"  # due at the peer, which does not hold it; no ledger claims that it does
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
     FORGED = "forged"  # at the peer, and its source never recorded it; or a receipt the peer never gave
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
-    DISAGREEMENT = "disagreement"  # one side's books say it was delivered, the other's say it was not
-    CORRUPT = "corrupt"  # a segment that cannot be trusted
-    EPOCH = "epoch"  # a node's books have a second epoch
+    DISAGREEMENT = "disagreement"  # the ledger of one side has the delivery, the other's does not
+    CORRUPT = "corrupt"  # a corrupt segment
+    EPOCH = "epoch"  # the ledgers of a node have a second epoch
 
 
-NOT_HELD = "the sender's books say delivered; the peer's books do not hold it"
-NOT_SENT = "the peer's books hold it; the sender's books have no delivery of it"
-OTHER_RECEIPT = "the receipt the sender keeps is not the one the peer gave"
-NO_ORIGIN = "the peer's books hold it; the books of its source do not"
-NO_BATCH = "the sender holds a receipt of a batch that the peer's books do not know"
+NOT_HELD = "the sender's ledger says delivered; the peer's ledger does not hold it"
+NOT_SENT = "the peer's ledger holds it; the sender's ledger has no delivery of it"
+OTHER_RECEIPT = "the sender's receipt is not the one the peer gave"
+NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
+NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledger"
 TO_SOURCE = "delivered to its own source"
 TWO_SENDERS = "delivered to one peer by several senders"
 
 
-class Fact(NamedTuple):
-    """One thing that is wrong. `seq` is the event's number at its source, 0 where none is known.
+class Discrepancy(NamedTuple):
+    """One discrepancy. `seq` is the event's number at its source, 0 if unknown.
 
-    `id` is the event's, or what else the kind names (a batch, a segment); '' for none. `detail` parts findings: facts
-    with different words never share one.
+    `id` is the id of the event, batch or segment; '' for none. Discrepancies with different `detail` never share a
+    finding.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Fact(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of one (kind, group, source, peer) whose `seq` are adjacent: `first` to `last`, both ends in it.
+    """Discrepancies of one (kind, group, source, peer) with adjacent `seq`: `first` to `last`, both included.
 
     `ids` are in the order of `seq`, each once. `count` is given only where `ids` was cut short: how many there are.
     """
@@ -68,7 +68,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def events(self) -> int:
-        """How many things it stands for."""
+        """The number of discrepancies."""
         return self.count or max(1, len(self.ids))
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
@@ -82,12 +82,12 @@ _ORDER = {kind: place for place, kind in enumerate(Kind)}
 
 
 def corrupt_segment(node: str, name: str, after: int, upto: int, detail: str) -> Finding:
-    """The finding for a segment `(after, upto]` of a node's books that cannot be trusted."""
+    """The finding for a corrupt segment `(after, upto]` of a node."""
     return Finding(Kind.CORRUPT, "", node, "", after + 1, upto, (name,) if name else (), detail)
 
 
 def epoch_change(node: str, detail: str) -> Finding:
-    """The finding for a node whose books have another epoch, or for two nodes under one name."""
+    """The finding for a node with another epoch, or for two nodes under one name."""
     return Finding(Kind.EPOCH, "", node, "", 0, 0, (), detail)
 
 
@@ -96,10 +96,10 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda one: (_ORDER[one.kind], one.group, one.source, one.peer, one.first, one.detail))
 
 
-def group_findings(facts: Iterable[Fact]) -> list[Finding]:
-    """Join facts to findings, listed `in_order`. The same facts make the same findings, whatever their order.
+def group_findings(facts: Iterable[Discrepancy]) -> list[Finding]:
+    """Join discrepancies to findings, listed `in_order`, independent of their order.
 
-    Facts without a seq make one finding per (kind, group, source, peer, detail), their ids sorted.
+    Discrepancies without a seq make one finding per (kind, group, source, peer, detail), their ids sorted.
     """
     ordered = sorted(set(facts), key=lambda fact: (_ORDER[fact.kind], *fact[1:4], fact.detail, fact.seq, fact.id))
     return in_order(
@@ -109,14 +109,14 @@ def group_findings(facts: Iterable[Fact]) -> list[Finding]:
     )
 
 
-def _runs(facts: Iterable[Fact]) -> Iterable[list[Fact]]:
-    """Cut facts in order of seq wherever the next one is not the neighbour of the last."""
-    run: list[Fact] = []
+def _runs(facts: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:
+    """Divide discrepancies, in order of seq, into runs of neighbours."""
+    run: list[Discrepancy] = []
     for fact in facts:
         if run and fact.seq > run[-1].seq + 1:
             yield run
             run = []
-        # A fact without a number is nobody's neighbour, not even of the number 1.
+        # A discrepancy without a number has no neighbours.
         if run and not run[-1].seq and fact.seq:
             yield run
             run = []
@@ -125,7 +125,7 @@ def _runs(facts: Iterable[Fact]) -> Iterable[list[Fact]]:
         yield run
 
 
-def _finding(run: list[Fact]) -> Finding:
+def _finding(run: list[Discrepancy]) -> Finding:
     head = run[0]
     ids = tuple(dict.fromkeys(fact.id for fact in run if fact.id))
     return Finding(head.kind, head.group, head.source, head.peer, head.seq, run[-1].seq, ids, head.detail)

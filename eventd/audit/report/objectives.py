@@ -1,4 +1,4 @@
-"""What the audit is held against: objectives of delivery, and conditions on which a run fails."""
+"""Objectives of delivery, and the conditions on which a run fails."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from eventd.resources.validation.check import check_draft
 from eventd.resources.validation.resource import Resource
 
 ANY: Final = ""
-"""The group whose objective holds for all that have none."""
+"""The group whose objective holds for all groups without one."""
 UNPROVEN: Final = "unproven"
-"""The condition that the books do not reach far enough to call them complete."""
+"""The condition that the ledgers do not reach far enough to prove completeness."""
 _SHARE: Final = re.compile(r"completeness\s*<\s*(\d{1,3}(?:\.\d+)?)\s*%?")
 
 
 class Objective(NamedTuple):
-    """How late deliveries may be, in seconds: from `warn` on it is worth saying, beyond `fail` it is missed."""
+    """The lag of deliveries in seconds: a warning above `warn`, missed above `fail`."""
 
     warn: int = LAG_WARN
     fail: int = LAG_FAIL
@@ -35,7 +35,7 @@ Objectives = Mapping[str, Objective]
 def read_objectives(path: str | None) -> dict[str, Objective]:
     """The objectives of the FederationSLO documents of a file or folder; the defaults for groups without one.
 
-    Raises Invalid with file and line for what is none.
+    Raises Invalid with file and line of an invalid document.
     """
     found = {ANY: Objective()}
     if path is None:
@@ -49,8 +49,8 @@ def read_objectives(path: str | None) -> dict[str, Objective]:
         elif isinstance(checked, Resource) and isinstance(checked.spec, FederationSloSpec):
             bounds, group = checked.spec.delivery, checked.spec.group_ref
             if group in found:
-                message = f"group {group} has another FederationSLO already"
-                problems.append(draft.problem(("spec", "groupRef"), message, "a group has one"))
+                message = f"group {group} has two FederationSLOs"
+                problems.append(draft.problem(("spec", "groupRef"), message, "keep one"))
             found[group] = Objective(bounds.lag_warn_seconds, bounds.lag_fail_seconds)
     if problems:
         first = min(problems)
@@ -69,30 +69,30 @@ def objective_of(objectives: Objectives, group: str) -> Objective:
 def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Slo:
     """Whether a pair kept to its objective; `late` deliveries took longer than it allows.
 
-    Where the books do not reach (`sure` is False) an objective can be missed, but not met.
+    Where the ledgers do not reach far enough (`sure` is False) an objective can be missed, but not met.
     """
     waited = pair.lag or 0.0
     reasons = [
         f"{pair.missing:,} missing" if pair.missing else "",
         f"{pair.disputed:,} disputed" if pair.disputed else "",
         f"{late:,} took longer than {objective.fail} s" if late else "",
-        f"one waits for {waited:,.0f} s, longer than {objective.fail} s" if waited > objective.fail else "",
+        f"one has been pending for {waited:,.0f} s, longer than {objective.fail} s" if waited > objective.fail else "",
     ]
-    if told := "; ".join(filter(None, reasons)):
-        return Slo(verdict="missed", reason=told, late=late)
+    if reason := "; ".join(filter(None, reasons)):
+        return Slo(verdict="missed", reason=reason, late=late)
     if not sure:
-        return Slo(verdict="unproven", reason="the books do not reach far enough")
+        return Slo(verdict="unproven", reason="the ledgers do not reach far enough")
     longest = pair.latencies.delivered.max
     if longest is None:
         return Slo(verdict="met", reason="nothing was due")
-    slow = f", and more than the {objective.warn} s to be warned of" if longest > objective.warn else ""
+    slow = f", above the warning at {objective.warn} s" if longest > objective.warn else ""
     return Slo(verdict="met", reason=f"the slowest took {longest:.3g} s of {objective.fail} s{slow}")
 
 
 class Condition(NamedTuple):
-    """A reason to fail: a kind of finding, a share that is not reached, or books that do not reach far enough.
+    """A condition to fail: a kind of finding, a share that is not reached, or ledgers that do not reach far enough.
 
-    `text` is how it was asked for.
+    `text` is the text of the option.
     """
 
     text: str
@@ -100,10 +100,10 @@ class Condition(NamedTuple):
     share: float | None = None
 
     def is_met(self, totals: Totals, findings: Iterable[Finding]) -> bool:
-        """Whether the run fails by it. A share that cannot be proven is not reached.
+        """Whether the run fails on it. An unproven share is not reached.
 
-        Books that do not reach far enough may hide a loss, whatever else was found: a verdict of `incomplete` does not
-        keep a run from failing on `unproven`.
+        Ledgers that do not reach far enough may hide a loss: a run with the verdict `incomplete` can fail on `unproven`
+        as well.
         """
         if self.text == UNPROVEN:
             return totals.completeness is None
@@ -113,7 +113,7 @@ class Condition(NamedTuple):
 
 
 def read_conditions(texts: Sequence[str]) -> list[Condition]:
-    """What `--fail-on` asks for: kinds of findings, `unproven`, `completeness<99.99`, also several with commas between.
+    """The conditions of `--fail-on`: kinds of findings, `unproven`, `completeness<99.99`, separated by commas.
 
     Raises Invalid.
     """
@@ -121,7 +121,7 @@ def read_conditions(texts: Sequence[str]) -> list[Condition]:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas. Nothing at all is what an unset variable gives, and no condition."""
+    """The parts between commas. An empty text, as of an unset variable, is not a condition."""
     return [part.strip() for part in text.split(",") if part.strip()] or [""]
 
 
@@ -134,6 +134,4 @@ def _condition(text: str) -> Condition:
     if share is not None and float(share[1]) <= 100:
         return Condition(text, share=float(share[1]))
     known = ", ".join([*Kind, UNPROVEN])
-    raise Invalid(
-        f"--fail-on {text or 'without a word'} is no condition", hint=f"one of {known}, or completeness<99.99"
-    )
+    raise Invalid(f"--fail-on {text!r} is not a condition", hint=f"write one of {known}, or completeness<99.99")

@@ -236,7 +236,7 @@ class Receipts(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+class Limitation(msgspec.Struct, frozen=True, kw_only=True):
     """Something about the lake that limits what can be said, where, and what to do about it."""
 
     kind: str
@@ -319,7 +319,7 @@ class Report(msgspec.Struct, kw_only=True):
     keys: tuple[KeyUse, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     receipts: tuple[Receipts, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[Limitation, ...] = ()
     work: Work = msgspec.field(default_factory=Work)
 
 

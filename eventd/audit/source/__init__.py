@@ -13,16 +13,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from eventd.audit.source.columns import spark_schema
 from eventd.audit.source.options import read_options
-from eventd.audit.source.readers import BookReader, BookStream
+from eventd.audit.source.readers import LedgerReader, LedgerStream
+from eventd.audit.source.spark_columns import spark_schema
 from eventd.audit.source.states import StatesReader, StatesStream, states_schema
 
 __all__ = ["EventdSource", "register"]
 
 
 class EventdSource(DataSource):
-    """One book of one or many nodes. A schema given by the user chooses among its columns."""
+    """One ledger of one or many nodes. A schema given by the user selects among its columns."""
 
     @classmethod
     def name(cls) -> str:
@@ -34,11 +34,11 @@ class EventdSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        return StatesReader(options, schema) if options.states else BookReader(options, schema)
+        return StatesReader(options, schema) if options.states else LedgerReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = read_options(self.options)
-        return StatesStream(options, schema) if options.states else BookStream(options, schema)
+        return StatesStream(options, schema) if options.states else LedgerStream(options, schema)
 
 
 def register(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Rows out of the databases of nodes, whether these run or not. A task reads a range of numbers."""
+"""Rows from the databases of nodes, running or stopped. A task reads a range of numbers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventd.audit.source.columns import tabulate
 from eventd.audit.source.options import OnGap, Options
-from eventd.audit.source.origin import Line, Look, Loss, Numbered, Piece, Reach, gone
+from eventd.audit.source.origin import (
+    LedgerExtent,
+    LedgerKey,
+    LedgerPartition,
+    Loss,
+    NumberedOrigin,
+    Snapshot,
+    rows_gone,
+)
+from eventd.audit.source.spark_columns import tabulate
 from eventd.errors import Invalid, NotFound, SecretUnreadable
 from eventd.lake.extract import Extract, Memory, read_book, read_state
 from eventd.log.core.head import read_head
@@ -19,43 +27,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAGE_ROWS = 20_000
-"""Rows that are taken out of a database in one snapshot."""
+"""Rows that are read from a database in one transaction."""
 
 
-class DatabaseOrigin(Numbered):
+class DatabaseOrigin(NumberedOrigin):
     """One or many databases."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[str, Database] = {}
 
-    def look(self) -> Look:
-        reaches = []
+    def snapshot(self) -> Snapshot:
+        extents = []
         self._places = {}
         for place in self._options.places:
             database = self._database(place)
             state = database.read_now(read_state)
             span = state.books[self._options.book]
             for node in state.nodes:
-                line = Line(node, state.epoch, self._options.book)
+                ledger = LedgerKey(node, state.epoch, self._options.book)
                 if not self._options.wants(node, state.epoch):
                     continue
-                if line in self._places:
+                if ledger in self._places:
                     raise Invalid(f"the node {node} is in two of the databases; {database.label()} is the second")
-                self._places[line] = place
-                reaches.append(Reach(line, span.first - 1, span.last))
-        return Look([reach for reach in reaches if reach.upto > reach.after], [])
+                self._places[ledger] = place
+                extents.append(LedgerExtent(ledger, span.first - 1, span.last))
+        return Snapshot([extent for extent in extents if extent.upto > extent.after], [])
 
-    def read(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.Table]:
-        database, memory, after = self._database(piece.place), Memory(), piece.after
-        while after < piece.upto:
-            page = database.read_now(_read_page, piece, after, memory, payloads=self._options.payloads)
-            if page.epoch != piece.line.epoch:
-                told = f"the database has begun a new history, epoch {page.epoch}"
-                raise gone([Loss(piece.line, after, piece.upto, told)])
-            if page.extract.lost and piece.goes_on and self._options.on_gap is OnGap.FAIL:
-                raise gone([Loss(piece.line, after, page.extract.upto, "retention has taken rows of them")])
-            yield tabulate(piece.line.book, page.extract.columns, columns)
+    def read(self, partition: LedgerPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
+        database, memory, after = self._database(partition.place), Memory(), partition.after
+        while after < partition.upto:
+            page = database.read_now(_read_page, partition, after, memory, payloads=self._options.payloads)
+            if page.epoch != partition.ledger.epoch:
+                reason = f"the database has begun a new epoch, {page.epoch}"
+                raise rows_gone([Loss(partition.ledger, after, partition.upto, reason)])
+            if page.extract.lost and partition.resumed and self._options.on_gap is OnGap.FAIL:
+                raise rows_gone(
+                    [Loss(partition.ledger, after, page.extract.upto, "retention has evicted some of them")]
+                )
+            yield tabulate(partition.ledger.book, page.extract.columns, columns)
             if page.extract.upto <= after:
                 return
             after = page.extract.upto
@@ -70,7 +80,9 @@ class DatabaseOrigin(Numbered):
             database = Database(_address(place) if self._options.in_files else _as_url(place))
             self._open[place] = database
             if database.path is not None and not database.path.exists():
-                raise NotFound(f"there is no database at {database.path}", hint="it must lie where the tasks run")
+                raise NotFound(
+                    f"there is no database at {database.path}", hint="it must exist on every machine that runs tasks"
+                )
             require_current(database)
         return self._open[place]
 
@@ -80,9 +92,9 @@ class _Page(NamedTuple):
     extract: Extract
 
 
-def _read_page(conn: Connection, piece: Piece, after: int, memory: Memory, *, payloads: bool) -> _Page:
-    line = piece.line
-    extract = read_book(conn, line.book, after, rows=PAGE_ROWS, payloads=payloads, node=line.node, memory=memory)
+def _read_page(conn: Connection, partition: LedgerPartition, after: int, memory: Memory, *, payloads: bool) -> _Page:
+    ledger = partition.ledger
+    extract = read_book(conn, ledger.book, after, rows=PAGE_ROWS, payloads=payloads, node=ledger.node, memory=memory)
     return _Page(read_head(conn).epoch, extract)
 
 
@@ -94,5 +106,5 @@ def _address(path: str) -> str:
     try:
         return _as_url(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError):
-        told = f"the option databaseFile names {path}, which cannot be read"
-        raise SecretUnreadable(told, hint="it must lie on every machine that reads") from None
+        message = f"the option databaseFile names {path}, which cannot be read"
+        raise SecretUnreadable(message, hint="it must exist on every machine that runs tasks") from None

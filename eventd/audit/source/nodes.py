@@ -1,4 +1,4 @@
-"""Rows from nodes that run, over their API. A task reads a range of numbers, page by page."""
+"""Rows from running nodes, over their API. A task reads a range of numbers, page by page."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from eventd.audit.source.columns import tabulate
 from eventd.audit.source.options import OnGap, Options
-from eventd.audit.source.origin import Line, Look, Loss, Numbered, Piece, Reach, gone
+from eventd.audit.source.origin import (
+    LedgerExtent,
+    LedgerKey,
+    LedgerPartition,
+    Loss,
+    NumberedOrigin,
+    Snapshot,
+    rows_gone,
+)
+from eventd.audit.source.spark_columns import tabulate
 from eventd.client.refusals import restore
 from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
 from eventd.lake.schema import Book
@@ -25,46 +33,46 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAGE_ROWS: Final = 20_000
-"""Rows that a node tells in one answer, at most."""
+"""Most rows of one answer of a node."""
 REQUEST_SECONDS: Final = 60.0
 TRIES: Final = 6
-"""How often a node that is not there is asked, within about ten seconds: it may be starting."""
+"""Attempts to reach a node, within about ten seconds: it may be starting."""
 _WAIT: Final = Backoff(base=0.3, cap=5.0)
 
 
-class NodeOrigin(Numbered):
+class NodeOrigin(NumberedOrigin):
     """One or many nodes."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[str, _Api] = {}
 
-    def look(self) -> Look:
-        reaches = []
+    def snapshot(self) -> Snapshot:
+        extents = []
         self._places = {}
         for place in self._options.places:
-            told = self._api(place).get("/api/v1/books")
-            span = told["books"][self._options.book.value]
-            for node in told["nodes"]:
-                line = Line(node, told["epoch"], self._options.book)
-                if not self._options.wants(line.node, line.epoch):
+            ledgers = self._api(place).get("/api/v1/books")
+            span = ledgers["books"][self._options.book.value]
+            for node in ledgers["nodes"]:
+                ledger = LedgerKey(node, ledgers["epoch"], self._options.book)
+                if not self._options.wants(ledger.node, ledger.epoch):
                     continue
-                if line in self._places:
-                    raise Invalid(f"the node {node} answers at two addresses, {self._places[line]} and {place}")
-                self._places[line] = place
-                reaches.append(Reach(line, span["first"] - 1, span["last"]))
-        return Look([reach for reach in reaches if reach.upto > reach.after], [])
+                if ledger in self._places:
+                    raise Invalid(f"the node {node} answers at two addresses, {self._places[ledger]} and {place}")
+                self._places[ledger] = place
+                extents.append(LedgerExtent(ledger, span["first"] - 1, span["last"]))
+        return Snapshot([extent for extent in extents if extent.upto > extent.after], [])
 
-    def read(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.Table]:
-        after = piece.after
-        while after < piece.upto:
-            page = self._page(piece, after)
-            if page["lost"] and piece.goes_on and self._options.on_gap is OnGap.FAIL:
-                raise gone([Loss(piece.line, after, page["upto"], "retention has taken rows of them")])
+    def read(self, partition: LedgerPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
+        after = partition.after
+        while after < partition.upto:
+            page = self._page(partition, after)
+            if page["lost"] and partition.resumed and self._options.on_gap is OnGap.FAIL:
+                raise rows_gone([Loss(partition.ledger, after, page["upto"], "retention has evicted some")])
             found = page["columns"]
             if "digest" in found:
                 found["digest"] = list(map(bytes.fromhex, found["digest"]))
-            yield tabulate(piece.line.book, found, columns)
+            yield tabulate(partition.ledger.book, found, columns)
             if page["upto"] <= after:
                 return
             after = page["upto"]
@@ -74,16 +82,16 @@ class NodeOrigin(Numbered):
             api.close()
         self._open.clear()
 
-    def _page(self, piece: Piece, after: int) -> Any:
-        line = piece.line
-        rows = PAGE_ROWS if line.book is Book.DELIVERIES else min(PAGE_ROWS, piece.upto - after)
-        asked = {"after": after, "rows": rows, "epoch": line.epoch, "node": line.node}
+    def _page(self, partition: LedgerPartition, after: int) -> Any:
+        ledger = partition.ledger
+        rows = PAGE_ROWS if ledger.book is Book.DELIVERIES else min(PAGE_ROWS, partition.upto - after)
+        query = {"after": after, "rows": rows, "epoch": ledger.epoch, "node": ledger.node}
         if self._options.payloads:
-            asked["payloads"] = "true"
+            query["payloads"] = "true"
         try:
-            return self._api(piece.place).get(f"/api/v1/books/{line.book.value}", asked)
+            return self._api(partition.place).get(f"/api/v1/books/{ledger.book.value}", query)
         except Conflict as error:
-            raise gone([Loss(line, after, piece.upto, error.message)]) from None
+            raise rows_gone([Loss(ledger, after, partition.upto, error.message)]) from None
 
     def _api(self, place: str) -> _Api:
         if place not in self._open:
@@ -102,7 +110,7 @@ class _Api:
         self._connection: HTTPConnection | None = None
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """What the node answers. Raises what it refuses with, and Unavailable after some tries."""
+        """The answer of the node. Raises its refusal, and Unavailable after some attempts."""
         target = f"{self._address.prefix}{path}" + (f"?{urlencode(query)}" if query else "")
         for failures in range(1, TRIES + 1):
             try:
@@ -150,6 +158,6 @@ def _read_key(path: str) -> str:
     if not key:
         raise SecretUnreadable(
             f"the option keyFile names {path}, which cannot be read or is empty",
-            hint="it must lie on every machine that reads",
+            hint="it must exist on every machine that runs tasks",
         )
     return key

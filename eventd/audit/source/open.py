@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from eventd.audit.source.options import Options, Where
+from eventd.audit.source.options import Options, OriginKind
 from eventd.audit.source.origin import Origin
 
 
 def open_origin(options: Options) -> Origin:
-    """The origin that the options name. Touches nothing yet."""
+    """The origin that the options name. It is not opened yet."""
     match options.where:
-        case Where.LAKE:
+        case OriginKind.LAKE:
             from eventd.audit.source.lakes import LakeOrigin
 
             return LakeOrigin(options)
-        case Where.URL:
+        case OriginKind.URL:
             from eventd.audit.source.nodes import NodeOrigin
 
             return NodeOrigin(options)
-        case Where.DATABASE:
+        case OriginKind.DATABASE:
             from eventd.audit.source.databases import DatabaseOrigin
 
             return DatabaseOrigin(options)

@@ -1,4 +1,4 @@
-"""What every origin of rows can do, and the words for it: line, reach, loss and piece."""
+"""Origins of rows: the ledgers of an origin, their extents and losses, and the partitions that tasks read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ROWS_OF_A_BATCH: Final = 256
 
 
 class RowsGone(EventdError):
-    """Rows that were asked for are gone, or cannot be trusted."""
+    """Requested rows are missing or corrupt."""
 
     code = "rows_gone"
 
 
-class Line(NamedTuple):
-    """One book of one node in one of its histories: what numbers are counted in."""
+class LedgerKey(NamedTuple):
+    """One ledger of one node in one epoch; its rows have consecutive numbers."""
 
     node: str
     epoch: str
@@ -33,45 +33,45 @@ class Line(NamedTuple):
 
     @property
     def key(self) -> str:
-        """As offsets and checkpoints name it."""
+        """The name in offsets and checkpoints."""
         return f"{self.node}/{self.epoch}/{self.book.value}"
 
 
 class Loss(NamedTuple):
-    """Rows with numbers in (after, upto] that cannot be read, and why; without `upto` it is not known how many."""
+    """Rows with numbers in (after, upto] that cannot be read, and the reason; `upto` is None if unknown."""
 
-    line: Line
+    ledger: LedgerKey
     after: int
     upto: int | None
     reason: str
 
 
-class Reach(NamedTuple):
-    """What can be read of a line now: numbers in (after, upto]."""
+class LedgerExtent(NamedTuple):
+    """The readable range of a ledger: numbers in (after, upto]."""
 
-    line: Line
+    ledger: LedgerKey
     after: int
     upto: int
 
 
-class Look(NamedTuple):
-    """An origin at one moment."""
+class Snapshot(NamedTuple):
+    """The extents and losses of an origin at one moment."""
 
-    reaches: Sequence[Reach]
+    extents: Sequence[LedgerExtent]
     losses: Sequence[Loss]
 
 
-class Piece(InputPartition):
-    """What one task reads: the rows of `line` with numbers in (after, upto]. `hint` is the origin's own.
+class LedgerPartition(InputPartition):
+    """The rows that one task reads: numbers in (after, upto] of `ledger`. `hint` belongs to the origin.
 
-    `goes_on`: the reader has read all up to `after`, so whatever is gone since then it has missed. Who comes for the
-    first time has missed nothing by what was gone before.
+    `resumed`: the stream has read all rows up to `after`, so evicted rows are a loss. A new stream loses nothing by
+    earlier evictions.
     """
 
-    goes_on = False
+    resumed = False
 
-    def __init__(self, line: Line, after: int, upto: int, place: str, hint: Any = None) -> None:
-        self.line = line
+    def __init__(self, ledger: LedgerKey, after: int, upto: int, place: str, hint: Any = None) -> None:
+        self.ledger = ledger
         self.after = after
         self.upto = upto
         self.place = place
@@ -79,59 +79,59 @@ class Piece(InputPartition):
 
 
 class Origin(Protocol):
-    """Somewhere rows can be read from. It is asked on the driver, but for `read`, which runs wherever a task does."""
+    """A place of rows. It is used on the driver, except `read`, which runs in tasks."""
 
-    def look(self) -> Look:
-        """How far each line reaches. What `split` and `limit` say is of this moment."""
+    def snapshot(self) -> Snapshot:
+        """The extent of each ledger. `split` and `limit` refer to the latest snapshot."""
         ...
 
-    def limit(self, line: Line, after: int, upto: int, rows: int) -> int:
-        """The number in (after, upto] up to which there are about so many rows, and at least one number."""
+    def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
+        """The number in (after, upto] up to which there are about `rows` rows, and at least one number."""
         ...
 
-    def split(self, line: Line, after: int, upto: int) -> list[Piece]:
-        """What is to be read for (after, upto], in pieces of about `rows_per_partition` rows."""
+    def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
+        """The partitions of (after, upto], of about `rows_per_partition` rows each."""
         ...
 
-    def read(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of a piece; there may be others beside them. Raises RowsGone."""
+    def read(self, partition: LedgerPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of a partition; there may be others beside them. Raises RowsGone."""
         ...
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close connections."""
         ...
 
 
-class Numbered:
-    """Origins that give the rows of a range of numbers: which line is at which place, and how its numbers are cut."""
+class NumberedOrigin:
+    """The part of origins that read ranges of numbers: the place of each ledger, and the division of its numbers."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._places: dict[Line, str] = {}
+        self._places: dict[LedgerKey, str] = {}
 
-    def limit(self, line: Line, after: int, upto: int, rows: int) -> int:
-        """As `Origin` says."""
-        return min(upto, after + numbers_for(line.book, rows))
+    def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
+        """See `Origin`."""
+        return min(upto, after + numbers_for(ledger.book, rows))
 
-    def split(self, line: Line, after: int, upto: int) -> list[Piece]:
-        """As `Origin` says."""
-        step = numbers_for(line.book, self._options.rows_per_partition)
-        place = self._places[line]
-        return [Piece(line, at, min(at + step, upto), place) for at in range(after, upto, step)]
+    def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
+        """See `Origin`."""
+        step = numbers_for(ledger.book, self._options.rows_per_partition)
+        place = self._places[ledger]
+        return [LedgerPartition(ledger, at, min(at + step, upto), place) for at in range(after, upto, step)]
 
 
 def numbers_for(book: Book, rows: int) -> int:
-    """How many numbers hold about so many rows, by a guess: a number of deliveries is a whole batch."""
+    """An estimate of how many numbers hold `rows` rows: a number of deliveries is a whole batch."""
     return max(1, rows // _ROWS_OF_A_BATCH) if book is Book.DELIVERIES else rows
 
 
-def gone(losses: Sequence[Loss]) -> RowsGone:
-    """The error for losses, of which there is at least one."""
+def rows_gone(losses: Sequence[Loss]) -> RowsGone:
+    """The error for one loss or more."""
     first = losses[0]
     more = f", and {len(losses) - 1} more" if len(losses) > 1 else ""
-    line = first.line
-    span = f"from {first.after + 1} on" if first.upto is None else f"{first.after + 1} to {first.upto}"
+    ledger = first.ledger
+    span = f"after {first.after}" if first.upto is None else f"{first.after + 1} to {first.upto}"
     return RowsGone(
-        f"{line.book.value} {span} of the node {line.node} (epoch {line.epoch}) cannot be read: {first.reason}{more}",
-        hint="onGap=skip leaves out what cannot be read",
+        f"{ledger.book.value} {span} of {ledger.node} (epoch {ledger.epoch}) cannot be read: {first.reason}{more}",
+        hint="onGap=skip skips rows that cannot be read",
     )

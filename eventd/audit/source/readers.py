@@ -1,7 +1,7 @@
-"""A book read at once, and a book followed. Spark calls these; where the rows are is the origin's matter.
+"""A reader and a stream of a ledger, as Spark calls them; the origin knows where the rows are.
 
-The offset of a stream is, for each line (`node/epoch/book`), the number up to which it was read. Spark keeps it in the
-checkpoint, and asks for the same numbers again after a crash: rows never change, so they are the same rows.
+The offset of a stream is, for each ledger (`node/epoch/book`), the number up to which it was read. Spark keeps it in
+the checkpoint, and requests the same numbers again after a crash: rows never change, so they are the same rows.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from eventd.audit.source.columns import arrow_names, batches, check_columns
 from eventd.audit.source.open import open_origin
 from eventd.audit.source.options import OnGap, Options, Starting
-from eventd.audit.source.origin import Line, Look, Loss, Piece, Reach, gone
+from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Loss, Snapshot, rows_gone
+from eventd.audit.source.spark_columns import arrow_names, batches, check_columns
 from eventd.lake.schema import Book
 
 if TYPE_CHECKING:
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # Spark before 4.2 asks without a limit, and takes all there is
+except ImportError:  # Spark before 4.2 has no limits
 
     class ReadLimit:  # type: ignore[no-redef]
-        """Unknown there."""
+        """Missing there."""
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Unknown there."""
+        """Missing there."""
 
 
-__all__ = ["BookReader", "BookStream", "Offset", "ReadLimit", "SupportsTriggerAvailableNow"]
+__all__ = ["LedgerReader", "LedgerStream", "Offset", "ReadLimit", "SupportsTriggerAvailableNow"]
 
 Offset = dict[str, int]
 
 
-class BookReader(DataSourceReader):
-    """All rows that there are when the query is planned."""
+class LedgerReader(DataSourceReader):
+    """All rows at the time when the query is planned."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -48,9 +48,11 @@ class BookReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         origin = open_origin(self._options)
         try:
-            look = origin.look()
-            _refuse(self._options, look.losses)
-            return [piece for line, after, upto in look.reaches for piece in origin.split(line, after, upto)]
+            snapshot = origin.snapshot()
+            _fail_on(self._options, snapshot.losses)
+            return [
+                partition for ledger, after, upto in snapshot.extents for partition in origin.split(ledger, after, upto)
+            ]
         finally:
             origin.close()
 
@@ -58,8 +60,8 @@ class BookReader(DataSourceReader):
         return _read(self._options, self._schema, partition)
 
 
-class BookStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """All rows, as they come."""
+class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """All rows, as they arrive."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -72,7 +74,7 @@ class BookStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         if self._options.starting is Starting.EARLIEST:
             return {}
-        self._last = _ends(self._origin.look().reaches)
+        self._last = _ends(self._origin.snapshot().extents)
         return dict(self._last)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -80,62 +82,70 @@ class BookStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(rows) if rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = _ends(self._origin.look().reaches)
+        self._target = _ends(self._origin.snapshot().extents)
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """The end of the next batch. Spark before 4.2 gives neither argument."""
+        """The end of the next batch. Spark before 4.2 passes neither argument."""
         began = dict(self._last if start is None else start)
-        look = self._origin.look()
-        ready = list(self._ready(began, look))
-        _refuse(self._options, [*_outlived(began, look), *_broken_off(began, look), *_within(ready, look.losses)])
+        snapshot = self._origin.snapshot()
+        ready = list(self._ready(began, snapshot))
+        _fail_on(
+            self._options, [*_evicted(began, snapshot), *_abandoned(began, snapshot), *_within(ready, snapshot.losses)]
+        )
         rows = getattr(limit, "max_rows", 0)
         share = max(rows // len(ready), 1) if rows and ready else 0
-        self._last = began | {reach.line.key: self._cut(reach, share) for reach in ready}
+        self._last = began | {extent.ledger.key: self._cut(extent, share) for extent in ready}
         return self._last
 
     def reportLatestOffset(self) -> Offset | None:
         return None
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        look = self._origin.look()
-        firsts = {reach.line.key: (reach.line, reach.after) for reach in look.reaches}
-        wanted = [Reach(line, start.get(key, first), end[key]) for key, (line, first) in firsts.items() if key in end]
-        wanted = [reach for reach in wanted if reach.upto > reach.after]
-        kept = {reach.line.key: reach.after for reach in wanted}
-        _refuse(self._options, [*_outlived(kept, look), *_within(wanted, look.losses)])
-        pieces = [piece for line, after, upto in wanted for piece in self._origin.split(line, after, upto)]
-        for piece in pieces:
-            piece.goes_on = piece.line.key in start
-        return pieces
+        snapshot = self._origin.snapshot()
+        firsts = {extent.ledger.key: (extent.ledger, extent.after) for extent in snapshot.extents}
+        wanted = [
+            LedgerExtent(ledger, start.get(key, first), end[key])
+            for key, (ledger, first) in firsts.items()
+            if key in end
+        ]
+        wanted = [extent for extent in wanted if extent.upto > extent.after]
+        kept = {extent.ledger.key: extent.after for extent in wanted}
+        _fail_on(self._options, [*_evicted(kept, snapshot), *_within(wanted, snapshot.losses)])
+        partitions = [
+            partition for ledger, after, upto in wanted for partition in self._origin.split(ledger, after, upto)
+        ]
+        for partition in partitions:
+            partition.resumed = partition.ledger.key in start
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Nothing is kept for a reader: what a book holds is the node's and the lake's own matter."""
+        """Nothing to do: neither nodes nor lakes keep rows for a reader."""
 
     def stop(self) -> None:
         self._origin.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes along to the tasks, which open an origin of their own."""
+        """The state that is sent to tasks, which open an origin of their own."""
         return {"_options": self._options, "_schema": self._schema}
 
-    def _ready(self, start: Mapping[str, int], look: Look) -> Iterator[Reach]:
-        """What has come since `start`, up to where a query that takes what is available has to stop."""
-        for line, first, last in look.reaches:
-            after = max(start.get(line.key, first), first)
-            upto = last if self._target is None else min(last, self._target.get(line.key, 0))
+    def _ready(self, start: Mapping[str, int], snapshot: Snapshot) -> Iterator[LedgerExtent]:
+        """The extents after `start`, up to the target of a query that takes what is available."""
+        for ledger, first, last in snapshot.extents:
+            after = max(start.get(ledger.key, first), first)
+            upto = last if self._target is None else min(last, self._target.get(ledger.key, 0))
             if upto > after:
-                yield Reach(line, after, upto)
+                yield LedgerExtent(ledger, after, upto)
 
-    def _cut(self, reach: Reach, rows: int) -> int:
-        return self._origin.limit(*reach, rows) if rows else reach.upto
+    def _cut(self, extent: LedgerExtent, rows: int) -> int:
+        return self._origin.limit(*extent, rows) if rows else extent.upto
 
 
 def _read(options: Options, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    if not isinstance(partition, Piece):
-        return  # where there is nothing to read Spark makes a partition of its own
+    if not isinstance(partition, LedgerPartition):
+        return  # Spark makes a partition of its own where there is nothing to read
     origin = open_origin(options)
     try:
         for table in origin.read(partition, arrow_names(schema)):
@@ -144,36 +154,36 @@ def _read(options: Options, schema: types.StructType, partition: InputPartition)
         origin.close()
 
 
-def _ends(reaches: Iterable[Reach]) -> Offset:
-    return {reach.line.key: reach.upto for reach in reaches}
+def _ends(extents: Iterable[LedgerExtent]) -> Offset:
+    return {extent.ledger.key: extent.upto for extent in extents}
 
 
-def _refuse(options: Options, losses: Sequence[Loss]) -> None:
+def _fail_on(options: Options, losses: Sequence[Loss]) -> None:
     if losses and options.on_gap is OnGap.FAIL:
-        raise gone(losses)
+        raise rows_gone(losses)
 
 
-def _within(reaches: Iterable[Reach], losses: Sequence[Loss]) -> Iterator[Loss]:
-    """The losses that lie in what is to be read."""
-    for line, after, upto in reaches:
+def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator[Loss]:
+    """The losses within these extents."""
+    for ledger, after, upto in extents:
         for loss in losses:
-            if loss.line == line and loss.after < upto and (loss.upto is None or loss.upto > after):
+            if loss.ledger == ledger and loss.after < upto and (loss.upto is None or loss.upto > after):
                 yield loss
 
 
-def _outlived(start: Mapping[str, int], look: Look) -> Iterator[Loss]:
-    """What retention took before the stream had read it."""
-    for line, after, _ in look.reaches:
-        if (number := start.get(line.key, after)) < after:
-            yield Loss(line, number, after, "retention has taken them")
+def _evicted(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
+    """The rows that retention evicted before the stream had read them."""
+    for ledger, after, _ in snapshot.extents:
+        if (number := start.get(ledger.key, after)) < after:
+            yield Loss(ledger, number, after, "retention has evicted them")
 
 
-def _broken_off(start: Mapping[str, int], look: Look) -> Iterator[Loss]:
-    """Histories that ended unseen: the node has begun another one, and the rest of the old one is nowhere."""
-    here = {reach.line for reach in look.reaches}
+def _abandoned(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
+    """Epochs that ended unread: the node has begun another one, and the rest of the old one is in no lake."""
+    here = {extent.ledger for extent in snapshot.extents}
     for key, number in start.items():
         node, epoch, book = key.rsplit("/", 2)
-        newer = [line for line in here if line.node == node and line.key not in start]
-        if newer and Line(node, epoch, Book(book)) not in here:
-            told = f"the node has begun a new history, epoch {newer[0].epoch}"
-            yield Loss(Line(node, epoch, Book(book)), number, None, told)
+        newer = [ledger for ledger in here if ledger.node == node and ledger.key not in start]
+        if newer and LedgerKey(node, epoch, Book(book)) not in here:
+            reason = f"the node has begun a new epoch, {newer[0].epoch}"
+            yield Loss(LedgerKey(node, epoch, Book(book)), number, None, reason)

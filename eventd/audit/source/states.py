@@ -1,9 +1,8 @@
-"""What each node of a lake says of itself: how far its books are, and up to when they are complete.
+"""The states of the nodes of a lake: how far their ledgers reach, and up to when they are complete.
 
-The offset of a stream is, for each `node/epoch`, when the latest statement was made that was seen. A node says
-something at every interval of shipping, also when it has nothing to ship: so a stream of states has a batch whenever
-there may be something new in the lake. Only the latest statement is kept there, so a batch that is repeated may show a
-later one than it did before.
+The offset of a stream is, for each `node/epoch`, the time of the latest state that was read. A node writes its state
+at every interval of shipping, also when it has nothing to ship: so a stream of states has a batch whenever the lake
+may have changed. The lake keeps only the latest state, so a repeated batch may read a later one than before.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from eventd.audit.source.columns import check_among
 from eventd.audit.source.options import STATES, OnGap, Options, Starting
 from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import Offset, ReadLimit, SupportsTriggerAvailableNow
+from eventd.audit.source.spark_columns import check_among
 from eventd.errors import Invalid
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import state_files
@@ -41,8 +40,8 @@ def states_schema() -> types.StructType:
     return types.StructType([types.StructField(name, kind, False) for name, kind in _COLUMNS.items()])
 
 
-class Statements(InputPartition):
-    """What one task reads: the statements of these `node/epoch` in one lake; of all of them if none are named."""
+class StatePartition(InputPartition):
+    """The states that one task reads: of these `node/epoch` in one lake, or of all."""
 
     def __init__(self, place: str, keys: frozenset[str] | None = None) -> None:
         self.place = place
@@ -50,7 +49,7 @@ class Statements(InputPartition):
 
 
 class StatesReader(DataSourceReader):
-    """What nodes say at the moment."""
+    """The present states."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
@@ -58,15 +57,15 @@ class StatesReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        _look(self._options)
-        return [Statements(place) for place in self._options.places]
+        _states_by_lake(self._options)
+        return [StatePartition(place) for place in self._options.places]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
 
 
 class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What nodes say, whenever they say it."""
+    """The states, as nodes write them."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
@@ -78,23 +77,25 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         if self._options.starting is Starting.EARLIEST:
             return {}
-        self._last = _offset(_look(self._options))
+        self._last = _offset(_states_by_lake(self._options))
         return dict(self._last)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        from pyspark.sql.streaming.datasource import ReadAllAvailable  # Spark before 4.2 has none, and does not ask
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,  # Spark before 4.2 has none, and does not call this
+        )
 
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = _offset(_look(self._options))
+        self._target = _offset(_states_by_lake(self._options))
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """The end of the next batch. Spark before 4.2 gives neither argument."""
+        """The end of the next batch. Spark before 4.2 passes neither argument."""
         began = dict(self._last if start is None else start)
-        now = _offset(_look(self._options)) if self._target is None else self._target
-        # Spark compares the texts of offsets, so their order must not depend on where something was found. And who is
-        # not there any more has said nothing new.
+        now = _offset(_states_by_lake(self._options)) if self._target is None else self._target
+        # Spark compares offsets as text, so their order must not depend on the lakes. A node whose state is gone keeps
+        # its offset.
         self._last = dict(sorted((began | now).items()))
         return self._last
 
@@ -102,23 +103,23 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        # A clock that was put back makes a statement that is news, and of an earlier time.
+        # After a clock was put back, a new state has an earlier time.
         fresh = {key for key, as_of in end.items() if start.get(key) != as_of}
-        found = {place: fresh & states.keys() for place, states in _look(self._options).items()}
-        return [Statements(place, frozenset(keys)) for place, keys in found.items() if keys]
+        found = {place: fresh & states.keys() for place, states in _states_by_lake(self._options).items()}
+        return [StatePartition(place, frozenset(keys)) for place, keys in found.items() if keys]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Nothing is kept for a reader."""
+        """Nothing to do."""
 
     def stop(self) -> None:
-        """Nothing stays open."""
+        """Nothing to close."""
 
 
-def _look(options: Options) -> dict[str, dict[str, NodeState]]:
-    """By lake, the states in it by `node/epoch`. Raises as `_states`, and Invalid for one that is in two lakes."""
+def _states_by_lake(options: Options) -> dict[str, dict[str, NodeState]]:
+    """The states by lake and `node/epoch`. Raises as `_states`, and Invalid for a state that is in two lakes."""
     found: dict[str, dict[str, NodeState]] = {}
     for place in options.places:
         states = _states(options, place)
@@ -135,7 +136,7 @@ def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
 
 
 def _states(options: Options, place: str) -> dict[str, NodeState]:
-    """The states in a lake that are asked for.
+    """The selected states of a lake.
 
     Raises NotFound, LakeUnusable and LakeUnavailable, and RowsGone for a state that cannot be read.
     """
@@ -149,7 +150,7 @@ def _states(options: Options, place: str) -> dict[str, NodeState]:
         elif options.on_gap is OnGap.FAIL:
             raise RowsGone(
                 f"the state of the node {file.slug} (epoch {file.epoch}) {file.state}",
-                hint="onGap=skip leaves out what cannot be read",
+                hint="onGap=skip skips states that cannot be read",
             )
     return found
 
@@ -158,8 +159,8 @@ def _read(options: Options, schema: types.StructType, partition: InputPartition)
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if not isinstance(partition, Statements):
-        return  # where there is nothing to read Spark makes a partition of its own
+    if not isinstance(partition, StatePartition):
+        return  # Spark makes a partition of its own where there is nothing to read
     states = _states(options, partition.place)
     rows = [
         row

@@ -21,7 +21,7 @@ from eventd.errors import CheckFailed
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
-    from eventd.audit.engine.stream import Batch
+    from eventd.audit.engine.stream import StreamBatch
     from eventd.audit.report.report import Report
     from eventd.errors import LakeUnavailable
 
@@ -181,7 +181,7 @@ def stream(
     require()
     from eventd.api.framework.moments import read_moment
     from eventd.audit.engine.run import Request
-    from eventd.audit.engine.stream import Following, stream_on
+    from eventd.audit.engine.stream import StreamRequest, stream_on
     from eventd.audit.report.objectives import read_conditions, read_objectives
     from eventd.runtime.clock import SystemClock
 
@@ -196,7 +196,7 @@ def stream(
         patience=silence,
         recheck=recheck,
     )
-    following = Following(
+    continuous = StreamRequest(
         request,
         since=lambda: read_moment("from", since, clock.now()),
         every=every,
@@ -205,7 +205,7 @@ def stream(
         once=once,
     )
     with StopFlag() as stopping:
-        stream_on(following, _Listener(session, stopping), memory=_spark_size(memory))
+        stream_on(continuous, _Listener(session, stopping), memory=_spark_size(memory))
 
 
 def _number(name: str) -> Callable[[Mapping[str, Any]], str]:
@@ -235,7 +235,7 @@ class _Listener:
     def listen(self) -> None:
         self._stopping.listen()
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: StreamBatch) -> None:
         report = batch.report
         totals = {name: getattr(report.totals, name) for name in ("delivered", "expected", "missing", "pending")}
         row = {"time": report.made_at, "verdict": report.verdict, **totals, "findings": report.totals.findings}

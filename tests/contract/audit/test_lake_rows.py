@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from eventd.audit.source import EventdSource
-from eventd.audit.source.columns import spark_schema
 from eventd.audit.source.options import read_options
 from eventd.audit.source.origin import RowsGone
-from eventd.audit.source.readers import BookReader, BookStream
+from eventd.audit.source.readers import LedgerReader, LedgerStream
+from eventd.audit.source.spark_columns import spark_schema
 from eventd.errors import Invalid, NotFound
 from eventd.lake.layout import archived
 from eventd.lake.reader import survey
@@ -34,22 +34,22 @@ def options(lake: Storage, **more: str) -> dict[str, str]:
     return {"lake": lake.url, **more}
 
 
-def reader(lake: Storage, columns: tuple[str, ...] = (), **more: str) -> BookReader:
+def reader(lake: Storage, columns: tuple[str, ...] = (), **more: str) -> LedgerReader:
     asked = read_options(options(lake, **more))
     schema = spark_schema(asked.book)
-    return BookReader(asked, type(schema)([schema[name] for name in columns]) if columns else schema)
+    return LedgerReader(asked, type(schema)([schema[name] for name in columns]) if columns else schema)
 
 
-def stream(lake: Storage, **more: str) -> BookStream:
+def stream(lake: Storage, **more: str) -> LedgerStream:
     asked = read_options(options(lake, **more))
-    return BookStream(asked, spark_schema(asked.book))
+    return LedgerStream(asked, spark_schema(asked.book))
 
 
-def rows(reader: BookReader | BookStream, pieces: Iterable[Any], column: str = "number") -> list[Any]:
+def rows(reader: LedgerReader | LedgerStream, pieces: Iterable[Any], column: str = "number") -> list[Any]:
     return [value for piece in pieces for batch in reader.read(piece) for value in batch.column(column).to_pylist()]
 
 
-def follow(stream: BookStream, start: Mapping[str, int]) -> tuple[dict[str, int], list[int]]:
+def follow(stream: LedgerStream, start: Mapping[str, int]) -> tuple[dict[str, int], list[int]]:
     """One batch: where it ends, and its rows."""
     end = stream.latestOffset(start, stream.getDefaultReadLimit())
     return end, rows(stream, stream.partitions(start, end))
@@ -82,7 +82,7 @@ def test_every_row_is_read_once_in_pieces_of_about_the_size_asked_for(lake: Stor
     ship(lake, 0, 5, book=Book.GAPS)
     read = reader(lake, rowsPerPartition="20")
     pieces = read.partitions()
-    assert [(piece.line.node, piece.after, piece.upto) for piece in pieces] == [
+    assert [(piece.ledger.node, piece.after, piece.upto) for piece in pieces] == [
         *(("site-a", 0, 20), ("site-a", 20, 40), ("site-a", 40, 50)),
         ("site-b", 0, 5),
     ]
@@ -124,7 +124,7 @@ def test_a_node_in_two_lakes_is_refused_rather_than_read_twice(lake: Storage, tm
     ship(other, 0, 5)
     read = reader(lake)
     with pytest.raises(Invalid, match="site-a is in two lakes"):
-        BookReader(read_options({"lake": f"{lake.url},{other.url}"}), read._schema).partitions()
+        LedgerReader(read_options({"lake": f"{lake.url},{other.url}"}), read._schema).partitions()
 
 
 def test_a_spoilt_segment_is_an_error_that_names_it_or_is_left_out(lake: Storage) -> None:
@@ -132,7 +132,7 @@ def test_a_spoilt_segment_is_an_error_that_names_it_or_is_left_out(lake: Storage
     bad = ship(lake, 10, 20)
     spoil(lake, bad)
     strict, lenient = reader(lake), reader(lake, onGap="skip")
-    with pytest.raises(RowsGone, match=rf"events 11 to 20 of the node site-a .*{bad.place.name}") as refused:
+    with pytest.raises(RowsGone, match=rf"events 11 to 20 of site-a .*{bad.place.name}") as refused:
         rows(strict, strict.partitions())
     assert "onGap=skip" in str(refused.value)
     assert rows(lenient, lenient.partitions()) == list(range(1, 11))
@@ -143,14 +143,14 @@ def test_a_hole_is_an_error_or_is_left_out(lake: Storage) -> None:
     ship(lake, 20, 30)
     tell(lake, 30)
     lenient = reader(lake, onGap="skip")
-    with pytest.raises(RowsGone, match="events 11 to 20 of the node site-a"):
+    with pytest.raises(RowsGone, match="events 11 to 20 of site-a"):
         reader(lake).partitions()
     assert rows(lenient, lenient.partitions()) == [*range(1, 11), *range(21, 31)]
 
 
 def test_a_schema_that_is_not_the_books_is_refused(lake: Storage) -> None:
     events = spark_schema(Book.EVENTS)
-    with pytest.raises(Invalid, match="subject is no column of the book deliveries"):
+    with pytest.raises(Invalid, match="the ledger deliveries has no column subject"):
         EventdSource(options(lake, book="deliveries")).reader(events)
 
 
@@ -221,7 +221,7 @@ def test_a_stream_may_begin_with_what_comes_next(lake: Storage) -> None:
 
 def test_what_retention_took_before_it_was_read_is_an_error_or_is_left_out(lake: Storage) -> None:
     ship(lake, 20, 30)
-    with pytest.raises(RowsGone, match=r"events 11 to 20 of the node site-a .* retention has taken them"):
+    with pytest.raises(RowsGone, match=r"events 11 to 20 of site-a .* retention has evicted them"):
         follow(stream(lake), {LINE: 10})
     assert follow(stream(lake, onGap="skip"), {LINE: 10}) == ({LINE: 30}, list(range(21, 31)))
     assert follow(stream(lake), {})[1] == list(range(21, 31))  # who never read any of it has lost nothing
@@ -240,7 +240,7 @@ def test_a_new_history_goes_on_beside_the_old_one(lake: Storage) -> None:
 
 def test_an_old_history_that_is_nowhere_any_more_is_an_error_once(lake: Storage) -> None:
     ship(lake, 0, 4, epoch="b" * 16)
-    with pytest.raises(RowsGone, match=f"events from 11 on of the node site-a .* epoch {'b' * 16}"):
+    with pytest.raises(RowsGone, match=f"events after 10 of site-a .* epoch, {'b' * 16}"):
         follow(stream(lake), {LINE: 10})
     offset, got = follow(stream(lake, onGap="skip"), {LINE: 10})
     assert got == [1, 2, 3, 4]

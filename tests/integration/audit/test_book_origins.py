@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from eventd.audit.source import nodes
-from eventd.audit.source.columns import spark_schema
 from eventd.audit.source.options import read_options
 from eventd.audit.source.origin import RowsGone
-from eventd.audit.source.readers import BookReader, BookStream
+from eventd.audit.source.readers import LedgerReader, LedgerStream
+from eventd.audit.source.spark_columns import spark_schema
 from eventd.errors import NotFound, SecretUnreadable, Unauthorized, Unavailable
 from eventd.lake.schema import Book
 from eventd.log.core.head import renew_epoch
@@ -53,7 +53,7 @@ async def read(options: dict[str, str]) -> list[dict[str, Any]]:
     """All rows."""
 
     def work() -> list[dict[str, Any]]:
-        reader = BookReader(read_options(options), spark_schema(read_options(options).book))
+        reader = LedgerReader(read_options(options), spark_schema(read_options(options).book))
         return [row for piece in reader.partitions() for batch in reader.read(piece) for row in batch.to_pylist()]
 
     return await asyncio.to_thread(work)  # the nodes run on this loop
@@ -63,7 +63,7 @@ async def follow(options: dict[str, str], start: dict[str, int]) -> tuple[dict[s
     """One batch of a stream: where it ends, and its rows."""
 
     def work() -> tuple[dict[str, int], list[dict[str, Any]]]:
-        stream = BookStream(read_options(options), spark_schema(read_options(options).book))
+        stream = LedgerStream(read_options(options), spark_schema(read_options(options).book))
         try:
             end = stream.latestOffset(start, stream.getDefaultReadLimit())
             pieces = stream.partitions(start, end)
@@ -134,17 +134,17 @@ async def test_a_node_that_is_away_is_told_by_its_address(monkeypatch: pytest.Mo
     monkeypatch.setattr(nodes, "_WAIT", Backoff(base=0.001, cap=0.001))
     port = free_port()
     with pytest.raises(Unavailable, match=f"cannot reach http://127.0.0.1:{port}"):
-        await asyncio.to_thread(BookReader(read_options({"url": f"http://127.0.0.1:{port}"}), EVENTS).partitions)
+        await asyncio.to_thread(LedgerReader(read_options({"url": f"http://127.0.0.1:{port}"}), EVENTS).partitions)
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
 async def test_an_epoch_that_changed_under_a_plan_is_told(pair: tuple[Site, Site], given: Given) -> None:
     a, _ = pair
     await a.emit("e")
-    reader = BookReader(read_options(given(node="site-a")), EVENTS)
+    reader = LedgerReader(read_options(given(node="site-a")), EVENTS)
     (piece,) = await asyncio.to_thread(reader.partitions)
     await a.running.log.database.write(renew_epoch)
-    with pytest.raises(RowsGone, match="history"):
+    with pytest.raises(RowsGone, match=r"history|new epoch"):
         await asyncio.to_thread(list, reader.read(piece))
 
 
@@ -160,7 +160,7 @@ async def test_a_log_that_began_anew_ends_the_stream_of_the_old_one(sites: MakeS
     await a.start()
     await a.join()
     await a.emit("two")
-    with pytest.raises(RowsGone, match="the node has begun a new history"):
+    with pytest.raises(RowsGone, match="the node has begun a new epoch"):
         await follow(options, offset)
     _, rows = await follow({**options, "onGap": "skip"}, offset)
     assert [row["id"] for row in rows] == ["two"]
@@ -168,7 +168,7 @@ async def test_a_log_that_began_anew_ends_the_stream_of_the_old_one(sites: MakeS
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no database at"):
-        BookReader(read_options({"database": str(tmp_path / "none.db")}), EVENTS).partitions()
+        LedgerReader(read_options({"database": str(tmp_path / "none.db")}), EVENTS).partitions()
     assert not list(tmp_path.iterdir())
     with pytest.raises(SecretUnreadable, match="databaseFile"):
-        BookReader(read_options({"databaseFile": str(tmp_path / "none")}), EVENTS).partitions()
+        LedgerReader(read_options({"databaseFile": str(tmp_path / "none")}), EVENTS).partitions()

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.stages import Reader
+from eventd.audit.engine.lake_reader import LakeReader
 from eventd.audit.engine.state import Entry, State
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import survey
@@ -25,10 +25,10 @@ ALL = (-(1 << 40), 1 << 40)
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Four segments, each of another hour; what Spark's tasks would do is done here."""
 
-    def gather(spark: Any, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
+    def run_pieces(spark: Any, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
         return [work(piece) for piece in range(pieces)]
 
-    monkeypatch.setattr("eventd.audit.engine.stages.gather", gather)
+    monkeypatch.setattr("eventd.audit.engine.lake_reader.run_pieces", run_pieces)
     storage = connect(str(tmp_path / "lake"))
     for number in range(4):
         ship(storage, 10 * number, 10 * number + 10, at=NOON + number * HOUR)
@@ -36,7 +36,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path / "lake")
 
 
-def reader(lake: str, *read_at: int, hours: tuple[int, int] = ALL) -> Reader:
+def reader(lake: str, *read_at: int, hours: tuple[int, int] = ALL) -> LakeReader:
     """One that knows the segments, each since then."""
     found = survey(connect(lake))
     entries = {
@@ -44,10 +44,10 @@ def reader(lake: str, *read_at: int, hours: tuple[int, int] = ALL) -> Reader:
         for segment, time in zip(found.segments, read_at, strict=True)
     }
     spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
-    return Reader(spark, lake, "out", found, State(lake="l", entries=entries), hours, now=100)
+    return LakeReader(spark, lake, "out", found, State(lake="l", entries=entries), hours, now=100)
 
 
-def times(of: Reader) -> list[int]:
+def times(of: LakeReader) -> list[int]:
     return [
         of.state.entries[one.place.name].read_at for one in of.survey.segments if one.place.name in of.state.entries
     ]

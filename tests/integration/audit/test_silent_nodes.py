@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from eventd.audit.engine.run import Request, run
-from eventd.audit.engine.stream import Batch, Following, Stream, checkpoint_of
+from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.generate import Settings, generate
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Report
@@ -102,7 +102,7 @@ class Heard:
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
-        self.batches: list[Batch] = []
+        self.batches: list[StreamBatch] = []
 
     @property
     def ended(self) -> bool:
@@ -111,7 +111,7 @@ class Heard:
     def listen(self) -> None:
         """Nothing is to be done."""
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: StreamBatch) -> None:
         self.batches.append(batch)
         self._clock.advance(3 * 3600)
 
@@ -128,7 +128,7 @@ def no_leaks() -> None:
 def test_a_stream_tells_of_silence_though_nothing_arrives(spark: SparkSession, lake: str, no_leaks: None) -> None:
     clock = ManualClock(BOOKS.end + 300 * SECOND)
     heard = Heard(clock)
-    following = Following(Request(lake, f"{lake}-out"), every=SECOND)
+    following = StreamRequest(Request(lake, f"{lake}-out"), every=SECOND)
     with quiet(spark):
         Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard, clock=clock).follow()
     first, second = (batch.report for batch in heard.batches)

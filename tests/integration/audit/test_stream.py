@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eventd.audit.engine.run import Request, run
-from eventd.audit.engine.stream import Batch, Following, Stream, checkpoint_of
+from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
 from eventd.lake.schema import Book
@@ -37,12 +37,12 @@ class Heard:
     ended = False
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[StreamBatch] = []
 
     def listen(self) -> None:
         """Nothing is to be done."""
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: StreamBatch) -> None:
         self.batches.append(batch)
 
     def trouble(self, error: LakeUnavailable, seconds: float) -> None:
@@ -55,9 +55,9 @@ def no_leaks() -> None:
     return
 
 
-def follow(spark: SparkSession, lake: Path, out: Path, **more: Any) -> Batch:
+def follow(spark: SparkSession, lake: Path, out: Path, **more: Any) -> StreamBatch:
     """What there is now: the batch it came to."""
-    following = Following(Request(str(lake), str(out)), once=True, **more)
+    following = StreamRequest(Request(str(lake), str(out)), once=True, **more)
     heard = Heard()
     with quiet(spark):
         Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard).follow()
@@ -144,7 +144,7 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
     from eventd.audit.report.objectives import read_conditions
 
     out = tmp_path / "out"
-    asked = Following(Request(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True)
+    asked = StreamRequest(Request(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True)
     asked = replace(asked, checkpoint=checkpoint_of(asked))
     heard = Heard()
     with quiet(spark), pytest.raises(CheckFailed, match="the audit fails on missing"):
@@ -157,10 +157,10 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
 
 
 def test_where_spark_may_not_reach_a_checkpoint_has_to_be_named(tmp_path: Path) -> None:
-    following = Following(Request("lake", "memory://out"))
+    following = StreamRequest(Request("lake", "memory://out"))
     with pytest.raises(Invalid, match="may not be able to keep its checkpoint") as refused:
         checkpoint_of(following)
     assert "--checkpoint" in refused.value.hint
     assert checkpoint_of(replace(following, checkpoint="hdfs://a/b")) == "hdfs://a/b"
     assert checkpoint_of(replace(following, checkpoint=str(tmp_path))) == f"file://{tmp_path}"
-    assert checkpoint_of(Following(Request("lake", str(tmp_path)))) == f"file://{tmp_path}/checkpoint"
+    assert checkpoint_of(StreamRequest(Request("lake", str(tmp_path)))) == f"file://{tmp_path}/checkpoint"

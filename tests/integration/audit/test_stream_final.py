@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eventd.audit.engine.final_hours import FinalHours, open_final
-from eventd.audit.engine.run_lock import holding
+from eventd.audit.engine.output_lock import hold_output
 from eventd.audit.report.report import Hour
 from eventd.errors import Conflict, LakeUnavailable
 from eventd.lake.storage import connect
@@ -106,11 +106,15 @@ def test_a_file_that_is_not_theirs_is_named(tmp_path: Path) -> None:
 
 def test_one_audit_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
     out = connect(str(tmp_path / "out"))
-    with holding(out), pytest.raises(Conflict, match=r"process \d+ writes an audit to") as refused, holding(out):
+    with (
+        hold_output(out),
+        pytest.raises(Conflict, match=r"process \d+ writes an audit to") as refused,
+        hold_output(out),
+    ):
         pass
     assert "choose another --out" in refused.value.hint
-    with holding(out), holding(connect("memory://out")):
+    with hold_output(out), hold_output(connect("memory://out")):
         pass
     (tmp_path / "file").touch()
-    with pytest.raises(LakeUnavailable, match="cannot write in"), holding(connect(str(tmp_path / "file" / "out"))):
+    with pytest.raises(LakeUnavailable, match="cannot write in"), hold_output(connect(str(tmp_path / "file" / "out"))):
         pass

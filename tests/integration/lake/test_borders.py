@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.tasks import Job, Task, carry_out
+from eventd.audit.engine.segment_jobs import Job, Task, run_task
 from eventd.errors import LakeUnavailable
 from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path
@@ -100,9 +100,9 @@ def test_rows_of_another_node_or_epoch_are_not_counted(lake: str, book: Book, co
     place = landing(book, "site-b", EPOCH, 10, 12, at=NOON)
     segment = write_segment(connect(lake), place, table(book, rows), node="site-b", now=NOON)
     job = Job(name=place.name, manifest=segment.manifest)
-    outcome = carry_out(Task(lake=lake, out=str(tmp_path / "out"), file="state/cells.parquet", jobs=(job,)))
+    outcome = run_task(Task(lake=lake, out=str(tmp_path / "out"), file="state/cells.parquet", jobs=(job,)))
     assert outcome.rows == {}
-    assert outcome.troubles == {place.name: f"its rows are of another {column} than its manifest"}
+    assert outcome.errors == {place.name: f"its rows are of another {column} than its manifest"}
 
 
 # --- links in the file system ---------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from eventd.audit.generate.faults import Fault
-from eventd.audit.generate.mixing import random_of
-from eventd.audit.generate.small_books import refusals_of
+from eventd.audit.generate.gap_ledgers import refusals_of
+from eventd.audit.generate.pseudo_random import random_of
 from eventd.audit.report.findings import Finding, corrupt_segment
 from eventd.errors import Invalid
 from eventd.lake.schema import Book

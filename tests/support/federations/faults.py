@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from eventd.audit.generate.faults import Fault, Planter, Target, event_fault
-from eventd.audit.generate.mixing import Mask
+from eventd.audit.generate.pseudo_random import Mask
 from eventd.audit.report.findings import NOT_HELD, NOT_SENT, OTHER_RECEIPT, Kind
 from tests.support.federations.routes import takes
 from tests.support.federations.world import FullWorld
@@ -34,16 +34,16 @@ class FullPlanter(Planter):
 
     def free(self, target: Target, number: int) -> bool:
         """Whether an event has no fault, does not expire, and was always meant for the peer."""
-        course = target.course
-        history = self.world.histories[course.source]
-        at = np.searchsorted(history.soon, number)
-        if number in history.soon[at : at + 1] or not super().free(target, number):
+        flow = target.flow
+        history = self.world.histories[flow.source]
+        at = np.searchsorted(history.expiring, number)
+        if number in history.expiring[at : at + 1] or not super().free(target, number):
             return False
-        if course.uid not in self._wanted:
-            terms = self.links[course.sender, course.peer, course.group].terms
-            self._wanted[course.uid] = np.logical_and.reduce([takes(self.world, one.selection) for one in terms])
+        if flow.uid not in self._wanted:
+            terms = self.links[flow.sender, flow.peer, flow.group].terms
+            self._wanted[flow.uid] = np.logical_and.reduce([takes(self.world, one.selection) for one in terms])
         kind = int(history.types_of(np.array([number]))[0])
-        return bool(self._wanted[course.uid][kind])
+        return bool(self._wanted[flow.uid][kind])
 
     def _disagree(self, count: int) -> Iterator[Fault]:
         for at in range(count):
@@ -52,24 +52,24 @@ class FullPlanter(Planter):
                 yield self._alter(target)
                 continue
             missed, detail = ((self.unheld, NOT_HELD), (self.unsent, NOT_SENT))[at % 3]
-            missed.setdefault(target.course.uid, set()).add(target.number)
-            yield event_fault(Kind.DISAGREEMENT, target.course, target.number, detail)
+            missed.setdefault(target.flow.uid, set()).add(target.number)
+            yield event_fault(Kind.DISAGREEMENT, target.flow, target.number, detail)
 
     def _alter(self, target: Target) -> Fault:
         """The sender shows another receipt than the peer gave."""
-        course, batch = target.course, target.batch
-        course.altered |= {batch}
-        low, high = np.searchsorted(course.rows, course.edges[batch : batch + 2])
-        self.used |= {(course.source, number) for number in course.rows[low:high].tolist()}
-        nodes = (course.sender, course.peer)
+        flow, batch = target.flow, target.batch
+        flow.altered |= {batch}
+        low, high = np.searchsorted(flow.rows, flow.edges[batch : batch + 2])
+        self.used |= {(flow.source, number) for number in flow.rows[low:high].tolist()}
+        nodes = (flow.sender, flow.peer)
         detail = OTHER_RECEIPT
-        return Fault(Kind.DISAGREEMENT, course.group, course.source, course.peer, None, detail, nodes, course, batch)
+        return Fault(Kind.DISAGREEMENT, flow.group, flow.source, flow.peer, None, detail, nodes, flow, batch)
 
     def _refuse(self, count: int) -> Iterator[Fault]:
         """A peer refuses events for good, which is no fault."""
         for _ in range(count):
             target = self.pick()
-            refused = np.append(target.course.refused, target.number)
-            target.course.refused = np.sort(refused)
-            self.unheld.setdefault(target.course.uid, set()).add(target.number)
+            refused = np.append(target.flow.refused, target.number)
+            target.flow.refused = np.sort(refused)
+            self.unheld.setdefault(target.flow.uid, set()).add(target.number)
         yield from ()

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from eventd.audit.generate.catalogue import Catalogue, Found
-from eventd.audit.generate.courses import Course
-from eventd.audit.generate.cutting import Block
+from eventd.audit.generate.catalogue import Catalogue, EventRows
 from eventd.audit.generate.faults import Fault
-from eventd.audit.generate.history import Facts
-from eventd.audit.generate.mixing import Ints, random_of
-from eventd.audit.generate.numbering import number_all
+from eventd.audit.generate.flows import Flow
+from eventd.audit.generate.history import EventColumns
+from eventd.audit.generate.lake_writer import connect_empty, totals, write_head
+from eventd.audit.generate.log_positions import number_all
 from eventd.audit.generate.planning import findings_of
-from eventd.audit.generate.running import connect_empty, totals, write_head
+from eventd.audit.generate.pseudo_random import Ints, random_of
+from eventd.audit.generate.segments import Block
 from eventd.audit.generate.shipping import ship
 from eventd.audit.generate.truth import Truth
 from eventd.audit.report.findings import epoch_change, in_order
@@ -41,7 +41,7 @@ def generate(settings: FullSettings, url: str, *, processes: int = 1) -> Truth:
     require_enough(world)
     write_head(storage, settings)
     segments = [segment for written in _ship_all(world, storage, url, processes) for segment in written]
-    epochs = [epoch_change(world.names[node], "") for node in world.turns]
+    epochs = [epoch_change(world.names[node], "") for node in world.restarts]
     found = in_order([*findings_of(world, faults), *epochs, *damage(world, faults, storage, segments)])
     return Truth(settings=settings, totals=totals(world, segments, found), findings=tuple(found))
 
@@ -53,7 +53,7 @@ def _plan(settings: FullSettings) -> tuple[FullWorld, list[Fault]]:
     faults = FullPlanter(world).plant()
     shipping = [node for node in range(settings.nodes) if node not in world.silent]
     for node in random_of(settings.seed, "epochs").permutation(shipping)[: settings.epoch].tolist():
-        world.turns[node] = _quiet_moment(world, node)
+        world.restarts[node] = _quiet_moment(world, node)
     number_all(world)
     return world, faults
 
@@ -94,27 +94,29 @@ class _LargeCatalogue(Catalogue):
     def __init__(self, world: FullWorld) -> None:
         self._histories = world.histories
 
-    def look_up(self, block: Block, sources: Ints, numbers: Ints) -> Found:
+    def look_up(self, block: Block, sources: Ints, numbers: Ints) -> EventRows:
         ends = np.cumsum(block.counts)
         first, last = numbers[ends - block.counts], numbers[ends - 1]
         parts, shift, size = [], np.zeros(len(sources), np.int64), 0
         for source in np.unique(sources):
             those = np.flatnonzero(sources == source)
             begin, end = int(first[those].min()), int(last[those].max()) + 1
-            parts.append(self._histories[source].facts(begin, end))
+            parts.append(self._histories[source].events_of(begin, end))
             shift[those] = size - begin
             size += end - begin
-        return Found(Facts(*map(np.concatenate, zip(*parts, strict=True))), numbers + np.repeat(shift, block.counts))
+        return EventRows(
+            EventColumns(*map(np.concatenate, zip(*parts, strict=True))), numbers + np.repeat(shift, block.counts)
+        )
 
 
 def _quiet_moment(world: FullWorld, node: int) -> int:
     """A true time when nothing of the node's was on its way: it was stopped, copied, and started from the copy."""
     settings = world.settings
     begun, done = [], []
-    for course in world.courses:
-        if node in (course.sender, course.peer):
-            begun.append(_begun(world, course))
-            done.append(course.acked)
+    for flow in world.flows:
+        if node in (flow.sender, flow.peer):
+            begun.append(_begun(world, flow))
+            done.append(flow.acked)
     first = np.concatenate(begun)
     order = np.argsort(first, kind="stable")
     latest = np.maximum.accumulate(np.concatenate(done)[order])
@@ -127,10 +129,10 @@ def _quiet_moment(world: FullWorld, node: int) -> int:
     return int(free[0])
 
 
-def _begun(world: FullWorld, course: Course) -> Ints:
+def _begun(world: FullWorld, flow: Flow) -> Ints:
     """When the first event of each batch was recorded by who sends it."""
-    if course.feed is not None or not len(course.rows):
-        return course.sent
-    history = world.histories[course.source]
-    first = course.rows[np.minimum(np.searchsorted(course.rows, course.edges[:-1]), len(course.rows) - 1)]
-    return np.minimum(course.sent, history.at[np.searchsorted(history.first, first, "right") - 1])
+    if flow.feed is not None or not len(flow.rows):
+        return flow.sent
+    history = world.histories[flow.source]
+    first = flow.rows[np.minimum(np.searchsorted(flow.rows, flow.edges[:-1]), len(flow.rows) - 1)]
+    return np.minimum(flow.sent, history.at[np.searchsorted(history.first, first, "right") - 1])

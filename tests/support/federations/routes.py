@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from eventd.audit.generate.courses import DELIVERED, IN_PATH, Course, Load, Traffic, last_of
-from eventd.audit.generate.mixing import Ints, Mask, random_of
+from eventd.audit.generate.flows import DELIVERED, IN_PATH, Flow, Load, Traffic, last_of
+from eventd.audit.generate.pseudo_random import Ints, Mask, random_of
 from eventd.audit.generate.routes import Routes
-from eventd.audit.generate.world import Link, Terms
+from eventd.audit.generate.world import Link, SelectionTerms
 from eventd.runtime.clock import SECOND
 from federation.selector import Selector
 from tests.support.federations.world import FullWorld
@@ -37,17 +37,17 @@ class FullRoutes(Routes):
         for group in range(len(self.world.groups) if self.world.settings.in_path else 0):
             self._relay(group)
 
-    def terms(self, sender: int, peer: int, group: int) -> tuple[Terms, ...]:
+    def terms(self, sender: int, peer: int, group: int) -> tuple[SelectionTerms, ...]:
         settings = self.world.settings
         through = settings.in_path and settings.nodes - 1 in (sender, peer)
         if settings.in_path and (sender, peer) == (0, settings.nodes - 1):
-            return (Terms(settings.start, RELAYED),)
-        begun = Terms(settings.start, EVERYTHING)
+            return (SelectionTerms(settings.start, RELAYED),)
+        begun = SelectionTerms(settings.start, EVERYTHING)
         if not settings.selectors or through:
             return (begun,)
         middle = settings.start + settings.span // 2
-        less = Terms(settings.start, SOME)
-        kinds = ((begun,), (less,), (begun, Terms(middle, SOME)), (less, Terms(middle, EVERYTHING)))
+        less = SelectionTerms(settings.start, SOME)
+        kinds = ((begun,), (less,), (begun, SelectionTerms(middle, SOME)), (less, SelectionTerms(middle, EVERYTHING)))
         return kinds[(sender + 2 * peer + group) % 4]
 
     def send(self, link: Link) -> Traffic:
@@ -95,14 +95,14 @@ class FullRoutes(Routes):
     def _relay(self, group: int) -> None:
         """The first node passes everything on to the last one, and so meets what the last one emitted itself."""
         world, leaf = self.world, self.world.settings.nodes - 1
-        shared = [course for course in world.courses if (course.sender, course.peer, course.group) == (0, leaf, group)]
-        for feed in [course for course in world.courses if course.peer == 0 and course.group == group]:
+        shared = [flow for flow in world.flows if (flow.sender, flow.peer, flow.group) == (0, leaf, group)]
+        for feed in [flow for flow in world.flows if flow.peer == 0 and flow.group == group]:
             full = np.diff(np.searchsorted(feed.held, feed.edges)) > 0
             if not full.any():
                 continue
             edges = np.append(feed.edges[:-1][full], feed.edges[-1])
             back = feed.source == leaf
-            course = world.add(
+            flow = world.add(
                 group=group,
                 sender=0,
                 source=feed.source,
@@ -119,7 +119,7 @@ class FullRoutes(Routes):
                 feed=feed,
                 outcome=IN_PATH if back else DELIVERED,
             )
-            shared.append(course)
+            shared.append(flow)
         _share_link(shared, Traffic(random_of(world.settings.seed, "relay", group)))
 
 
@@ -129,13 +129,13 @@ def takes(world: FullWorld, selection: dict[str, Any]) -> Mask:
     return np.array([selector.takes_type(name) for name in world.types])
 
 
-def _share_link(courses: Sequence[Course], traffic: Traffic) -> None:
+def _share_link(flows: Sequence[Flow], traffic: Traffic) -> None:
     """Let several courses share a link: what is ready first goes first. Their `sent` says when they are ready."""
-    ready = np.concatenate([course.sent for course in courses])
+    ready = np.concatenate([flow.sent for flow in flows])
     order = np.argsort(ready, kind="stable")
     sent, recorded, acked = traffic.carry(ready[order])
     back = np.argsort(order, kind="stable")
-    edges = np.cumsum([course.batches for course in courses])[:-1]
+    edges = np.cumsum([flow.batches for flow in flows])[:-1]
     parts = (np.split(times[back], edges) for times in (sent, recorded, acked))
-    for course, *times in zip(courses, *parts, strict=True):
-        course.sent, course.recorded, course.acked = times
+    for flow, *times in zip(flows, *parts, strict=True):
+        flow.sent, flow.recorded, flow.acked = times

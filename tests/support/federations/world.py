@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from eventd.audit.generate.history import History, make_histories
-from eventd.audit.generate.mixing import random_of
+from eventd.audit.generate.pseudo_random import random_of
 from eventd.audit.generate.settings import TAIL
 from eventd.audit.generate.world import World, ring, type_names
 from eventd.errors import Invalid
@@ -44,7 +44,7 @@ class FullWorld(World):
             wanted = np.flatnonzero(history.types_of(np.arange(sent)) == 0)  # the type that every peer selects
             if count > len(wanted):
                 raise Invalid("too many events are to expire", hint="raise events, or lower expire")
-            history.soon = np.sort(random.choice(wanted, count, replace=False))
+            history.expiring = np.sort(random.choice(wanted, count, replace=False))
         return histories
 
     @cached_property

@@ -11,14 +11,14 @@ import pytest
 
 from eventd.audit.engine import reconcile
 from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, middle
-from eventd.audit.engine.cells import What, sum_deliveries, sum_events
+from eventd.audit.engine.cells import Measure, sum_deliveries, sum_events
 from eventd.audit.engine.columns import Columns
 from eventd.audit.engine.counts import add_up, count, key_of, parts
-from eventd.audit.engine.coverage import Blind, Sight
-from eventd.audit.engine.links import Link, Owing, Wish
-from eventd.audit.engine.plan import Offset, Plan
+from eventd.audit.engine.coverage import BlindSpot, Coverage
+from eventd.audit.engine.link_rows import Link, RowSelector, SelectionVersion
+from eventd.audit.engine.plan import ClockOffset, Plan
 from eventd.audit.engine.verdicts import Outcome, Trail, judge
-from eventd.audit.report.findings import Fact, Kind, group_findings
+from eventd.audit.report.findings import Discrepancy, Kind, group_findings
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Totals
 from eventd.errors import Invalid
@@ -71,7 +71,7 @@ def held(number: int, **more: Any) -> dict[str, Any]:
     return {**stated(number), "node": "b", "own": False, "path": "a", **more}
 
 
-TO_B = Link("g", "b", (Wish("{}"),), settled=100)
+TO_B = Link("g", "b", (SelectionVersion("{}"),), settled=100)
 
 
 def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]]) -> int:
@@ -83,7 +83,7 @@ def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], the
     ]
     cells = pa.concat_tables([one for one in made if one.num_rows]).unify_dictionaries().drop_columns(["segment"])
     far = 10**15
-    return int(reconcile.balance(cells, {"a": far, "b": far})["uneven"].num_rows)
+    return int(reconcile.reconcile(cells, {"a": far, "b": far})["uneven"].num_rows)
 
 
 @pytest.mark.parametrize("span", [0, 1, 7, 8, 1000, 10**6, 86_400 * 10**6])
@@ -135,45 +135,45 @@ def test_books_that_agree_are_even_and_a_loss_a_repetition_or_an_exchange_is_not
 
 def test_what_a_link_has_not_come_to_waits_and_is_not_due() -> None:
     rows = Columns(table(Book.EVENTS, [stated(n) for n in (1, 2, 3)]))
-    owed = Owing(rows).by(TO_B._replace(settled=2))
+    owed = RowSelector(rows).select(TO_B._replace(settled=2))
     assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False], [False, False, True])
 
 
 def test_each_version_of_a_selection_counts_for_the_positions_it_went_through() -> None:
     narrow, wide = '{"types": ["x"]}', "{}"
     rows = Columns(table(Book.EVENTS, [stated(1), stated(2, type="x"), stated(3), stated(4)]))
-    link = Link("g", "b", (Wish(narrow, 0, 3), Wish(wide, 50, reached=1)), settled=4)
-    owed = Owing(rows).by(link)
+    link = Link("g", "b", (SelectionVersion(narrow, 0, 3), SelectionVersion(wide, 50, reached=1)), settled=4)
+    owed = RowSelector(rows).select(link)
     # 1 was let in later and has been sent afterwards, 3 is still to be; 2 was wanted at once, 4 under the new version.
     assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False, True], [False, False, True, False])
     expired = Columns(table(Book.EVENTS, [stated(1, expires_at=40)]))
-    assert not Owing(expired).by(link).due.any()
+    assert not RowSelector(expired).select(link).due.any()
 
 
 def test_a_link_owes_nothing_of_what_was_over_before_it_began() -> None:
     rows = Columns(
         table(Book.EVENTS, [stated(1, recorded_at=10), stated(2, recorded_at=30), stated(3, recorded_at=40)])
     )
-    owed = Owing(rows).by(TO_B._replace(begins=2, created_at=20))
+    owed = RowSelector(rows).select(TO_B._replace(begins=2, created_at=20))
     assert owed.due.tolist() == [False, True, True]
 
 
 def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
-    from eventd.audit.engine.cells import Skew
+    from eventd.audit.engine.cells import HourlySkew
 
     row = delivered(1, event_at=0, attempt_at=SECOND, done_at=2 * SECOND, peer_recorded_at=41 * SECOND)
-    cells = sum_deliveries("1", Columns(table(Book.DELIVERIES, [row])), {"b": Skew((0,), (39 * SECOND,))})
+    cells = sum_deliveries("1", Columns(table(Book.DELIVERIES, [row])), {"b": HourlySkew((0,), (39 * SECOND,))})
     longest = {row["what"]: row["high"] for row in cells.to_pylist()}
-    assert longest[What.PEER_RECORDED] == SECOND
-    assert longest[What.WHOLE] == 2 * SECOND
+    assert longest[Measure.PEER_RECORDED] == SECOND
+    assert longest[Measure.WHOLE] == 2 * SECOND
 
 
-def sight(**blinds: Blind) -> Sight:
-    plan = Plan(clocks={("a", "b"): [Offset(0, 0, 0)], ("b", "a"): [Offset(0, 0, 0)]})
-    found = Sight(plan, until={"a": 1000, "b": 1000})
-    for name, blind in blinds.items():
+def coverage(**spots: BlindSpot) -> Coverage:
+    plan = Plan(clocks={("a", "b"): [ClockOffset(0, 0, 0)], ("b", "a"): [ClockOffset(0, 0, 0)]})
+    found = Coverage(plan, until={"a": 1000, "b": 1000})
+    for name, spot in spots.items():
         node, book = name.split("_")
-        found.blinds[node, Book(book)].append(blind)
+        found.blind_spots[node, Book(book)].append(spot)
     return found
 
 
@@ -207,23 +207,27 @@ def trail(**more: Any) -> Trail:
     ],
 )
 def test_what_became_of_an_event(more: dict[str, Any], outcome: Outcome, kinds: list[str]) -> None:
-    verdict = judge(trail(**more), sight())
-    assert (verdict.outcome, [fact.kind.value for fact in verdict.facts]) == (outcome, kinds)
+    verdict = judge(trail(**more), coverage())
+    assert (verdict.outcome, [discrepancy.kind.value for discrepancy in verdict.discrepancies]) == (outcome, kinds)
 
 
 def test_silence_proves_nothing_where_a_book_does_not_reach() -> None:
-    gone = Blind(why="gone")
-    assert judge(trail(), sight(a_deliveries=gone)).outcome is Outcome.UNPROVEN
-    assert judge(trail(held=1), sight(a_deliveries=gone)) == (Outcome.DELIVERED, ())
-    assert judge(trail(sent=1, senders=1), sight(b_events=gone)) == (Outcome.DELIVERED, ())
-    assert judge(trail(origin=0, due=0, held=1), sight(a_events=gone)) == (Outcome.FOREIGN, ())
-    assert judge(trail(sent=1, senders=1, done_at=2000), sight()) == (Outcome.DELIVERED, ())
-    assert judge(trail(origin=0, due=0, held=1, held_at=2000), sight()).facts == ()
+    gone = BlindSpot(why="gone")
+    assert judge(trail(), coverage(a_deliveries=gone)).outcome is Outcome.UNPROVEN
+    assert judge(trail(held=1), coverage(a_deliveries=gone)) == (Outcome.DELIVERED, ())
+    assert judge(trail(sent=1, senders=1), coverage(b_events=gone)) == (Outcome.DELIVERED, ())
+    assert judge(trail(origin=0, due=0, held=1), coverage(a_events=gone)) == (Outcome.FOREIGN, ())
+    assert judge(trail(sent=1, senders=1, done_at=2000), coverage()) == (Outcome.DELIVERED, ())
+    assert judge(trail(origin=0, due=0, held=1, held_at=2000), coverage()).discrepancies == ()
 
 
 def test_neighbours_are_one_finding_and_others_are_not() -> None:
-    facts = [Fact(Kind.MISSING, "g", "a", "b", seq, f"e{seq}") for seq in (7, 5, 6, 9)]
-    facts += [Fact(Kind.MISSING, "g", "a", "c", 8, "e8"), Fact(Kind.FORGED, "g", "a", "b", 0, "x"), facts[0]]
+    facts = [Discrepancy(Kind.MISSING, "g", "a", "b", seq, f"e{seq}") for seq in (7, 5, 6, 9)]
+    facts += [
+        Discrepancy(Kind.MISSING, "g", "a", "c", 8, "e8"),
+        Discrepancy(Kind.FORGED, "g", "a", "b", 0, "x"),
+        facts[0],
+    ]
     found = [(one.kind.value, one.peer, one.first, one.last, one.ids) for one in group_findings(facts)]
     assert found == [
         ("missing", "b", 5, 7, ("e5", "e6", "e7")),
@@ -234,14 +238,14 @@ def test_neighbours_are_one_finding_and_others_are_not() -> None:
 
 
 def test_a_finding_of_many_tells_how_many_it_names() -> None:
-    (found,) = group_findings(Fact(Kind.MISSING, "g", "a", "b", seq, f"e{seq}") for seq in range(1, 6))
+    (found,) = group_findings(Discrepancy(Kind.MISSING, "g", "a", "b", seq, f"e{seq}") for seq in range(1, 6))
     short = found.shortened(2)
     assert (short.ids, short.count, short.events, found.events) == (("e1", "e2"), 5, 5, 5)
 
 
 def test_conditions_are_kinds_and_a_share_and_nothing_else() -> None:
     missing, share = read_conditions(["missing, completeness<99.99"])
-    (found,) = group_findings([Fact(Kind.MISSING, "g", "a", "b", 1, "e1")])
+    (found,) = group_findings([Discrepancy(Kind.MISSING, "g", "a", "b", 1, "e1")])
     assert missing.is_met(Totals(), [found])
     assert not missing.is_met(Totals(), [])
     assert share.is_met(Totals(completeness=99.9899), [])
@@ -251,5 +255,5 @@ def test_conditions_are_kinds_and_a_share_and_nothing_else() -> None:
     assert unproven.is_met(Totals(completeness=None), [found]), "books that do not reach may hide more than was found"
     assert not unproven.is_met(Totals(completeness=99.0), [found])
     for wrong in ("lost", "completeness<101", "completeness>5", "", " , "):
-        with pytest.raises(Invalid, match="is no condition"):
+        with pytest.raises(Invalid, match="is not a condition"):
             read_conditions([wrong])

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.audit.generate.courses import COMMIT, Load, common, without
-from eventd.audit.generate.cutting import Cut, blocks, cut
-from eventd.audit.generate.mixing import chance, digests, fingerprints, key_of, uuids, write_uuids
+from eventd.audit.generate.flows import COMMIT, Load, common, without
+from eventd.audit.generate.pseudo_random import chance, digests, fingerprints, key_of, uuids, write_uuids
+from eventd.audit.generate.segments import Cut, blocks, cut
 from eventd.lake.writer import ROW_GROUP
 from eventd.runtime.clock import SECOND
 from federation.event import new_event_id

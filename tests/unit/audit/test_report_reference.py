@@ -32,7 +32,7 @@ SECTIONS = {
     "keys": report.KeyUse,
     "refusals": report.Refusal,
     "receipts": report.Receipts,
-    "troubles": report.Trouble,
+    "troubles": report.Limitation,
     "work": report.Work,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eventd.audit.engine.silence import PATIENCE, find_silences, trouble_of
+from eventd.audit.engine.silence import PATIENCE, find_silences, limitation_of
 from eventd.lake.manifest import Head, NodeState
 from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
@@ -64,7 +64,7 @@ def test_a_node_that_looks_seldom_has_longer() -> None:
 
 def test_a_clock_that_is_ahead_hides_no_end() -> None:
     found = silences(state(as_of=NOON + 24 * HOUR))
-    assert found == {"site-a": "ahead by 1 d: with that clock nobody can tell when it stops reporting"}
+    assert found == {"site-a": "ahead by 1 d: with that clock its silence would not be noticed"}
 
 
 def test_a_node_that_was_closed_is_asked_nothing_more() -> None:
@@ -78,6 +78,6 @@ def test_the_latest_epoch_speaks_for_the_node() -> None:
 
 def test_each_is_a_trouble_that_says_what_to_do() -> None:
     survey = Survey(Head(id="l", made_at=0), [state("dead", as_of=NOON - HOUR), state("slow", lag=HOUR)], (), ())
-    troubles = [trouble_of(one) for one in find_silences(survey, now=NOON, until=None).values()]
+    troubles = [limitation_of(one) for one in find_silences(survey, now=NOON, until=None).values()]
     assert [(one.kind, one.where) for one in troubles] == [("silent", "dead"), ("behind", "slow")]
     assert "routerctl lake close --node NODE" in troubles[0].hint

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from eventd.audit.source import EventdSource
-from eventd.audit.source.options import OnGap, Options, Starting, Where, read_options
+from eventd.audit.source.options import OnGap, Options, OriginKind, Starting, read_options
 from eventd.errors import Invalid
 from eventd.lake.schema import COLUMNS, Book
 
 
 def test_a_lake_is_enough() -> None:
-    assert read_options({"lake": "/srv/lake"}) == Options(Where.LAKE, ("/srv/lake",), Book.EVENTS)
+    assert read_options({"lake": "/srv/lake"}) == Options(OriginKind.LAKE, ("/srv/lake",), Book.EVENTS)
     assert read_options({"path": "s3://bucket/lake"}).places == ("s3://bucket/lake",)
 
 
@@ -31,7 +31,7 @@ def test_every_option_is_taken_however_it_is_written() -> None:
         }
     )
     assert asked == Options(
-        where=Where.URL,
+        where=OriginKind.URL,
         places=("http://a:8780", "https://b/eventd"),
         book=Book.DELIVERIES,
         nodes=("site-a", "site-b"),
@@ -83,5 +83,5 @@ def test_what_nodes_say_of_themselves_is_read_from_a_lake_alone() -> None:
     names = EventdSource({"lake": "/a", "book": "states"}).schema().names
     assert names == ["node", "epoch", "instance", "began_at", "as_of", "complete_until", "head", "book", "upto"]
     for place in ({"url": "http://a:8780"}, {"database": "/srv/a.db"}):
-        with pytest.raises(Invalid, match="the book states is read from a lake alone"):
+        with pytest.raises(Invalid, match="the book states can be read from a lake only"):
             read_options({**place, "book": "states"})

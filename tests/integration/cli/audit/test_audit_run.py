@@ -195,7 +195,7 @@ def test_books_that_do_not_reach_are_not_called_complete(
 @pytest.mark.parametrize("asked", ["lost", "Missing", " ,", "missing,lost", "completeness<101", "completeness>99"])
 def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lakes: Path, asked: str) -> None:
     told = unstarted.refuses(lakes / "sound", "--fail-on", asked)
-    assert "is no condition (one of missing, duplicate, " in told
+    assert "is not a condition (write one of missing, duplicate, " in told
     assert told.endswith("unproven, or completeness<99.99)")
 
 
@@ -205,7 +205,7 @@ def test_what_is_no_condition_is_refused_with_what_is_one(unstarted: Audit, lake
         ("kind: [", "slo.yaml:2: is not valid YAML"),
         ("", "slo.yaml holds no FederationSLO"),
         (SLO.format(name="edge", fail=1), "slo.yaml:5: spec.delivery.lagWarnSeconds: lagWarnSeconds must be less than"),
-        (SLO.format(name="edge", fail=5) * 2, "slo.yaml:10: spec.groupRef: group edge has another FederationSLO"),
+        (SLO.format(name="edge", fail=5) * 2, "slo.yaml:10: spec.groupRef: group edge has two FederationSLOs"),
     ],
     ids=["no YAML", "nothing", "bounds the wrong way round", "two for a group"],
 )
@@ -258,7 +258,7 @@ def test_the_report_of_one_lake_is_not_mixed_with_that_of_another(
     before = (audit.out / "report.json").read_bytes()
     told = audit.refuses(lakes / "sound")
     assert told == (
-        f"error: {audit.out} holds an audit of another lake (choose another --out, or begin anew with --full)"
+        f"error: {audit.out} holds an audit of another lake (choose another --out, or start over with --full)"
     )
     assert (audit.out / "report.json").read_bytes() == before
     assert audit(lakes / "sound", "--full")["lake"]["url"] == str(lakes / "sound")

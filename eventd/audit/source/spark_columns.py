@@ -1,4 +1,4 @@
-"""The columns of a book as Spark knows them, and rows brought into exactly the form that Spark takes."""
+"""The columns of a ledger as Spark types, and rows converted to them."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ _TYPES: Final[dict[Kind, types.DataType]] = {
     Kind.DIGEST: types.BinaryType(),
 }
 BATCH_ROWS: Final = 32_768
-"""Rows that are handed to Spark at once."""
+"""Rows of one batch for Spark."""
 
 
 def spark_schema(book: Book) -> types.StructType:
-    """The book's columns."""
+    """The columns of a ledger."""
     fields = [types.StructField(column.name, _TYPES[column.kind], column.null) for column in COLUMNS[book]]
     return types.StructType(fields)
 
 
 def check_columns(book: Book, schema: types.StructType) -> None:
-    """Raises Invalid where the user's schema is not made of the book's columns."""
+    """Raises Invalid where the user's schema has other columns than the ledger."""
     check_among(spark_schema(book), book.value, schema)
 
 
 def check_among(columns: types.StructType, book: str, schema: types.StructType) -> None:
-    """Raises Invalid where the user's schema is not made of these columns."""
+    """Raises Invalid where the user's schema has other columns than these."""
     known = {field.name: field.dataType for field in columns}
     for field in schema:
         if field.name not in known:
-            raise Invalid(f"{field.name} is no column of the book {book}", hint=f"it has: {', '.join(known)}")
+            raise Invalid(f"the ledger {book} has no column {field.name}", hint=f"it has: {', '.join(known)}")
         if field.dataType != known[field.name]:
             wanted = known[field.name].simpleString()
             raise Invalid(f"the column {field.name} is of type {wanted}, not {field.dataType.simpleString()}")
 
 
 def arrow_names(schema: types.StructType) -> Sequence[str]:
-    """The columns to be read. `number` is always among them: rows are told apart by it."""
+    """The columns to read. `number` is always among them: it identifies a row."""
     return list(dict.fromkeys(["number", *schema.names]))
 
 
 def tabulate(book: Book, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
-    """Some columns of a book out of lists: times in microseconds, digests as bytes."""
+    """Columns of a ledger from lists: times in microseconds, digests as bytes."""
     import pyarrow as pa
 
     schema = arrow_schema(book)
@@ -66,7 +66,7 @@ def tabulate(book: Book, columns: Mapping[str, Sequence[Any]], names: Sequence[s
 
 
 def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Rows with numbers in (after, upto], as Spark takes them: these columns in this order, of exactly its types."""
+    """Rows with numbers in (after, upto], as Spark needs them: these columns in this order, of exactly its types."""
     import pyarrow as pa
     from pyarrow import compute
     from pyspark.sql.pandas.types import to_arrow_schema

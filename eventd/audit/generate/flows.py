@@ -1,4 +1,4 @@
-"""How the events of one source travel over one link: batch by batch, with what each end writes down."""
+"""The flow of the events of one source over one link: batch by batch, with the records of each end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from eventd.audit.generate.history import COMMIT
-from eventd.audit.generate.mixing import Ints, Mask
+from eventd.audit.generate.pseudo_random import Ints, Mask
 from eventd.runtime.clock import SECOND
 
 
@@ -23,15 +23,15 @@ IN_PATH: Final = "in_path"
 
 
 @dataclass(eq=False)
-class Course:
+class Flow:
     """Batches from `sender` to `peer` with events that the history `source` made.
 
     Batch k carries those of the events in `rows` (numbers, rising) from `edges[k]` up to before `edges[k + 1]`: each
-    has a line in the sender's book. `held` are the events that the peer recorded out of them. Times are true ones.
+    has a row in the sender's ledger. `held` are those that the peer recorded. Times are true, without clock errors.
     `last` is the last event that each batch's range covers. `feed` brought the events to a sender that is not their
     source.
 
-    `kept` and `given`: whether the sender's and the peer's books tell of the batches at all; `alone`: they are no part
+    `kept` and `given`: whether the sender's and the peer's ledgers have the batches; `alone`: they are no part
     of the link's ordinary course; `known`: events of each batch that the peer had; `probe`: it went out empty.
     `altered`: batches of which the sender shows another receipt than the peer gave.
     """
@@ -50,7 +50,7 @@ class Course:
     acked: Ints
     attempts: Ints
     version: Ints
-    feed: Course | None = None
+    feed: Flow | None = None
     outcome: str = DELIVERED
     refused: Ints = field(default_factory=none)
     kept: bool = True
@@ -82,7 +82,7 @@ class Course:
         return self.recorded
 
     @property
-    def moot(self) -> Mask:
+    def empty(self) -> Mask:
         """Batches of which nothing was left to send."""
         nothing: Mask = self.accepted + self.refusals + self.known == 0
         return nothing & (not self.probe)
@@ -91,13 +91,13 @@ class Course:
         """The batch that an event is in."""
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
-    def close(self, soon: Ints) -> None:
-        """Count what is in each batch. `soon`: the source's events that expired before they could be sent."""
+    def close(self, expiring: Ints) -> None:
+        """Count what is in each batch. `expiring`: the source's events that expired before they could be sent."""
         self.row_at = np.searchsorted(self.rows, self.edges)
         self.held_at = np.searchsorted(self.held, self.edges)
         lines = np.diff(self.row_at)
         self.refusals = np.diff(np.searchsorted(self.refused, self.edges))
-        expired = np.diff(np.searchsorted(common(self.rows, soon), self.edges))
+        expired = np.diff(np.searchsorted(common(self.rows, expiring), self.edges))
         if self.outcome == IN_PATH:
             self.accepted = np.zeros_like(lines)
         elif self.kept:

@@ -1,4 +1,4 @@
-"""One audit at a time for one folder: two would remove each other's state, and give two files one number."""
+"""The lock of an output folder. Two audits at once would remove each other's state and overwrite final hours."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOCK: Final = ".lock"
 
 
 @contextlib.contextmanager
-def holding(out: Storage) -> Iterator[None]:
-    """Hold the folder for this process. Raises Conflict, which says who holds it, and LakeUnavailable.
+def hold_output(out: Storage) -> Iterator[None]:
+    """Hold the folder for this process. Raises Conflict, which names the holder, and LakeUnavailable.
 
-    The lock is the kernel's and ends with the process, however it ends. A store behind an address has none: there it is
-    left to whoever starts two audits.
+    The kernel releases the lock when the process ends. A store behind an address has no lock: there the operator must
+    not start two audits.
     """
     place = out.locate(LOCK)
     if "://" in place:
@@ -35,8 +35,8 @@ def holding(out: Storage) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = file.read(32).strip()
-            who = f"process {told}" if told.isdigit() else "another process"
+            holder = file.read(32).strip()
+            who = f"process {holder}" if holder.isdigit() else "another process"
             raise Conflict(f"{who} writes an audit to {out.url}", hint="let it end, or choose another --out") from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

@@ -1,4 +1,4 @@
-"""What a report says beside its figures: the nodes, gaps, keys, refusals and receipts, and what limits the verdict."""
+"""The parts of a report beside its figures: nodes, gaps, keys, refusals, receipts, limitations, and the headline."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from eventd.audit.engine.assemble import Found
-from eventd.audit.engine.link_figures import runs
+from eventd.audit.engine.assemble import StageResults
+from eventd.audit.engine.ledger_summaries import KeyRequests, RefusalCount
+from eventd.audit.engine.pair_figures import runs
 from eventd.audit.engine.plan import histories
-from eventd.audit.engine.silence import Silence, trouble_of
-from eventd.audit.engine.small_ledgers import KeyUsed, Refused
+from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
-from eventd.audit.report.report import Gap, KeyUse, Node, Receipts, Refusal, Skew, Totals, Trouble
+from eventd.audit.report.report import Gap, KeyUse, Limitation, Node, Receipts, Refusal, Skew, Totals
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.runtime.clock import SECOND
 from federation.event import format_time
 
 _NOTES: Final = {
-    "ed25519": (True, "Whoever has the public key can check it."),
+    "ed25519": (True, "Anyone with the public key can check it."),
     "hmac-sha256": (
         False,
-        "Proves the delivery to the two who share the key, and to nobody else: either of them could have made it.",
+        "Proves the delivery to the two nodes that share the key, and to no third party: either could have made it.",
     ),
-    "": (False, "The older protocol gives no receipt: the peer's status code is all there is."),
+    "": (False, "The older protocol has no receipts: the only evidence is the peer's status code."),
 }
 MOST_SILENT: Final = 3
 """Nodes that the headline names."""
-_UNKNOWN: Final = (False, "Not an algorithm that this program knows.")
+_UNKNOWN: Final = (False, "An unknown algorithm.")
 
 
 def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding]:
-    """What is wrong with the lake itself: segments that cannot be trusted, and nodes with several histories."""
+    """Findings about the lake itself: corrupt segments, and nodes with several epochs."""
     segments = {one.place.name: one for one in survey.segments}
     nodes = {one.place.slug: one.manifest.node for one in survey.segments}
-    found = []
+    results = []
     for name, message in sorted(unreadable.items()):
         place, manifest = segments[name]
-        found.append(corrupt_segment(manifest.node, name, place.after, place.upto, message))
+        results.append(corrupt_segment(manifest.node, name, place.after, place.upto, message))
     for one in survey.troubles:
         node = nodes.get(one.node, one.node)
         if one.kind is TroubleKind.CORRUPT:
-            found.append(corrupt_segment(node, one.name, one.after, one.upto, one.message))
+            results.append(corrupt_segment(node, one.name, one.after, one.upto, one.message))
         else:
-            found.append(epoch_change(node, one.message))
-    return found
+            results.append(epoch_change(node, one.message))
+    return results
 
 
-def make_nodes(found: Found) -> list[Node]:
-    """The nodes whose books are in the lake."""
+def make_nodes(results: StageResults) -> list[Node]:
+    """The nodes whose ledgers are in the lake."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
-    for segment in found.survey.segments:
+    for segment in results.survey.segments:
         rows[segment.manifest.node][segment.place.book.value] += segment.manifest.rows
     nodes = {}
-    for states in histories(found.survey):
+    for states in histories(results.survey):
         last = states[-1]
         nodes[last.node] = Node(
             name=last.node,
@@ -64,9 +64,9 @@ def make_nodes(found: Found) -> list[Node]:
             head=last.head,
             states={f"{group.group}/{peer.peer}": peer.state for group in last.groups for peer in group.peers},
             closed_at=format_time(last.closed_at) if last.closed_at else None,
-            skew=_skew_of(found, last.node),
+            skew=_skew_of(results, last.node),
         )
-        if (silence := found.sight.silences.get(last.node)) and silence.kind == "silent":
+        if (silence := results.coverage.silences.get(last.node)) and silence.kind == "silent":
             nodes[last.node].silent_since = format_time(silence.reported)
             nodes[last.node].silent_for = silence.age / SECOND
     for name in sorted(rows):
@@ -75,28 +75,28 @@ def make_nodes(found: Found) -> list[Node]:
     return [nodes[name] for name in sorted(nodes)]
 
 
-def _skew_of(found: Found, node: str) -> Skew | None:
-    """How far the node's clock is ahead of the mean of its own and its peers'."""
-    others = [hours[-1] for (sender, _), hours in sorted(found.plan.clocks.items()) if sender == node]
+def _skew_of(results: StageResults, node: str) -> Skew | None:
+    """The offset of the node's clock to the mean of its own and its peers' clocks."""
+    others = [hours[-1] for (sender, _), hours in sorted(results.plan.clocks.items()) if sender == node]
     if not others:
         return None
     mean = sum(one.middle for one in others) / (len(others) + 1)
     return Skew(ms=-mean / 1000, error_ms=max(one.error for one in others) / 1000)
 
 
-def make_gaps(found: Found) -> list[Gap]:
-    """Spans of time in which events are missing, and losses that nodes tell of themselves."""
+def make_gaps(results: StageResults) -> list[Gap]:
+    """Spans of time in which events are missing, and losses that nodes declared."""
     gaps = []
-    for (kind, line), slots in found.open_slots.items():
+    for (kind, pair), slots in results.open_slots.items():
         if kind is Kind.MISSING:
             for first, last, n in runs(slots):
                 since, until = format_time(first * MINUTE), format_time((last + 1) * MINUTE)
-                gaps.append(Gap(kind="missing", **line._asdict(), since=since, until=until, events=n))
-    for keeper, each in found.facts.items():
-        for gap in (gap for fact in each for gap in fact.gaps):
+                gaps.append(Gap(kind="missing", **pair._asdict(), since=since, until=until, events=n))
+    for owner, each in results.summaries.items():
+        for gap in (gap for summary in each for gap in summary.gaps):
             at = format_time(gap.recorded_at)
-            source = gap.peer or keeper.node
-            peer = keeper.node if gap.peer else ""
+            source = gap.peer or owner.node
+            peer = owner.node if gap.peer else ""
             events = gap.upto - gap.after
             gaps.append(
                 Gap(
@@ -113,12 +113,12 @@ def make_gaps(found: Found) -> list[Gap]:
     return sorted(gaps, key=lambda gap: (gap.since, gap.group, gap.source, gap.peer))
 
 
-def make_keys(found: Found) -> list[KeyUse]:
-    """The use of every key: as the node that signs tells it, or as its peers do where it keeps no books."""
-    joined: dict[tuple[str, str, str, str], KeyUsed] = {}
-    for keeper, each in found.facts.items():
-        for used in (used for fact in each for used in fact.keys):
-            if used.node != keeper.node and found.sight.keeps(used.node):
+def make_keys(results: StageResults) -> list[KeyUse]:
+    """The use of every key, from the ledgers of the signing node, or of its peers where it has none."""
+    joined: dict[tuple[str, str, str, str], KeyRequests] = {}
+    for owner, each in results.summaries.items():
+        for used in (used for summary in each for used in summary.keys):
+            if used.node != owner.node and results.coverage.has_ledgers(used.node):
                 continue
             key = (used.node, used.group, used.key_id, used.protocol)
             before = joined.get(key)
@@ -137,18 +137,18 @@ def make_keys(found: Found) -> list[KeyUse]:
     ]
 
 
-def _together(one: KeyUsed, other: KeyUsed) -> KeyUsed:
+def _together(one: KeyRequests, other: KeyRequests) -> KeyRequests:
     requests = one.requests + other.requests
     first, last = min(one.first, other.first), max(one.last, other.last)
-    return KeyUsed(one.node, one.group, one.key_id, one.protocol, requests, first, last)
+    return KeyRequests(one.node, one.group, one.key_id, one.protocol, requests, first, last)
 
 
-def make_refusals(found: Found) -> list[Refusal]:
-    """What every node turned away, by reason."""
-    joined: dict[tuple[str, str, str, str], list[Refused]] = defaultdict(list)
-    for keeper, each in found.facts.items():
-        for one in (one for fact in each for one in fact.refused):
-            joined[keeper.node, one.group, one.peer, one.reason].append(one)
+def make_refusals(results: StageResults) -> list[Refusal]:
+    """The requests that each node refused, by reason."""
+    joined: dict[tuple[str, str, str, str], list[RefusalCount]] = defaultdict(list)
+    for owner, each in results.summaries.items():
+        for one in (one for summary in each for one in summary.refused):
+            joined[owner.node, one.group, one.peer, one.reason].append(one)
     return [
         Refusal(
             node=node,
@@ -163,12 +163,12 @@ def make_refusals(found: Found) -> list[Refusal]:
     ]
 
 
-def make_receipts(found: Found) -> list[Receipts]:
-    """The receipts by how they were signed."""
+def make_receipts(results: StageResults) -> list[Receipts]:
+    """The receipts by the algorithm of their signature."""
     counted: Counter[str] = Counter()
-    for each in found.facts.values():
-        for fact in each:
-            counted.update(fact.algorithms)
+    for each in results.summaries.values():
+        for summary in each:
+            counted.update(summary.algorithms)
     made = []
     for algorithm, count in sorted(counted.items(), reverse=True):
         proves, note = _NOTES.get(algorithm, _UNKNOWN)
@@ -176,43 +176,43 @@ def make_receipts(found: Found) -> list[Receipts]:
     return made
 
 
-def make_troubles(found: Found) -> list[Trouble]:
-    """What limits the verdict and is no finding: what ends too early, and what there is no ledger of."""
-    silent = [trouble_of(one) for _, one in sorted(found.sight.silences.items())]
-    troubles = []
-    for line in sorted(found.lines):
-        for node, role in ((line.source, "states events"), (line.peer, "is a peer")):
-            if node and not found.sight.keeps(node):
-                troubles.append((node, role))
+def make_limitations(results: StageResults) -> list[Limitation]:
+    """What limits the verdict and is not a finding: ledgers that end too early, and nodes without ledgers."""
+    silent = [limitation_of(one) for _, one in sorted(results.coverage.silences.items())]
+    missing = []
+    for pair in sorted(results.figures):
+        for node, role in ((pair.source, "emits events"), (pair.peer, "is a peer")):
+            if node and not results.coverage.has_ledgers(node):
+                missing.append((node, role))
     return silent + [
-        Trouble(
+        Limitation(
             kind="no books",
             where=node,
-            message=f"{node} {role} and has no books in this lake: its side is known from others only",
-            hint="let it ship its books to the lake, if it can",
+            message=f"{node} {role} and has no ledgers in this lake: its side is known from other nodes only",
+            hint="let it ship its ledgers to the lake",
         )
-        for node, role in dict.fromkeys(troubles)
+        for node, role in dict.fromkeys(missing)
     ]
 
 
-def rewritten(segments: Mapping[str, int]) -> list[Trouble]:
-    """Segments that had another digest when an earlier run read them, and when that was noticed (microseconds)."""
+def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
+    """Segments whose digest changed after an earlier run had read them, with the time of discovery (microseconds)."""
     return [
-        Trouble(
+        Limitation(
             kind="rewritten",
             where=name,
-            message=f"found on {format_time(at)[:19]}Z not to be what an earlier audit read: segments never change",
-            hint="find out who writes to the lake, then accept it as it is: run the audit once with --full",
+            message=f"found rewritten on {format_time(at)[:19]}Z, after an audit had read it: segments never change",
+            hint="find out who writes to the lake, then accept the new content: run the audit once with --full",
         )
         for name, at in sorted(segments.items())
     ]
 
 
 def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = ()) -> tuple[str, ...]:
-    """The verdict in a few sentences, the figures first; `doubts` are what speaks against the whole lake."""
+    """The verdict in a few sentences, the figures first; `doubts` are about the whole lake."""
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
-        return ("There is nothing to judge: the lake holds no books of that time.", *doubts)
+        return ("Nothing to reconcile: the lake holds no ledgers of that period.", *doubts)
     first = f"{totals.delivered:,} of {due:,} deliveries proven"
     if totals.missing:
         first += f"; {totals.missing:,} missing: {_worst(findings)}"
@@ -222,32 +222,32 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
     if totals.missing and set(totals.by_kind) != {Kind.MISSING.value}:
         rest.append(f"Found: {_kinds(totals)}.")
     if not findings and sure:
-        rest.append("Every book agrees with every other.")
+        rest.append("All ledgers agree.")
     if totals.pending:
-        rest.append(f"{totals.pending:,} are still to come.")
+        rest.append(f"{totals.pending:,} are pending.")
     if totals.unproven:
-        rest.append(f"{totals.unproven:,} cannot be judged: the books do not reach far enough.")
+        rest.append(f"{totals.unproven:,} are unproven: the ledgers do not reach far enough.")
     elif not sure and not doubts:
-        rest.append("Some pairs cannot be judged: their books do not reach far enough.")
+        rest.append("Some pairs are unproven: their ledgers do not reach far enough.")
     if aside := totals.expired + totals.in_path + totals.dead_lettered:
         rest.append(
-            f"{aside:,} were not to be delivered: {totals.expired:,} expired, {totals.in_path:,} had been there, "
+            f"{aside:,} were not due: {totals.expired:,} expired, {totals.in_path:,} had the peer in their path, "
             f"{totals.dead_lettered:,} refused by the peer."
         )
     return (f"{first}.", *rest)
 
 
-def make_doubts(found: Found) -> list[str]:
-    """What keeps the whole lake from being proven, in sentences: ledgers that end too early, and rewritten segments."""
-    told = list(_silent(found.sight.silences))
-    if n := len(found.rewritten):
+def make_doubts(results: StageResults) -> list[str]:
+    """Sentences on what leaves the whole lake unproven: ledgers that end too early, and rewritten segments."""
+    doubts = list(_silent(results.coverage.silences))
+    if n := len(results.rewritten):
         segments = "1 segment was" if n == 1 else f"{n:,} segments were"
-        told.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
-    return told
+        doubts.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
+    return doubts
 
 
 def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
-    """Which nodes' ledgers end too early: nothing is known of what came afterwards."""
+    """The nodes whose ledgers end too early."""
     named = [f"{one.node} is {one.words}" for one in silences.values()]
     yield from (f"Not proven: {words}." for words in named[:MOST_SILENT])
     if (more := len(named) - MOST_SILENT) > 0:
@@ -255,7 +255,7 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
 
 
 def _worst(findings: Iterable[Finding]) -> str:
-    """Where most are missing."""
+    """The pairs that miss most."""
     missing: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if finding.kind is Kind.MISSING:

@@ -1,4 +1,4 @@
-"""Stage 3, one segment: the rows of the slots that are not even, as marks that say who claims what of which event."""
+"""Stage 3, one segment: the rows of uneven slots as marks: node, event, and the role of the row."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from eventd.audit.engine.cells import EVENT_COLUMNS
-from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers
-from eventd.audit.engine.links import Link, Owing, needs_subjects
+from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, constant
+from eventd.audit.engine.link_rows import Link, RowSelector, needs_subjects
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Book
 from eventd.lake.writer import Segment
@@ -25,15 +25,15 @@ DELIVERY_ROWS: Final = (
 )
 EVENT_KEYS: Final = ("group", "source", "event_at")
 DELIVERY_KEYS: Final = ("group", "source", "peer", "event_at")
-"""What is read to know which rows have to be looked at."""
+"""The columns that tell which rows lie in an uneven slot."""
 
 
 class Role(IntFlag):
-    """What a book says of an event and a peer; a row may say several things."""
+    """What a ledger row states about an event and a peer; a row may have several roles."""
 
-    ORIGIN = 1  # its source stated it
-    DUE = 2  # a sender had it for the peer, and is past it
-    AHEAD = 4  # a sender has it for the peer, and is not there yet
+    ORIGIN = 1  # recorded at its source
+    DUE = 2  # a sender had it for the peer, and has passed it
+    AHEAD = 4  # a sender has it for the peer, and has not reached it
     SENT = 8  # a sender delivered it
     EXPIRED = 16
     IN_PATH = 32
@@ -50,29 +50,29 @@ _OUTCOMES: Final = {
 }
 
 
-class Line(NamedTuple):
-    """The way of events from a source to a peer."""
+class PairKey(NamedTuple):
+    """A source and a peer of a group."""
 
     group: str
     source: str
     peer: str
 
 
-Uneven = Mapping[Line, Numbers]
-"""The slots of each line that have to be looked at, in order."""
+UnevenSlots = Mapping[PairKey, Numbers]
+"""The uneven slots of each pair, in order."""
 
 
-def concerns(uneven: Uneven, segment: Segment, links: Sequence[Link]) -> bool:
-    """Whether a segment may hold rows of these slots. `links` are those of its node."""
+def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bool:
+    """Whether a segment may hold rows of these slots; `links` are those of its node."""
     manifest = segment.manifest
     if manifest.slots is None or segment.place.book not in (Book.EVENTS, Book.DELIVERIES):
         return False
     served = {(link.group, link.peer) for link in links}
-    for line, slots in uneven.items():
+    for pair, slots in uneven.items():
         if segment.place.book is Book.EVENTS:
-            near = manifest.node in (line.source, line.peer) or (line.group, line.peer) in served
+            near = manifest.node in (pair.source, pair.peer) or (pair.group, pair.peer) in served
         else:
-            near = True  # a delivery that should not be may be in the books of anybody
+            near = True  # a wrong delivery may be in the ledgers of any node
         at = int(np.searchsorted(slots, manifest.slots[0]))
         if near and at < len(slots) and slots[at] <= manifest.slots[1]:
             return True
@@ -80,20 +80,20 @@ def concerns(uneven: Uneven, segment: Segment, links: Sequence[Link]) -> bool:
 
 
 def event_rows(links: Sequence[Link]) -> tuple[str, ...]:
-    """What has to be read of `events`."""
+    """The columns of `events` that these links need."""
     return (*EVENT_ROWS, "subject") if needs_subjects(links) else EVENT_ROWS
 
 
-def candidates(table: Columns, uneven: Uneven) -> Numbers:
-    """The places of the rows that lie in a slot of their line; of any line of their source where they name no peer."""
-    names = [name for name in Line._fields if table.has(name)]
+def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
+    """The places of the rows in an uneven slot of their pair; of any pair of their source where they name no peer."""
+    names = [name for name in PairKey._fields if table.has(name)]
     words = [table.words(name) for name in names]
     known = [{text: code for code, text in enumerate(column.values)} for column in words]
     slot = table.numbers("event_at") // MINUTE
     first, span = int(slot.min()), int(slot.max() - slot.min()) + 1
     wanted = np.zeros((*(column.size for column in words), span), bool)
-    for line, slots in uneven.items():
-        codes = [place.get(getattr(line, name), -1) for place, name in zip(known, names, strict=True)]
+    for pair, slots in uneven.items():
+        codes = [place.get(getattr(pair, name), -1) for place, name in zip(known, names, strict=True)]
         near = slots[(slots >= first) & (slots < first + span)]
         if min(codes) >= 0 and len(near):
             at: tuple[Any, ...] = (*codes, near - first)
@@ -109,35 +109,33 @@ def _inside(slot: Numbers, slots: Numbers) -> Mask:
     return found
 
 
-def mark_events(table: Columns, links: Sequence[Link], uneven: Uneven, since: int = NEVER) -> Iterator[pa.Table]:
+def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, since: int = NEVER) -> Iterator[pa.Table]:
     """The marks of rows of `events` of a node with these links; the rows are candidates.
 
-    Of what was recorded before `since` only counts what it says of now: that it was stated, is held, or still waits.
+    Rows recorded before `since` count only as recorded at their source, held, or ahead of a link.
     """
     if not table.rows:
         return
     own, recorded = table.whether("own"), table.numbers("recorded_at")
-    slot, owing = table.numbers("event_at") // MINUTE, Owing(table)
+    slot, selector = table.numbers("event_at") // MINUTE, RowSelector(table)
     node, group, source = (table.words(name) for name in ("node", "group", "source"))
     used = {(group.values[one], source.values[other]) for one, other in {*zip(group.codes, source.codes, strict=True)}}
-    stated = {source.values[code] for code in np.unique(source.codes[own])}
+    sources = {source.values[code] for code in np.unique(source.codes[own])}
     served = {(link.group, link.peer): link for link in links}
-    for line, wanted in uneven.items():
-        link = served.get((line.group, line.peer))
-        passed_on = link is not None and link.relays
-        if (line.group, line.source) not in used or not (
-            line.source in stated or line.peer in node.values or passed_on
-        ):
+    for pair, wanted in uneven.items():
+        link = served.get((pair.group, pair.peer))
+        relays = link is not None and link.relays
+        if (pair.group, pair.source) not in used or not (pair.source in sources or pair.peer in node.values or relays):
             continue
-        role = own * _ORIGIN | (~own & node.where(line.peer.__eq__)) * _HELD
+        role = own * _ORIGIN | (~own & node.where(pair.peer.__eq__)) * _HELD
         if link is not None:
-            due, ahead = owing.by(link)
+            due, ahead = selector.select(link)
             role |= (due & (recorded >= since)) * _DUE | ahead * _AHEAD
-        inside = source.where(line.source.__eq__) & group.where(line.group.__eq__) & _inside(slot, wanted)
+        inside = source.where(pair.source.__eq__) & group.where(pair.group.__eq__) & _inside(slot, wanted)
         places = np.flatnonzero(inside & (role > 0))
         if len(places):
-            ends = {"group": _always(line.group, len(places)), "source": _always(line.source, len(places))}
-            yield _marks(table, role, places, {**ends, "peer": _always(line.peer, len(places))}, recorded)
+            ends = {name: constant(text, len(places)).to_arrow() for name, text in pair._asdict().items()}
+            yield _marks(table, role, places, ends, recorded)
 
 
 def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
@@ -146,15 +144,8 @@ def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
     role = np.array([_OUTCOMES.get(value, Role.REFUSED) for value in outcome.values], np.int64)[outcome.codes]
     places = np.flatnonzero(table.numbers("done_at") >= since)
     if len(places):
-        ends = {name: table.taken(name, places) for name in Line._fields}
+        ends = {name: table.taken(name, places) for name in PairKey._fields}
         yield _marks(table, role, places, ends, table.numbers("attempt_at"))
-
-
-def _always(text: str, rows: int) -> pa.Array:
-    """A column of words with one text."""
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text], pa.string()))
 
 
 def _marks(table: Columns, role: Numbers, places: Numbers, ends: Mapping[str, pa.Array], at: Numbers) -> pa.Table:

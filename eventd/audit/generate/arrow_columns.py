@@ -1,4 +1,4 @@
-"""Numbers as Arrow columns, without a copy where there can be none."""
+"""Arrow columns from arrays of numbers, without a copy where possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from eventd.audit.generate.mixing import Bytes, Ints, Smalls
+from eventd.audit.generate.pseudo_random import Bytes, Ints, Smalls
 from eventd.lake.schema import Book, arrow_schema
 
 Missing: TypeAlias = NDArray[np.bool_] | None
@@ -19,7 +19,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 def table(book: Book, columns: dict[str, Any]) -> Any:
-    """The rows of a book from its columns, by name."""
+    """The rows of a ledger from its columns, by name."""
     schema = arrow_schema(book)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 

@@ -1,4 +1,4 @@
-"""Chance that depends on a number alone: any part of the books can be made by itself, in any order, always the same."""
+"""Pseudo-random numbers that depend on a key and an index: any part of a ledger can be made alone and repeatably."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPREAD: Final = np.array([*range(8), 0, *range(8, 12), 0, *range(12, 16), 0, *r
 
 
 def key_of(seed: int, *parts: int | str) -> int:
-    """64 bits that stand for a purpose: the beginning of a stream of chance."""
+    """The key of a stream of pseudo-random numbers, by purpose."""
     text = "/".join(map(str, (seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
@@ -46,7 +46,7 @@ def mix(values: Words) -> Words:
 
 
 def chance(key: int, places: Ints) -> Words:
-    """64 bits of chance for every place of a stream."""
+    """64 pseudo-random bits for every index of a stream."""
     return mix(places.astype(np.uint64) * _STEP + np.uint64(key))
 
 
@@ -69,9 +69,9 @@ def write_uuids(words: Words) -> Bytes:
 
 
 def fingerprints(ids: Words) -> Ints:
-    """What stands for the digest of a canonical event: 64 bits mixed from its id, so the same at both ends.
+    """Fingerprints of events: 64 bits mixed from their ids, so equal at both ends.
 
-    It is no SHA-256: hashing a hundred million texts that nobody has written would prove nothing.
+    They are not SHA-256: hashing texts of events that do not exist would prove nothing.
     """
     return mix(ids[:, 0] ^ mix(ids[:, 1])).view(np.int64)
 

@@ -1,6 +1,6 @@
-"""The work of one Spark task in stage 1: read some segments, write their cells to one file, and tell what they were.
+"""The work of one Spark task in stage 1: read some segments, and write their cells to one file.
 
-Nothing here knows Spark. A segment that cannot be trusted is told as such; its rows count nowhere.
+Nothing here depends on Spark. A corrupt segment is reported as such; its rows count nowhere.
 """
 
 from __future__ import annotations
@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventd.audit.engine.cells import DELIVERY_COLUMNS, Skew, cell_schema, event_columns, sum_deliveries, sum_events
+from eventd.audit.engine.cells import (
+    DELIVERY_COLUMNS,
+    HourlySkew,
+    cell_schema,
+    event_columns,
+    sum_deliveries,
+    sum_events,
+)
 from eventd.audit.engine.columns import NEVER, Columns
-from eventd.audit.engine.links import Link
-from eventd.audit.engine.small_ledgers import Facts, columns_of, read_facts, sum_batches
+from eventd.audit.engine.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
+from eventd.audit.engine.link_rows import Link
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import parse_name
@@ -26,25 +33,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SMALL: frozenset[Book] = frozenset({Book.RECEIPTS, Book.INBOUND, Book.GAPS, Book.REFUSALS})
-"""Books that are read first: they say how the others are to be read."""
+"""Ledgers that are read first, because the plan for the others depends on them."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment, and what has to be known to read it: see `sum_events`, `sum_deliveries`, `read_facts`."""
+    """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`."""
 
     name: str
     manifest: Manifest
     links: tuple[Link, ...] = ()
-    skews: dict[str, Skew] = {}
+    skews: dict[str, HourlySkew] = {}
     since: int = NEVER
     limit: int = 0
 
     @property
     def segment(self) -> Segment:
-        """The segment. Raises Invalid for a name that is none."""
+        """The segment. Raises Invalid for a name that is not one of a segment."""
         place = parse_name(self.name)
         if place is None:
-            raise Invalid(f"{self.name} is no name of a segment")
+            raise Invalid(f"{self.name} is not the name of a segment")
         return Segment(place, self.manifest)
 
 
@@ -57,41 +64,41 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Job, ...]
 
 
-class Outcome(msgspec.Struct, kw_only=True):
-    """What a task did: the rows of each segment it read, why others could not be, and the facts of the small books.
+class TaskResult(msgspec.Struct, kw_only=True):
+    """The result of a task: the rows of each segment, errors of corrupt ones, and summaries of small ledgers.
 
-    `written`: the file with cells, as it was written.
+    `written`: size and digest of the file of cells.
     """
 
     file: str
     written: Written = Written(0, "")
     rows: dict[str, int] = {}
-    troubles: dict[str, str] = {}
-    facts: dict[str, Facts] = {}
+    errors: dict[str, str] = {}
+    summaries: dict[str, LedgerSummary] = {}
 
 
-def carry_out(task: Task) -> Outcome:
-    """Do the work. Raises LakeUnavailable where the lake or the state cannot be reached."""
-    lake, outcome = connect(task.lake), Outcome(file=task.file)
+def run_task(task: Task) -> TaskResult:
+    """Run a task. Raises LakeUnavailable where the lake or the state cannot be reached."""
+    lake, result = connect(task.lake), TaskResult(file=task.file)
     with (
         connect(task.out).create(task.file) as draft,
         parquet().ParquetWriter(draft, cell_schema(), compression="zstd", compression_level=1) as writer,
     ):
         for job in task.jobs:
             try:
-                table = _cells(lake, job, outcome)
+                table = _cells(lake, job, result)
             except (BadSegment, pyarrow().ArrowException) as error:
-                outcome.troubles[job.name] = str(error)
+                result.errors[job.name] = str(error)
                 continue
             if table.num_rows:
                 writer.write_table(table)
-            outcome.rows[job.name] = job.manifest.rows
-    outcome.written = draft.written
-    return outcome
+            result.rows[job.name] = job.manifest.rows
+    result.written = draft.written
+    return result
 
 
-def recheck(task: Task) -> list[str]:
-    """The names of the task's segments whose files are not what their manifests say. Raises LakeUnavailable."""
+def recheck_task(task: Task) -> list[str]:
+    """The names of the task's segments that do not match their manifests. Raises LakeUnavailable."""
     lake, changed = connect(task.lake), []
     for job in task.jobs:
         try:
@@ -101,7 +108,7 @@ def recheck(task: Task) -> list[str]:
     return changed
 
 
-def _cells(lake: Storage, job: Job, outcome: Outcome) -> pa.Table:
+def _cells(lake: Storage, job: Job, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
     if book is Book.EVENTS:
@@ -109,7 +116,7 @@ def _cells(lake: Storage, job: Job, outcome: Outcome) -> pa.Table:
     if book is Book.DELIVERIES:
         return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since)
     table = _read(lake, segment, columns_of(book))
-    outcome.facts[job.name] = read_facts(book, table, limit=job.limit)
+    result.summaries[job.name] = summarize(book, table, limit=job.limit)
     if book in (Book.RECEIPTS, Book.INBOUND):
         return sum_batches(job.name, book, table)
     return cell_schema().empty_table()

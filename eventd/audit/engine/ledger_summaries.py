@@ -1,5 +1,5 @@
-"""What the small books of a segment come down to: how far links went and by which selection, what bounds the clocks,
-which keys were used, what was refused and what was lost. Values that are small enough to be gathered in one place.
+"""Summaries of the segments of small ledgers: progress and selections of links, bounds of the clocks, use of keys,
+refusals and gaps. They are small enough to be collected in one place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from eventd.audit.engine.cells import HOUR, What, mark_cells
+from eventd.audit.engine.cells import HOUR, Measure, mark_cells
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Book
@@ -29,11 +29,11 @@ GAP_COLUMNS: Final = ("group", "peer", "gap_epoch", "after", "upto", "reason", "
 REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_at")
 
 
-class Passed(msgspec.Struct, array_like=True):
-    """How far a link went: ranges from `after` up to `upto`, and up to where by which version of its selection.
+class LinkProgress(msgspec.Struct, array_like=True):
+    """The progress of a link: its range from `after` up to `upto`, and the last position of each version.
 
-    `repaired`: up to where what a version let in anew was sent afterwards. `passage`: positions in order, and when they
-    were behind it (microseconds), one for each minute.
+    `repaired`: up to where events that a version newly selected were sent afterwards. `passage`: positions in order,
+    and when the link had passed them (microseconds), one for each minute.
     """
 
     group: str
@@ -46,7 +46,7 @@ class Passed(msgspec.Struct, array_like=True):
     passage: list[tuple[int, int]]
 
 
-class Clocks(msgspec.Struct, array_like=True):
+class ClockBounds(msgspec.Struct, array_like=True):
     """In one hour the peer's clock was ahead by `low` to `high` microseconds."""
 
     peer: str
@@ -55,8 +55,8 @@ class Clocks(msgspec.Struct, array_like=True):
     high: int
 
 
-class KeyUsed(msgspec.Struct, array_like=True):
-    """Requests of a node that were signed with a key. Times in microseconds."""
+class KeyRequests(msgspec.Struct, array_like=True):
+    """The requests of a node that were signed with a key. Times in microseconds."""
 
     node: str
     group: str
@@ -67,8 +67,8 @@ class KeyUsed(msgspec.Struct, array_like=True):
     last: int
 
 
-class GapTold(msgspec.Struct, array_like=True):
-    """A row of the book `gaps`."""
+class DeclaredGap(msgspec.Struct, array_like=True):
+    """A row of the ledger `gaps`."""
 
     group: str
     peer: str
@@ -79,7 +79,7 @@ class GapTold(msgspec.Struct, array_like=True):
     recorded_at: int
 
 
-class Refused(msgspec.Struct, array_like=True):
+class RefusalCount(msgspec.Struct, array_like=True):
     """Requests that were refused for one reason."""
 
     group: str
@@ -90,34 +90,34 @@ class Refused(msgspec.Struct, array_like=True):
     last: int
 
 
-class Facts(msgspec.Struct):
-    """What one segment of a small book comes down to."""
+class LedgerSummary(msgspec.Struct):
+    """The summary of one segment of a small ledger."""
 
-    passed: list[Passed] = []
-    clocks: list[Clocks] = []
-    keys: list[KeyUsed] = []
+    progress: list[LinkProgress] = msgspec.field(default_factory=list, name="passed")
+    clocks: list[ClockBounds] = []
+    keys: list[KeyRequests] = []
     algorithms: dict[str, int] = {}
-    gaps: list[GapTold] = []
-    refused: list[Refused] = []
+    gaps: list[DeclaredGap] = []
+    refused: list[RefusalCount] = []
 
 
-def read_facts(book: Book, table: Columns, *, limit: int) -> Facts:
-    """The facts of a segment. Of `receipts` beyond the number `limit`, links are not said to have gone so far."""
+def summarize(book: Book, table: Columns, *, limit: int) -> LedgerSummary:
+    """The summary of a segment. `receipts` beyond the number `limit` do not count as progress of links."""
     return _READERS[book](table, limit)
 
 
 def columns_of(book: Book) -> tuple[str, ...]:
-    """What has to be read of a small book."""
+    """The columns of a small ledger that are read."""
     return _COLUMNS[book]
 
 
 def mark_of(text: str) -> int:
-    """A signed number that stands for a text."""
+    """A signed 64-bit digest of a text."""
     return fingerprint(text)
 
 
 def sum_batches(segment: str, book: Book, table: Columns) -> pa.Table:
-    """Cells that stand for single batches: receipts at their sender, batches at their receiver."""
+    """A cell for each batch: receipts at their sender, batches at their receiver."""
     digest = table.words("receipt_digest")
     signed = digest.where(bool)
     marks = np.array([mark_of(batch) for batch in table.some("batch_id", signed)], np.int64)
@@ -126,9 +126,11 @@ def sum_batches(segment: str, book: Book, table: Columns) -> pa.Table:
     group = table.words("group").at(signed)
     if book is Book.RECEIPTS:
         ends = {"node": node, "group": group, "source": node, "peer": other}
-        return mark_cells(segment, What.RECEIPT, ends, marks, digests, *_times(table, signed, "sent_at", "acked_at"))
+        return mark_cells(segment, Measure.RECEIPT, ends, marks, digests, *_times(table, signed, "sent_at", "acked_at"))
     ends = {"node": node, "group": group, "source": other, "peer": node}
-    return mark_cells(segment, What.INBOUND, ends, marks, digests, *_times(table, signed, "recorded_at", "recorded_at"))
+    return mark_cells(
+        segment, Measure.INBOUND, ends, marks, digests, *_times(table, signed, "recorded_at", "recorded_at")
+    )
 
 
 def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, Numbers]:
@@ -142,11 +144,11 @@ def _digest_mark(digest: str) -> int:
         return mark_of(digest)
 
 
-def _receipts(table: Columns, limit: int) -> Facts:
+def _receipts(table: Columns, limit: int) -> LedgerSummary:
     sent = table.numbers("status") != 0
     algorithm = table.words("receipt_alg").at(sent)
-    return Facts(
-        passed=list(_passed(table, limit)),
+    return LedgerSummary(
+        progress=list(_progress(table, limit)),
         clocks=list(_clocks(table)),
         keys=list(_keys(table, sent)),
         algorithms={word: n for word, n in _counted(algorithm).items() if n},
@@ -168,7 +170,7 @@ def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]
         yield tuple(column.values[column.codes[rows[0]]] for column in words), rows
 
 
-def _passed(table: Columns, limit: int) -> Iterator[Passed]:
+def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
     number, after, upto = (table.numbers(name) for name in ("number", "after", "upto"))
     version, repair = table.numbers("selector_version"), table.whether("repair")
     selection, acked = table.words("selection"), table.numbers("acked_at")
@@ -177,24 +179,24 @@ def _passed(table: Columns, limit: int) -> Iterator[Passed]:
         ordinary = rows[~repair[rows]]
         ordinary = ordinary[np.argsort(upto[ordinary], kind="stable")]
         again = rows[repair[rows]]
-        said = {
+        selections = {
             int(version[row]): selection.values[selection.codes[row]]
             for row in (ordinary[version[ordinary] == one][0] for one in np.unique(version[ordinary]))
         }
-        yield Passed(
+        yield LinkProgress(
             group,
             peer,
             int(after[ordinary].min()) if len(ordinary) else -1,
             int(upto[ordinary].max()) if len(ordinary) else -1,
             _changes(version[ordinary], upto[ordinary]),
-            said,
+            selections,
             {int(one): int(upto[again][version[again] == one].max()) for one in np.unique(version[again])},
             _passage(upto[ordinary], acked[ordinary]),
         )
 
 
 def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
-    """Up to which position which version counted, in order of position."""
+    """The last position of each run of a version, in order."""
     if not len(version):
         return []
     ends = np.append(np.flatnonzero(version[1:] != version[:-1]), len(version) - 1)
@@ -202,7 +204,7 @@ def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
 
 
 def _passage(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
-    """Positions in order, and when each was behind the link: the last one of each minute."""
+    """Positions in order, and when the link had passed each: the last one of each minute."""
     if not len(upto):
         return []
     minute = acked // MINUTE
@@ -211,43 +213,43 @@ def _passage(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
     return list(zip(upto[ends].tolist(), np.maximum.reduceat(acked, starts).tolist(), strict=True))
 
 
-def _clocks(table: Columns) -> Iterator[Clocks]:
-    """The peer recorded between the sending and the answer: so much its clock may be ahead, and so much it must."""
+def _clocks(table: Columns) -> Iterator[ClockBounds]:
+    """The peer recorded a batch between its sending and the answer, which bounds the offset of its clock."""
     recorded = table.numbers("peer_recorded_at")
     low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
-    hour = table.numbers("acked_at") // (HOUR * MINUTE)
+    hour = table.numbers("acked_at") // (HOUR)
     for (peer,), found in _by(table, "peer"):
         known = found[recorded[found] != NEVER]
         for one in np.unique(hour[known]):
             rows = known[hour[known] == one]
-            yield Clocks(peer, int(one), int(low[rows].max()), int(high[rows].min()))
+            yield ClockBounds(peer, int(one), int(low[rows].max()), int(high[rows].min()))
 
 
-def _keys(table: Columns, sent: Mask) -> Iterator[KeyUsed]:
+def _keys(table: Columns, sent: Mask) -> Iterator[KeyRequests]:
     attempts, first, last = (table.numbers(name) for name in ("attempts", "sent_at", "acked_at"))
     for (node, group, key_id, protocol), found in _by(table, "node", "group", "key_id", "protocol"):
         rows = found[sent[found]]
         if len(rows):
             used = int(np.maximum(attempts[rows], 1).sum())
-            yield KeyUsed(node, group, key_id, protocol, used, int(first[rows].min()), int(last[rows].max()))
+            yield KeyRequests(node, group, key_id, protocol, used, int(first[rows].min()), int(last[rows].max()))
 
 
-def _inbound(table: Columns, limit: int) -> Facts:
+def _inbound(table: Columns, limit: int) -> LedgerSummary:
     time = table.numbers("recorded_at")
-    return Facts(
+    return LedgerSummary(
         keys=[
-            KeyUsed(peer, group, key_id, "v2", len(rows), int(time[rows].min()), int(time[rows].max()))
+            KeyRequests(peer, group, key_id, "v2", len(rows), int(time[rows].min()), int(time[rows].max()))
             for (peer, group, key_id), rows in _by(table, "peer", "group", "key_id")
         ]
     )
 
 
-def _gaps(table: Columns, limit: int) -> Facts:
+def _gaps(table: Columns, limit: int) -> LedgerSummary:
     group, peer, epoch, reason = (table.words(name) for name in ("group", "peer", "gap_epoch", "reason"))
     after, upto, at = (table.numbers(name) for name in ("after", "upto", "recorded_at"))
-    return Facts(
+    return LedgerSummary(
         gaps=[
-            GapTold(
+            DeclaredGap(
                 group.values[group.codes[row]],
                 peer.values[peer.codes[row]],
                 epoch.values[epoch.codes[row]],
@@ -261,17 +263,17 @@ def _gaps(table: Columns, limit: int) -> Facts:
     )
 
 
-def _refusals(table: Columns, limit: int) -> Facts:
+def _refusals(table: Columns, limit: int) -> LedgerSummary:
     count, first, last = (table.numbers(name) for name in ("count", "first_at", "last_at"))
-    return Facts(
+    return LedgerSummary(
         refused=[
-            Refused(group, peer, reason, int(count[rows].sum()), int(first[rows].min()), int(last[rows].max()))
+            RefusalCount(group, peer, reason, int(count[rows].sum()), int(first[rows].min()), int(last[rows].max()))
             for (group, peer, reason), rows in _by(table, "group", "peer", "reason")
         ]
     )
 
 
-_READERS: Final[dict[Book, Callable[[Columns, int], Facts]]] = {
+_READERS: Final[dict[Book, Callable[[Columns, int], LedgerSummary]]] = {
     Book.RECEIPTS: _receipts,
     Book.INBOUND: _inbound,
     Book.GAPS: _gaps,

@@ -1,7 +1,7 @@
-"""What was meant for whom: the links of the lake's nodes, and which records each of them had to carry.
+"""The links of the lake's nodes, and the rows of `events` that each of them has to deliver.
 
-A link's selection may change. Each version is in force for the positions that were gone through under it; what a later,
-wider one lets in is sent afterwards, as far as it was still alive when it was declared.
+The selection of a link may change. Each version is in force for the positions that were passed under it; events that
+only a later, wider version selects are sent afterwards, unless they had expired when it was declared.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from eventd.audit.engine.columns import NEVER, Columns, Mask
 from federation.selector import Selector
 
 ENDLESS: Final = (1 << 63) - 1
-"""A position beyond all others."""
+"""A position after all others."""
 
 
-class Wish(NamedTuple):
-    """One version of what a peer is to get: in force for positions up to `upto`, declared at a time in microseconds.
+class SelectionVersion(NamedTuple):
+    """One version of a selection: in force for positions up to `upto`, declared at a time in microseconds.
 
-    What it wants of the positions before is sent afterwards; that has come as far as the position `reached`.
+    Earlier events that it selects are sent afterwards; that has reached the position `reached`.
     """
 
     selection: str
@@ -33,96 +33,98 @@ class Wish(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What one node sends to one peer in one group.
+    """The link of a node to one peer in one group.
 
-    All positions up to `settled` have been gone through. Of those up to `begins`, only what was recorded after
-    `created_at` is of the link: the rest was expired or gone when it began. `wishes` are in order of their versions.
+    It has passed all positions up to `settled`. Of those up to `begins`, only events recorded after `created_at` belong
+    to the link: the rest was expired or evicted when it began. `versions` are in order.
     """
 
     group: str
     peer: str
-    wishes: tuple[Wish, ...]
+    versions: tuple[SelectionVersion, ...]
     settled: int
     begins: int = 0
     created_at: int = 0
 
     @property
     def terms(self) -> tuple[Any, ...]:
-        """All but whose link it is: links of the same terms want the same."""
+        """All but group and peer: links with equal terms select the same rows."""
         return self[2:]
 
     @property
     def relays(self) -> bool:
-        """Whether any of its versions passes on what came from others."""
-        return any(_selector(wish.selection)[1] for wish in self.wishes)
+        """Whether any of its versions relays events of other nodes."""
+        return any(_selector(version.selection)[1] for version in self.versions)
 
     def within(self, after: int, upto: int) -> Link:
-        """The link as far as the positions in (after, upto] are concerned."""
+        """The link, restricted to the positions in (after, upto]."""
 
         def clip(position: int) -> int:
             return min(max(position, after), upto)
 
-        wishes = tuple(
-            wish._replace(upto=clip(wish.upto), reached=clip(wish.reached))
-            for wish in self.wishes
-            if wish.upto > after or wish is self.wishes[-1]
+        versions = tuple(
+            version._replace(upto=clip(version.upto), reached=clip(version.reached))
+            for version in self.versions
+            if version.upto > after or version is self.versions[-1]
         )
         begins = clip(self.begins)
-        return Link(self.group, self.peer, wishes, clip(self.settled), begins, self.created_at if begins > after else 0)
+        return Link(
+            self.group, self.peer, versions, clip(self.settled), begins, self.created_at if begins > after else 0
+        )
 
 
-class Owed(NamedTuple):
-    """The rows of `events` that are meant for a peer: those the link has gone past, and those still ahead of it."""
+class LinkRows(NamedTuple):
+    """The rows of `events` that a link selects: those it has passed, and those still ahead of it."""
 
     due: Mask
     ahead: Mask
 
 
 COLUMNS: Final = ("group", "source", "type", "own", "position", "expires_at", "recorded_at")
-"""What is read of a row to know whether it is meant for a peer; `subject` where a selection asks for it."""
+"""The columns that selections need; `subject` is read only where a selection names subjects."""
 
 
 def needs_subjects(links: Sequence[Link]) -> bool:
     """Whether any of the links selects by subject."""
-    return any(_selector(wish.selection)[0].subject_prefixes for link in links for wish in link.wishes)
+    return any(_selector(version.selection)[0].subject_prefixes for link in links for version in link.versions)
 
 
-class Owing:
-    """Says for one table of `events` what of it is meant for whom. Links of the same terms are looked at once."""
+class RowSelector:
+    """Selects the rows of each link from one table of `events`; links with equal terms are computed once."""
 
     def __init__(self, table: Columns) -> None:
         self._table = table
         self._position = table.numbers("position")
         self._matched: dict[str, Mask] = {}
-        self._owed: dict[tuple[Any, ...], Owed] = {}
+        self._selected: dict[tuple[Any, ...], LinkRows] = {}
 
-    def by(self, link: Link) -> Owed:
-        """What the link has to carry."""
+    def select(self, link: Link) -> LinkRows:
+        """The rows of a link."""
         key = (link.group, *link.terms)
-        if key not in self._owed:
+        if key not in self._selected:
             group = self._table.words("group").where(link.group.__eq__)
             due, ahead = self._by_terms(link)
-            self._owed[key] = Owed(due & group, ahead & group)
-        return self._owed[key]
+            self._selected[key] = LinkRows(due & group, ahead & group)
+        return self._selected[key]
 
-    def _by_terms(self, link: Link) -> Owed:
+    def _by_terms(self, link: Link) -> LinkRows:
         position = self._position
-        bounds = np.array([wish.upto for wish in link.wishes[:-1]], np.int64)
+        bounds = np.array([version.upto for version in link.versions[:-1]], np.int64)
         version = np.searchsorted(bounds, position, side="left")
         due = np.zeros(len(position), bool)
         late = np.zeros(len(position), bool)
         ahead = position > link.settled
-        for at, wish in enumerate(link.wishes):
-            wanted = self._matches(wish.selection)
+        for at, one in enumerate(link.versions):
+            wanted = self._matches(one.selection)
             due |= wanted & (version == at)
             if at:
-                newly = wanted & (version < at) & ~due & self._alive(wish.declared_at)
+                newly = wanted & (version < at) & ~due & self._alive(one.declared_at)
                 late |= newly
-                ahead |= newly & (position > wish.reached)
+                ahead |= newly & (position > one.reached)
         meant = due | late
         if link.begins:
             meant &= (position > link.begins) | (self._table.numbers("recorded_at") >= link.created_at)
-        return Owed(meant & ~ahead, meant & ahead)
+        return LinkRows(meant & ~ahead, meant & ahead)
 
     def _alive(self, time: int) -> Mask:
         expires = self._table.numbers("expires_at")
@@ -155,7 +157,7 @@ def _begins_with(subjects: Any, prefixes: Sequence[str]) -> Mask:
 
 @lru_cache(maxsize=4096)
 def _selector(selection: str) -> tuple[Selector, bool]:
-    """The stored selection: its selector, and whether it passes on what came from others."""
+    """A stored selection: its selector, and whether it relays events of other nodes."""
     stored: Mapping[str, Any] = json.loads(selection or "{}")
     selector = Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ()))
     return selector, bool(stored.get("relay", False))

@@ -1,7 +1,7 @@
-"""How work gets to Spark's tasks, and rows of the same keys to one place.
+"""Distribution of work to Spark's tasks, and of rows by key.
 
-Spark distributes, moves and repeats what has failed. What it moves are whole Arrow tables, a row for each: their rows
-are made, parted and added up outside of the JVM, which needs ten times as long for each of them.
+Spark distributes, moves and retries. It moves whole Arrow tables, one per row: their rows are made, divided and added
+up outside of the JVM, which would need ten times as long for each of them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _PARTED: Final = "part int, data binary"
 _NAMED: Final = "name string, data binary"
 _MOST_ROWS: Final = 262_144
-"""Rows of a table that is moved as one."""
+"""Most rows of a table that is moved as one."""
 _PRIME: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
-def gather(spark: SparkSession, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
-    """What `work` makes of each of the numbers below `pieces`, each in a task of its own, in no particular order."""
+def run_pieces(spark: SparkSession, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
+    """The results of `work` for the numbers below `pieces`, each in a task of its own, in no particular order."""
 
     def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrow = pyarrow()
@@ -39,7 +39,7 @@ def gather(spark: SparkSession, work: Callable[[int], bytes], pieces: int) -> li
     return [bytes(row.result) for row in _numbers(spark, pieces).mapInArrow(carry, "result binary").collect()]
 
 
-def together(
+def group_pieces(
     spark: SparkSession,
     make: Callable[[int], Iterable[pa.Table]],
     pieces: int,
@@ -47,10 +47,10 @@ def together(
     work: Callable[[pa.Table], Mapping[str, pa.Table]],
     parts: int,
 ) -> dict[str, list[pa.Table]]:
-    """What `work` makes of the rows with the same keys, by the names it gives, one table for each part.
+    """The tables that `work` makes of each part, by name.
 
     `make` makes the rows, for each of the numbers below `pieces` in a task of its own; `keys` numbers their keys, and
-    all rows of one number come to one part. All three must be picklable. A part has to fit into the memory of a task.
+    all rows of one number are in one part. All three must be picklable. A part has to fit into the memory of a task.
     """
 
     def parted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def _names(columns: str) -> list[str]:
 
 
 def _in_parts(table: pa.Table, keys: Numbers, parts: int) -> Iterator[pa.RecordBatch]:
-    """A table's rows by their parts, each as the bytes of a table of its own."""
+    """The rows of a table by part, each as the bytes of a table of its own."""
     arrow = pyarrow()
     part = (keys.view(np.uint64) >> np.uint64(33)) % np.uint64(parts)
     order = np.argsort(part, kind="stable")
@@ -106,7 +106,7 @@ def _in_parts(table: pa.Table, keys: Numbers, parts: int) -> Iterator[pa.RecordB
 
 
 def keys_of(table: Columns, words: Sequence[str], *numbers: Numbers) -> Numbers:
-    """A number for each row, the same for equal words and numbers, on every machine."""
+    """A number for each row, equal for equal words and numbers on every machine."""
     found = np.zeros(table.rows, np.int64)
     for name in words:
         column = table.words(name)

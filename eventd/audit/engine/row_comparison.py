@@ -1,6 +1,6 @@
-"""Stage 3: the marks of uneven slots joined per event, and those that are not plainly in order judged.
+"""Stage 3: the marks of uneven slots joined by event, and a verdict on each event that is not plainly in order.
 
-A part has every mark of the events that are in it.
+A part has every mark of its events.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import numpy as np
 
 from eventd.audit.engine.columns import Columns, Mask, Numbers, grouped, with_texts
 from eventd.audit.engine.counts import key_of
-from eventd.audit.engine.coverage import Sight
-from eventd.audit.engine.link_figures import Judged
-from eventd.audit.engine.rows import (
+from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.pair_figures import RowComparison
+from eventd.audit.engine.row_marks import (
     DELIVERY_KEYS,
     DELIVERY_ROWS,
     EVENT_KEYS,
-    Line,
+    PairKey,
     Role,
-    Uneven,
+    UnevenSlots,
     candidates,
     event_rows,
     mark_deliveries,
     mark_events,
 )
-from eventd.audit.engine.spreading import keys_of
-from eventd.audit.engine.tasks import Job
+from eventd.audit.engine.segment_jobs import Job
+from eventd.audit.engine.spark_tasks import keys_of
 from eventd.audit.engine.verdicts import Trail
 from eventd.lake.reader import open_segment
 from eventd.lake.schema import Book
@@ -39,34 +39,34 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EVENT: Final = ("group", "source", "peer", "id", "fingerprint")
-"""What makes marks those of one event on its way to one peer."""
+"""The columns that identify one event and one peer."""
 _COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refused", "held")
-"""The roles by the names that `Trail` has for their counts."""
+"""The fields of `Trail` that count the roles, in the order of `Role`."""
 
 
-def uneven_of(tables: Sequence[pa.Table]) -> Uneven:
-    """The slots to look at, from the columns group, source, peer and time."""
+def uneven_of(tables: Sequence[pa.Table]) -> UnevenSlots:
+    """The uneven slots, from the columns group, source, peer and time."""
     import pyarrow as pa
 
     if not tables:
         return {}
-    by_line = pa.concat_tables(tables).group_by([*Line._fields]).aggregate([("time", "list")])
+    by_pair = pa.concat_tables(tables).group_by([*PairKey._fields]).aggregate([("time", "list")])
     return {
-        Line(row["group"], row["source"], row["peer"]): np.unique(np.array(row["time_list"], np.int64))
-        for row in by_line.to_pylist()
+        PairKey(row["group"], row["source"], row["peer"]): np.unique(np.array(row["time_list"], np.int64))
+        for row in by_pair.to_pylist()
     }
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Segments of a lake in shares, and the slots that are looked at. Called with the number of a share it makes marks.
+    """Segments of a lake in shares, and the uneven slots. Called with the number of a share it yields marks.
 
     Raises BadSegment and LakeUnavailable.
     """
 
     lake: str
     shares: Sequence[Sequence[Job]]
-    uneven: Uneven
+    uneven: UnevenSlots
 
     def __call__(self, piece: int) -> Iterator[pa.Table]:
         lake = connect(self.lake)
@@ -85,23 +85,23 @@ class Marks:
 
 
 def keys(marks: Columns) -> Numbers:
-    """What has to be looked at together: everything of an event and a peer."""
+    """Keys that bring all marks of an event and a peer together."""
     return keys_of(marks, ("group", "source", "peer"), marks.numbers("fingerprint"))
 
 
-def compare(marks: pa.Table, sight: Sight) -> dict[str, pa.Table]:
-    """Judge the events of a part: see `Judged.to_tables`."""
-    judged = Judged()
-    found = trails(marks, frozenset(sight.until))
+def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
+    """Judge the events of a part; the tables of `RowComparison.to_tables`."""
+    comparison = RowComparison()
+    found = trails(marks, frozenset(coverage.until))
     for row in found.select([*Trail._fields]).to_pylist():
-        judged.add(Trail(**row), sight)
-    return judged.to_tables()
+        comparison.add(Trail(**row), coverage)
+    return comparison.to_tables()
 
 
 def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
     """One row per event and peer that is not plainly in order, with the columns of `Trail`.
 
-    `keeping` are the nodes that keep books: what was delivered to others is in order without being held.
+    `keeping` are the nodes with ledgers: a delivery to another node is in order without being held.
     """
     marks = marks.combine_chunks()
     doubtful = with_texts(marks.filter(_doubtful(Columns(marks), keeping)))
@@ -140,7 +140,7 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         *(("type", "max"), ("slot", "min")),
         *((name, "sum") for name in _COUNTS),
         *(("origin_seq", "max"), ("source_seq", "max")),
-        # The marks are in order of time, so what comes first belongs together.
+        # The marks are in order of time, so the first values belong together.
         *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
         *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
     ]
@@ -165,7 +165,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
         *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
     ]
     events = grouped(senders, EVENT, made)
-    # The number at the source; a sender that is the source has the same.
+    # The number at the source; a sender that is the source has the same number.
     return events.append_column("seq", compute.coalesce(events["origin_seq"], events["source_seq"]))
 
 
@@ -180,17 +180,17 @@ def _only(column: Any, rows: Mask) -> Any:
 def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     """The marks of events that are not plainly in order.
 
-    Those of one event are counted by their roles, each in some bits of one number, and few such numbers are plain.
+    The marks of one event are counted by role, each in some bits of one number; few such numbers are plain.
     """
     source, peer = marks.words("source"), marks.words("peer")
-    line = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
-    order = np.lexsort((line, marks.numbers("fingerprint")))
-    line, event, role = line[order], marks.numbers("fingerprint")[order], marks.numbers("role")[order]
-    starts = np.concatenate(([0], np.flatnonzero((np.diff(event) != 0) | (np.diff(line) != 0)) + 1))
+    pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
+    order = np.lexsort((pair, marks.numbers("fingerprint")))
+    pair, event, role = pair[order], marks.numbers("fingerprint")[order], marks.numbers("role")[order]
+    starts = np.concatenate(([0], np.flatnonzero((np.diff(event) != 0) | (np.diff(pair) != 0)) + 1))
     counted = np.array([_bits(Role(value)) for value in range(2 * max(Role))], np.int64)[role]
     total = np.add.reduceat(counted, starts)
-    keeps = peer.where(keeping.__contains__)[order][starts]
-    plain = np.where(keeps, np.isin(total, _plain(1)), np.isin(total, _plain(0)))
+    has_ledgers = peer.where(keeping.__contains__)[order][starts]
+    plain = np.where(has_ledgers, np.isin(total, _plain(1)), np.isin(total, _plain(0)))
     plain &= ~source.equal(peer)[order][starts]
     found = np.zeros(marks.rows, bool)
     found[order] = np.repeat(~plain, np.diff(starts, append=marks.rows))
@@ -198,23 +198,23 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
 
 
 _BITS: Final = 7
-"""For the count of each role. More than 127 marks of one role carry over, to a number that is not plain either."""
+"""Bits for the count of each role. More than 127 marks of one role carry over, to a number that is not plain either."""
 
 
 def _bits(role: Role, count: int = 1) -> int:
-    """So many marks of these roles, as one number."""
+    """This many marks of these roles, as one number."""
     return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
 
 
 @cache
 def _plain(held: int) -> tuple[int, ...]:
-    """Delivered once and held (if the peer keeps books: so many times), set aside, still to come, or meant for others.
+    """Delivered once and held (where the peer has ledgers), set aside, pending, or for other peers.
 
-    A node that was restored states its events again in its new epoch, and holds again what it held.
+    A node that was restored records its events again in its new epoch, and holds again what it held.
     """
     found = []
-    for stated in (1, 2):
-        origin = _bits(Role.ORIGIN, stated)
+    for recorded in (1, 2):
+        origin = _bits(Role.ORIGIN, recorded)
         arrived = (1, 2) if held else (0, 1, 2)
         found += [origin + _bits(Role.DUE | Role.SENT) + _bits(Role.HELD, times) for times in arrived]
         found += [origin + _bits(Role.DUE | aside) for aside in (Role.EXPIRED, Role.IN_PATH, Role.REFUSED)]

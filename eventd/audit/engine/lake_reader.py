@@ -1,0 +1,262 @@
+"""The stages of an audit on Spark: the order of reading, and the segments that are known already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from eventd.audit.engine import reconcile, row_comparison
+from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
+from eventd.audit.engine.columns import NEVER
+from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.ledger_summaries import LedgerSummary, mark_of
+from eventd.audit.engine.pair_figures import RowComparison
+from eventd.audit.engine.plan import NodeEpoch, Plan
+from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
+from eventd.audit.engine.segment_jobs import SMALL, Job, Task, TaskResult, recheck_task, run_task
+from eventd.audit.engine.spark_tasks import group_pieces, run_pieces
+from eventd.audit.engine.state import FOLDER, State
+from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Kind
+from eventd.lake.reader import Survey, read_segment
+from eventd.lake.schema import Book
+from eventd.lake.storage import connect
+from eventd.lake.writer import Segment
+from eventd.runtime.chance import SYSTEM
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_PER_TASK: Final = 48 << 20
+"""Bytes of segments per task, unless that makes too few tasks for all cores."""
+_TASKS: Final = 4
+"""Least number of tasks per core, so that no core waits long for the last task."""
+_ROWS_OF_A_PART: Final = 4_000_000
+"""Rows of the lake whose cells form one part."""
+_MOST_PARTS: Final = 2_000
+
+
+@dataclass
+class LakeReader:
+    """Reads the lake through Spark. `hours` [first, last) are the requested hours of the events' own time.
+
+    `now` in microseconds. `rechecked` is the number of known segments whose digests were checked again.
+    """
+
+    spark: SparkSession
+    lake: str
+    out: str
+    survey: Survey
+    state: State
+    hours: tuple[int, int]
+    now: int
+    rechecked: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+    read: list[Job] = field(default_factory=list)
+
+    def recheck(self, percent: float) -> None:
+        """Check the digests of known segments again: this percentage of their bytes, the longest unread first.
+
+        A changed segment is forgotten, so that it is read, and reported, as a new one.
+        """
+        known = []
+        for segment in self.survey.segments:
+            entry = self.state.entries.get(segment.place.name)
+            if entry is not None and entry.sha256 != segment.manifest.sha256:
+                self.state.rewritten.setdefault(segment.place.name, self.now)
+            elif entry is not None and self._is_near(segment):  # others are not read by this run
+                known.append((entry.read_at, segment))
+        jobs = oldest_jobs(known, percent)
+        tasks = [Task(lake=self.lake, out=self.out, file="", jobs=tuple(part)) for part in self.shares(jobs)]
+        changed: set[str] = set()
+        for text in run_pieces(
+            self.spark, _TaskWork([msgspec.msgpack.encode(task) for task in tasks], recheck_task), len(tasks)
+        ):
+            changed.update(msgspec.msgpack.decode(text, type=list[str]))
+        for job in jobs:
+            if job.name in changed:
+                del self.state.entries[job.name]
+            else:
+                self.state.entries[job.name] = replace(self.state.entries[job.name], read_at=self.now)
+        self.rechecked = len(jobs)
+
+    @property
+    def oldest(self) -> int | None:
+        """The earliest time at which a segment was last read; None where this run read all."""
+        times = [entry.read_at for entry in self.state.entries.values()]
+        return min((time for time in times if time < self.now), default=None)
+
+    def summarize_small(self) -> dict[NodeEpoch, list[LedgerSummary]]:
+        """The summaries of the small ledgers of each node and epoch."""
+        limits = self._limits()
+        jobs = [
+            _job(one, limit=min(limits.get(_owner(one), 0), one.place.upto))
+            for one in self.survey.segments
+            if one.place.book in SMALL
+        ]
+        self._run([job for job in jobs if not self.state.knows(job, {})])
+        found: dict[NodeEpoch, list[LedgerSummary]] = {}
+        for job in jobs:
+            entry = self.state.entries.get(job.name)
+            if entry is not None and entry.summary is not None:
+                found.setdefault(NodeEpoch(job.manifest.node, job.manifest.epoch), []).append(entry.summary)
+        return found
+
+    def _limits(self) -> dict[NodeEpoch, int]:
+        """The last known number of deliveries: receipts beyond it are no progress of links."""
+        found = {NodeEpoch(one.node, one.epoch): one.books.get(Book.DELIVERIES, 0) for one in self.survey.nodes}
+        for one in self.survey.segments:
+            if one.place.book is Book.DELIVERIES:
+                found[_owner(one)] = max(one.place.upto, found.get(_owner(one), 0))
+        return found
+
+    def read_large(self, plan: Plan) -> list[Job]:
+        """Read new segments of the large ledgers, and forget those that no longer count; all of their jobs."""
+        jobs = [
+            job_for(one, plan) for one in self.survey.segments if one.place.book not in SMALL and self._is_near(one)
+        ]
+        self._run([job for job in jobs if not self.state.knows(job, plan.clocks)])
+        self.state.keep_only([one.place.name for one in self.survey.segments])
+        return [job for job in jobs if job.name not in self.unreadable]
+
+    def _is_near(self, segment: Segment) -> bool:
+        slots = segment.manifest.slots
+        return slots is None or (
+            slots[0] // SLOTS_PER_HOUR < self.hours[1] and slots[1] // SLOTS_PER_HOUR >= self.hours[0]
+        )
+
+    def _run(self, jobs: Sequence[Job]) -> None:
+        """Run the jobs in Spark's tasks, and keep their results in the state."""
+        tasks = [
+            Task(lake=self.lake, out=self.out, file=f"{FOLDER}/cells-{SYSTEM.token(8).hex()}.parquet", jobs=tuple(part))
+            for part in self.shares(jobs)
+        ]
+        done = {job.name: job for job in jobs}
+        for text in run_pieces(
+            self.spark, _TaskWork([msgspec.msgpack.encode(task) for task in tasks], run_task), len(tasks)
+        ):
+            result = msgspec.msgpack.decode(text, type=TaskResult)
+            self.unreadable |= result.errors
+            for name in {*result.rows, *result.errors}:
+                self.state.learn(done[name], result, self.now)
+                self.read.append(done[name])
+
+    def shares(self, jobs: Sequence[Job]) -> list[list[Job]]:
+        """The jobs in shares of about the same size, for a task each."""
+        if not jobs:
+            return []
+        total = sum(job.manifest.bytes for job in jobs)
+        least = self.spark.sparkContext.defaultParallelism * _TASKS
+        pieces = min(len(jobs), max(least, total // _PER_TASK))
+        shares: list[list[Job]] = [[] for _ in range(pieces)]
+        weights = [0] * pieces
+        for job in sorted(jobs, key=lambda job: -job.manifest.bytes):
+            at = weights.index(min(weights))
+            shares[at].append(job)
+            weights[at] += job.manifest.bytes + 1
+        return shares
+
+    def reconcile(self, reach: Mapping[str, int]) -> dict[str, list[pa.Table]]:
+        """The tables of `reconcile.reconcile` for the cells of all segments that count, within the hours."""
+        near = {one.place.name for one in self.survey.segments if self._is_near(one)}
+        files = [(file, [name for name in names if name in near]) for file, names in self.state.files().items()]
+        cells = reconcile.CellFiles(self.out, [one for one in files if one[1]], self.state.cells, self.hours)
+        work = partial(reconcile.reconcile, reach=dict(reach))
+        return group_pieces(self.spark, cells, len(cells.files), reconcile.keys, work, self.parts)
+
+    def compare(self, uneven: UnevenSlots, jobs: Sequence[Job], coverage: Coverage) -> RowComparison:
+        """Compare the rows of uneven slots."""
+        near = [job for job in jobs if concerns(uneven, job.segment, job.links)]
+        marks = row_comparison.Marks(self.lake, self.shares(near), uneven)
+        work = partial(row_comparison.compare, coverage=coverage)
+        return RowComparison.from_tables(
+            group_pieces(self.spark, marks, len(marks.shares), row_comparison.keys, work, self.parts)
+        )
+
+    @property
+    def parts(self) -> int:
+        """The number of parts into which rows are divided by key."""
+        rows = sum(entry.rows for entry in self.state.entries.values())
+        return min(max(self.spark.sparkContext.defaultParallelism, rows // _ROWS_OF_A_PART), _MOST_PARTS)
+
+    def forged_receipts(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
+        """Receipts of batches that the peer's ledger would have to hold and does not."""
+        sought: dict[str, dict[tuple[str, str, int], str]] = {}
+        for row in unknown:
+            pair = PairKey(row["group"], row["source"], row["peer"])
+            first, last = coverage.peer_times(pair.source, pair.peer, (row["first"], (row["hour"] + 1) * HOUR))
+            if row["other"]:
+                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["mark"]] = OTHER_RECEIPT
+            elif coverage.covers(pair.peer, Book.INBOUND, 0, (first, last)):
+                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["mark"]] = NO_BATCH
+        for segment in self.survey.segments:
+            wanted = sought.get(segment.manifest.node)
+            if wanted and segment.place.book is Book.RECEIPTS and segment.place.name not in self.unreadable:
+                yield from self._named(segment, wanted)
+
+    def _named(self, segment: Segment, wanted: Mapping[tuple[str, str, int], str]) -> Iterator[Discrepancy]:
+        table = read_segment(connect(self.lake), segment, ["group", "peer", "batch_id"])
+        for row in table.to_pylist():
+            detail = wanted.get((row["group"], row["peer"], mark_of(row["batch_id"])))
+            if detail is not None:
+                kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
+                yield Discrepancy(kind, row["group"], segment.manifest.node, row["peer"], 0, row["batch_id"], detail)
+
+
+class _TaskWork:
+    """The work of a Spark task: the task of its number."""
+
+    def __init__(self, tasks: Sequence[bytes], work: Callable[[Task], Any]) -> None:
+        self._tasks = tasks
+        self._work = work
+
+    def __call__(self, piece: int) -> bytes:
+        return msgspec.msgpack.encode(self._work(msgspec.msgpack.decode(self._tasks[piece], type=Task)))
+
+
+def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Job]:
+    """The segments with the earliest times: this percentage of the bytes of all, and at least one."""
+    wanted = sum(segment.manifest.bytes for _, segment in known) * percent / 100
+    jobs: list[Job] = []
+    for _, segment in sorted(known, key=lambda one: (one[0], one[1].place.name)):
+        if not percent or (jobs and wanted <= 0):
+            break
+        jobs.append(_job(segment))
+        wanted -= segment.manifest.bytes
+    return jobs
+
+
+def job_for(segment: Segment, plan: Plan) -> Job:
+    """The job of a segment of a large ledger."""
+    owner, place = _owner(segment), segment.place
+    since = plan.since.get(owner, NEVER)
+    if place.book is Book.EVENTS:
+        links = tuple(link.within(place.after, place.upto) for link in plan.links.get(owner, ()))
+        return _job(segment, links=links, since=since)
+    return _job(segment, skews=_near_skews(plan.skews(owner.node), segment.manifest.times), since=since)
+
+
+def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) -> dict[str, HourlySkew]:
+    """The skews of the hours of a segment, and of the hours beside them."""
+    if times is None:
+        return {}
+    first, last = times[0] // HOUR - 1, times[1] // HOUR + 1
+    found = {}
+    for peer, skew in skews.items():
+        near = [at for at, hour in enumerate(skew.hours) if first <= hour <= last]
+        near = near or [min(range(len(skew.hours)), key=lambda at: abs(skew.hours[at] - first))]
+        found[peer] = HourlySkew(tuple(skew.hours[at] for at in near), tuple(skew.values[at] for at in near))
+    return found
+
+
+def _job(segment: Segment, **known: Any) -> Job:
+    return Job(name=segment.place.name, manifest=segment.manifest, **known)
+
+
+def _owner(segment: Segment) -> NodeEpoch:
+    return NodeEpoch(segment.manifest.node, segment.manifest.epoch)

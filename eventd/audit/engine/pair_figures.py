@@ -1,0 +1,224 @@
+"""The results of stages 2 and 3 as plain values: figures by pair, and how the verdicts change them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eventd.audit.engine.bins import latency, middle
+from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
+from eventd.audit.engine.coverage import Coverage
+from eventd.audit.engine.row_marks import PairKey
+from eventd.audit.engine.verdicts import Outcome, Trail, judge
+from eventd.audit.report.findings import Discrepancy, Kind
+from eventd.audit.report.report import Attempts, Latency
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COUNTED = ("expected", "delivered", "missing", "disputed", "expired", "in_path", "dead_lettered", "pending", "unproven")
+"""The counts of a report that are of events; each outcome of an event has one."""
+
+
+class HourKey(NamedTuple):
+    """One pair, one type of event, one hour since 1970."""
+
+    pair: PairKey
+    type: str
+    hour: int
+
+
+@dataclass
+class PairFigures:
+    """The cells of one pair: counts and histograms by measure."""
+
+    counts: Counter[Measure] = field(default_factory=Counter)
+    bytes: int = 0
+    bins: dict[Measure, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    longest: dict[Measure, int] = field(default_factory=dict)
+
+    def add(self, what: Measure, bin: int, n: int, total: int, high: int | None) -> None:
+        """Add a cell."""
+        if what < Measure.ATTEMPTS:
+            self.counts[what] += n
+            self.bytes += total if what is Measure.DELIVERED else 0
+            return
+        self.bins[what][bin] = self.bins[what].get(bin, 0) + n
+        if high is not None:
+            self.longest[what] = max(high, self.longest.get(what, high))
+
+    def leg(self, what: Measure) -> Latency:
+        """One histogram of times."""
+        return latency(self.bins.get(what, {}), self.longest.get(what))
+
+    @property
+    def attempts(self) -> Attempts:
+        """Attempts per delivery."""
+        bins = self.bins.get(Measure.ATTEMPTS, {})
+        return Attempts(p50=middle(bins, 0.5), p95=middle(bins, 0.95), max=self.longest.get(Measure.ATTEMPTS))
+
+    def late(self, bound: float) -> int:
+        """About how many deliveries took longer than `bound` seconds; never 0 if one did."""
+        latency = self.leg(Measure.ACKNOWLEDGED)
+        if latency.max is None or latency.max <= bound:
+            return 0
+        return max(1, sum(one.count for one in latency.bins if one.low >= bound))
+
+
+class LocatedDiscrepancy(NamedTuple):
+    """A discrepancy, and the slot of its event."""
+
+    discrepancy: Discrepancy
+    slot: int
+
+
+@dataclass
+class RowComparison:
+    """The comparison of the rows of uneven slots: discrepancies, and the changes to the counts of the cells."""
+
+    located: list[LocatedDiscrepancy] = field(default_factory=list)
+    changes: dict[HourKey, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    compared: int = 0
+
+    def add(self, trail: Trail, coverage: Coverage) -> None:
+        """Judge another event."""
+        verdict = judge(trail, coverage)
+        self.compared += 1
+        self.located += [LocatedDiscrepancy(discrepancy, trail.slot) for discrepancy in verdict.discrepancies]
+        pair = PairKey(trail.group, trail.source, trail.peer)
+        _add(self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)], _change(trail, verdict.outcome))
+
+    @property
+    def discrepancies(self) -> Iterator[Discrepancy]:
+        """All discrepancies."""
+        return (one.discrepancy for one in self.located)
+
+    def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], list[int]]:
+        """The slots of the discrepancies, by kind and pair."""
+        found: dict[tuple[Kind, PairKey], list[int]] = defaultdict(list)
+        for discrepancy, slot in self.located:
+            if discrepancy.kind in kinds:
+                found[discrepancy.kind, PairKey(*discrepancy[1:4])].append(slot)
+        return found
+
+    def to_tables(self) -> dict[str, pa.Table]:
+        """As Arrow tables, to be sent to the driver."""
+        import pyarrow as pa
+
+        rows = [
+            {**one.discrepancy._asdict(), "kind": one.discrepancy.kind.value, "slot": one.slot} for one in self.located
+        ]
+        changes = [
+            {**key.pair._asdict(), "type": key.type, "hour": key.hour, "name": name, "n": n}
+            for key, change in self.changes.items()
+            for name, n in change.items()
+            if n
+        ]
+        text, number = pa.string(), pa.int64()
+        pair = [("group", text), ("source", text), ("peer", text)]
+        columns = [("kind", text), *pair, ("seq", number), ("id", text), ("detail", text), ("slot", number)]
+        changed = [*pair, ("type", text), ("hour", number), ("name", text), ("n", number)]
+        return {
+            "discrepancies": pa.Table.from_pylist(rows, pa.schema(columns)),
+            "changes": pa.Table.from_pylist(changes, pa.schema(changed)),
+            "compared": pa.table({"n": pa.array([self.compared], number)}),
+        }
+
+    @classmethod
+    def from_tables(cls, parts: Mapping[str, Sequence[pa.Table]]) -> RowComparison:
+        """The sum of all parts."""
+        comparison = cls()
+        for row in (row for table in parts.get("discrepancies", ()) for row in table.to_pylist()):
+            slot = row.pop("slot")
+            comparison.located.append(LocatedDiscrepancy(Discrepancy(**{**row, "kind": Kind(row["kind"])}), slot))
+        for row in (row for table in parts.get("changes", ()) for row in table.to_pylist()):
+            key = HourKey(PairKey(row["group"], row["source"], row["peer"]), row["type"], row["hour"])
+            comparison.changes[key][row["name"]] += row["n"]
+        comparison.compared = sum(row["n"] for table in parts.get("compared", ()) for row in table.to_pylist())
+        return comparison
+
+
+def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
+    """Add also what is negative, which a Counter's own sum drops."""
+    for name, n in change.items():
+        counter[name] += n
+
+
+def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
+    """The difference between the outcome of an event and what the cells counted for it."""
+    counted = {
+        "expected": trail.due + trail.ahead,
+        "pending": trail.ahead,
+        "delivered": trail.sent,
+        "expired": trail.expired,
+        "in_path": trail.in_path,
+        "dead_lettered": trail.refused,
+    }
+    right = Counter() if outcome is Outcome.FOREIGN else Counter({"expected": 1, outcome.value: 1})
+    changed = {name: right[name] - counted.get(name, 0) for name in {*counted, *right}}
+    return {**changed, "duplicates": trail.repeated}
+
+
+def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures]:
+    """Rows of `reconcile.add_pairs`, by pair."""
+    found: dict[PairKey, PairFigures] = defaultdict(PairFigures)
+    for row in rows:
+        pair = PairKey(row["group"], row["source"], row["peer"])
+        found[pair].add(Measure(row["what"]), row["bin"], row["n"], row["total"] or 0, row["high"])
+    return dict(found)
+
+
+def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[int, int]]:
+    """For each pair with pending events: when the first of them was recorded, and its slot."""
+    found: dict[PairKey, tuple[int, int]] = {}
+    for row in rows:
+        pair, first = PairKey(row["group"], row["source"], row["peer"]), (row["low"], row["time"])
+        found[pair] = min(first, found.get(pair, first))
+    return found
+
+
+def read_senders(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[str, ...]]:
+    """The senders of each pair; the source itself first."""
+    found: dict[PairKey, set[str]] = defaultdict(set)
+    for row in rows:
+        found[PairKey(row["group"], row["source"], row["peer"])].add(row["node"])
+    return {pair: tuple(sorted(nodes, key=lambda node: (node != pair.source, node))) for pair, nodes in found.items()}
+
+
+def counts_of(figures: PairFigures) -> Counter[str]:
+    """The counts of a pair, by the names of a report."""
+    counts = figures.counts
+    return Counter(
+        {
+            "expected": counts[Measure.EXPECTED] + counts[Measure.PENDING],
+            "pending": counts[Measure.PENDING],
+            "delivered": counts[Measure.DELIVERED],
+            "expired": counts[Measure.EXPIRED],
+            "in_path": counts[Measure.IN_PATH],
+            "dead_lettered": counts[Measure.REFUSED],
+        }
+    )
+
+
+def changes_by_pair(changes: Mapping[HourKey, Counter[str]]) -> dict[PairKey, Counter[str]]:
+    """The changes by verdicts, by pair."""
+    found: dict[PairKey, Counter[str]] = defaultdict(Counter)
+    for key, change in changes.items():
+        _add(found[key.pair], change)
+    return dict(found)
+
+
+def runs(slots: Iterable[int], apart: int = 5) -> Iterator[tuple[int, int, int]]:
+    """Slots that lie no more than `apart` from each other: the first, the last, and how many there are."""
+    first = last = None
+    count = 0
+    for slot in sorted(slots):
+        if last is not None and slot - last > apart:
+            yield first or 0, last, count
+            first, count = None, 0
+        first = slot if first is None else first
+        last, count = slot, count + 1
+    if last is not None:
+        yield first or 0, last, count

@@ -1,0 +1,167 @@
+"""The order in which each node recorded everything: positions, seqs, and the numbers of its ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from eventd.audit.generate.flows import Flow
+from eventd.audit.generate.history import History
+from eventd.audit.generate.pseudo_random import Ints, Mask
+from eventd.audit.generate.world import World
+
+OWN: Final = -1
+"""In the place of a course: the node's own events."""
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Entries of one node in order: recorded at the true time `at`, from batch `batch` of `flow` (its uid).
+
+    In a log they are commits (where `flow` is OWN, `batch` is a commit of the node's history), else they are batches.
+    """
+
+    at: Ints
+    flow: Ints
+    batch: Ints
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+def number_all(world: World) -> None:
+    """Find the positions of all events in all logs, and the ranges of all batches."""
+    for flow in world.flows:
+        flow.close(world.histories[flow.source].expiring)
+    for node in range(world.settings.nodes):
+        _number_log(world, node)
+    links: dict[tuple[int, int, int], list[Flow]] = {}
+    for flow in world.flows:
+        links.setdefault((flow.sender, flow.peer, flow.group), []).append(flow)
+    for flows in links.values():
+        _find_ranges(world, flows)
+
+
+def log_of(world: World, node: int) -> Journal:
+    """The commits to a node's log."""
+    history = world.histories[node]
+    journals = [Journal(history.at, np.full_like(history.at, OWN), np.arange(len(history.at)))]
+    for flow in world.flows:
+        if flow.peer == node:
+            batches = np.flatnonzero(np.diff(flow.held_at))
+            journals.append(Journal(flow.recorded[batches], np.full_like(batches, flow.uid), batches))
+    return _merge(journals)
+
+
+def outbox_of(world: World, node: int) -> Journal:
+    """The batches of a sender, in the order of acknowledgement."""
+    return _merge([_whole(one, one.acked) for one in world.flows if one.sender == node and one.kept])
+
+
+def inbox_of(world: World, node: int) -> Journal:
+    """The batches of a receiver, in the order of recording."""
+    came = [one for one in world.flows if one.peer == node and one.given]
+    return _merge([_some(_whole(one, one.recorded), ~one.empty) for one in came])
+
+
+class Places(NamedTuple):
+    """Where records lie in a log and in their group, and when they were recorded, by the node's clock."""
+
+    position: Ints
+    seq: Ints
+    at: Ints
+
+
+def places_of(world: World, flow: Flow, numbers: Ints) -> Places:
+    """The places of a course's events in the log of its sender."""
+    skew = world.skews[flow.sender]
+    if flow.feed is None:
+        history = world.histories[flow.source]
+        commit = np.searchsorted(history.first, numbers, "right") - 1
+        within = numbers - history.first[commit]
+        return Places(history.position[commit] + within, history.seq[commit] + within, history.at[commit] + skew)
+    feed = flow.feed
+    place = np.searchsorted(feed.held, numbers)
+    batch = np.searchsorted(feed.held_at, place, "right") - 1
+    within = place - feed.held_at[batch]
+    return Places(feed.position[batch] + within, feed.seq[batch] + within, feed.recorded[batch] + skew)
+
+
+def sizes_of(world: World, journal: Journal, history: History) -> Ints:
+    """How many records each commit to a log has."""
+    sizes = np.zeros(len(journal), np.int64)
+    for uid, places in by_flow(journal):
+        edges = history.first if uid == OWN else world.flows[uid].held_at
+        sizes[places] = np.diff(edges)[journal.batch[places]]
+    return sizes
+
+
+def by_flow(journal: Journal) -> list[tuple[int, Ints]]:
+    """Each course of a sheet, with the places of its batches."""
+    order = np.argsort(journal.flow, kind="stable")
+    found, starts = np.unique(journal.flow[order], return_index=True)
+    return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(found) else []
+
+
+def _number_log(world: World, node: int) -> None:
+    history = world.histories[node]
+    journal = log_of(world, node)
+    sizes = sizes_of(world, journal, history)
+    position = np.cumsum(sizes) - sizes + 1
+    group = np.zeros(len(journal), np.int64)
+    for uid, places in by_flow(journal):
+        group[places] = history.group[journal.batch[places]] if uid == OWN else world.flows[uid].group
+    seq = position.copy()
+    for each in range(len(world.groups) if len(world.groups) > 1 else 0):
+        places = np.flatnonzero(group == each)
+        seq[places] = np.cumsum(sizes[places]) - sizes[places] + 1
+    for uid, places in by_flow(journal):
+        target = history if uid == OWN else world.flows[uid]
+        target.position, target.seq = np.zeros_like(target.commits), np.zeros_like(target.commits)
+        target.position[journal.batch[places]] = position[places]
+        target.seq[journal.batch[places]] = seq[places]
+    world.heads.append(int(sizes.sum()))
+
+
+def _find_ranges(world: World, flows: Sequence[Flow]) -> None:
+    """The range of each batch in its sender's positions: in the ordinary course it begins where the last one ended."""
+    ordinary = [one for one in flows if not (one.alone or one.repair)]
+    for one in flows:
+        ghost = world.histories[one.source].ghost
+        one.upto = np.zeros(1, np.int64) if ghost else places_of(world, one, one.last).position
+        one.after = one.upto - (0 if one.probe or ghost else 1)
+        if one.repair and not one.alone:
+            one.after = np.append(0, one.upto[:-1])
+    if ordinary:
+        ends = np.concatenate([one.upto for one in ordinary])
+        order = np.argsort(ends, kind="stable")
+        after = np.empty_like(ends)
+        after[order] = np.append(0, ends[order][:-1])
+        edges = np.cumsum([one.batches for one in ordinary])[:-1]
+        for one, begun in zip(ordinary, np.split(after, edges), strict=True):
+            one.after, one.mark = begun, one.upto
+    known = np.sort(np.concatenate([one.recorded for one in ordinary])) if ordinary else np.zeros(0, np.int64)
+    ranks = np.sort(np.concatenate([one.upto for one in ordinary])) if ordinary else known
+    for one in flows:
+        if one.alone or one.repair:
+            one.mark = np.append(0, ranks)[np.searchsorted(known, one.recorded, "right")]
+
+
+def _whole(flow: Flow, at: Ints) -> Journal:
+    return Journal(at, np.full_like(at, flow.uid), np.arange(len(at)))
+
+
+def _some(journal: Journal, chosen: Mask) -> Journal:
+    return Journal(journal.at[chosen], journal.flow[chosen], journal.batch[chosen])
+
+
+def _merge(journals: Sequence[Journal]) -> Journal:
+    if not journals:
+        none = np.zeros(0, np.int64)
+        return Journal(none, none, none)
+    at, flow, batch = (np.concatenate([getattr(one, name) for one in journals]) for name in ("at", "flow", "batch"))
+    order = np.lexsort((batch, flow, at))
+    return Journal(at[order], flow[order], batch[order])
