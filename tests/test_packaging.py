@@ -47,6 +47,7 @@ def test_the_wheel_holds_both_packages_and_the_migrations(content: dict[str, byt
     shipped = [path for path in tracked_files() if path.endswith(".py") or path.endswith("py.typed")]
     expected = {path for path in shipped if path.startswith(("eventd/", "federation/"))}
     expected |= {f"eventd/{path}" for path in shipped if path.startswith("migrations/")}
+    expected |= {path for path in tracked_files() if path.startswith("eventd/audit/report/html/templates/")}
     expected |= {"pyspark_eventd/__init__.py"}  # by this name Spark finds the format "eventd"
     assert {"eventd/py.typed", "federation/py.typed"} <= expected
     assert any(path.startswith("eventd/migrations/versions/") for path in expected)

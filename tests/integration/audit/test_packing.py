@@ -57,7 +57,8 @@ def test_the_zip_has_what_is_not_python_too() -> None:
     names = {name for _, name in code()}
     assert {
         "eventd/audit/spark/log4j2.properties",
-        "eventd/audit/report/html/report.css",
+        "eventd/audit/report/html/templates/page.html",
+        "eventd/audit/report/html/templates/report.css",
         "pyspark_eventd/__init__.py",
     } <= names
     assert not [name for name in names if "__pycache__" in name]

@@ -6,8 +6,8 @@ import pytest
 
 from eventd.audit.report.figures import micros, moment, natural, percent, period, short_span, size, span
 from eventd.audit.report.html.latency import merged
-from eventd.audit.report.html.markup import element, join
-from eventd.audit.report.html.svg import LogScale, TimeScale
+from eventd.audit.report.html.page import TEMPLATES
+from eventd.audit.report.html.scales import LogScale, TimeScale, coordinate
 from eventd.audit.report.report import Bin, Latency
 from eventd.audit.report.standing import short_count
 from eventd.text.invisible import printable
@@ -84,11 +84,24 @@ def test_names_are_sorted_as_people_count() -> None:
     ]
 
 
-def test_text_is_escaped_wherever_it_comes_to_stand() -> None:
-    made = element("td", "a<b", element("b", "&"), [("c", None)], title='"><script>', class_="x", hidden=False)
-    assert made == '<td title="&quot;&gt;&lt;script&gt;" class="x">a&lt;b<b>&amp;</b>c</td>'
-    assert join("<", element("br")) == "&lt;<br/>"
+@pytest.mark.parametrize(
+    "template",
+    [
+        '<b title="{{ name }}">{{ name }}</b>',
+        '<b title="{{ "" ~ name }}">{{ [name]|join(", ") }}</b>',
+        '{% macro of(text) %}{{ text }}{% endmacro %}<b title="{{ of(name) }}">{{ of(of(name)) }}</b>',
+    ],
+)
+def test_a_template_escapes_every_value_once_and_spells_out_invisible_characters(template: str) -> None:
+    made = TEMPLATES.from_string(template).render(name='"><script>&\u202e')
+    shown = r"&#34;&gt;&lt;script&gt;&amp;\u202e"
+    assert made == f'<b title="{shown}">{shown}</b>'
     assert printable("\u202eabc\ud800\x1b[31m") == "\\u202eabc\\ud800\\x1b[31m"
+
+
+def test_a_coordinate_has_at_most_two_decimals() -> None:
+    assert [coordinate(value) for value in (0.0, 12.0, 12.345, 1e5)] == ["0", "12", "12.35", "100000"]
+    assert TEMPLATES.from_string("{{ x }}").render(x=1 / 3) == "0.33"
 
 
 def test_a_scale_holds_what_lies_outside_at_its_edge() -> None:

@@ -1,160 +1,143 @@
-"""The page as a whole: its verdict first, then what was found, then everything it rests on."""
+"""The page as a whole: its verdict first, then the findings, then the figures they rest on.
+
+Names, subjects and ids come from other nodes. Every value a template prints is escaped, and characters that are
+invisible or change the direction of text are spelled out: both happen in the one environment below.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from importlib.resources import files
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from eventd.audit.report import figures
 from eventd.audit.report.figures import NONE, counted, moment, period, span, whole
 from eventd.audit.report.html.balance import balance, objectives
 from eventd.audit.report.html.evidence import evidence
-from eventd.audit.report.html.findings import findings
+from eventd.audit.report.html.findings import findings, number_range
 from eventd.audit.report.html.latency import latencies, overall
-from eventd.audit.report.html.markup import Child, Markup, element, join
 from eventd.audit.report.html.matrix import matrix
-from eventd.audit.report.html.scope import doubts, method, reaches, scope
-from eventd.audit.report.html.tables import definitions, paragraph, sign, swatch
-from eventd.audit.report.html.timeline import timeline
-from eventd.audit.report.report import Report
-from eventd.audit.report.standing import SIGNS, VERDICTS, groups, share_of
+from eventd.audit.report.html.scales import coordinate
+from eventd.audit.report.html.scope import complete_until, doubts, scope, without_secrets
+from eventd.audit.report.html.timeline import lasted, timeline
+from eventd.audit.report.report import Report, to_json
+from eventd.audit.report.standing import SIGNS, VERDICTS, due, groups, not_read_again, share_of
+from eventd.text.invisible import printable
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """What the page may load: nothing. Its own style is all it has."""
 
-_HEADING = re.compile(r'<h2 id="([a-z]+)">([^<]*)</h2>')
+
+def _shown(value: object) -> object:
+    """A value as it is printed, before it is escaped; a float is a coordinate."""
+    if isinstance(value, Markup):
+        return value
+    return coordinate(value) if isinstance(value, float) else printable(str(value))
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("eventd.audit.report.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    formats = (whole, figures.some, counted, span, moment, period, figures.size, lasted)
+    found.filters |= {one.__name__: one for one in formats} | {"range": number_range}
+    found.globals |= {"SIGNS": SIGNS, "due": due, "share_of": share_of, "not_read_again": not_read_again}
+    return found
+
+
+TEMPLATES: Final = _environment()
+
+
+class Section(NamedTuple):
+    """A part of the page: its anchor, which also names its template, its heading, and what the template shows."""
+
+    name: str
+    title: str
+    view: Any
 
 
 def render(report: Report) -> str:
     """The report as one HTML page that needs nothing else. The same report gives the same page."""
-    sections = join(
-        findings(report),
-        doubts(report),
-        matrix(report),
-        latencies(report),
-        timeline(report),
-        balance(report),
-        objectives(report),
-        evidence(report),
-        scope(report),
-        method(report),
-    )
-    body = join(
-        element("a", "Skip to the findings", href="#findings", class_="skip"),
-        element("header", _verdict(report), _shares(report), _tiles(report), _contents(sections)),
-        element("main", sections),
-        element(
-            "footer",
-            paragraph(f"Delivery audit, made {moment(report.made_at)} by routerd-eventd {report.work.version}"),
-        ),
-    )
-    return f"<!DOCTYPE html>\n{element('html', _head(report), element('body', body), lang='en')}\n"
-
-
-def _head(report: Report) -> Markup:
-    style = files("eventd.audit.report.html").joinpath("report.css").read_text("utf-8")
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("meta", name="robots", content="noindex"),
-        element("title", f"{SIGNS[VERDICTS[report.verdict]]} Delivery audit: {_first(report)}"),
-        element("style", Markup(style)),
+    return TEMPLATES.get_template("page.html").render(
+        report=report,
+        policy=POLICY,
+        state=VERDICTS[report.verdict],
+        headline=report.headline or (f"The audit is {report.verdict}.",),
+        over=" · ".join(_over(report)),
+        shares=_shares(report),
+        tiles=list(_tiles(report)),
+        sections=[Section(name, title, view) for name, title, of in _SECTIONS if (view := of(report)) is not None],
     )
 
 
-def _first(report: Report) -> str:
-    return report.headline[0] if report.headline else f"The audit is {report.verdict}."
+def _over(report: Report) -> Iterator[str]:
+    yield "Delivery audit"
+    if named := groups(report):
+        yield f"{'groups' if len(named) > 1 else 'group'} {', '.join(named)}"
+    if report.period.first:
+        yield f"events of {period(report.period.first, report.period.last)}"
 
 
-def _verdict(report: Report) -> Markup:
-    state = VERDICTS[report.verdict]
-    named = groups(report)
-    over = " · ".join(
-        filter(
-            None,
-            (
-                "Delivery audit",
-                f"{'groups' if len(named) > 1 else 'group'} {', '.join(named)}" if named else "",
-                _when(report),
-            ),
-        )
-    )
-    failed = f"Failed on what was asked: {', '.join(report.failed)}."
-    return join(
-        paragraph(over, class_="over"),
-        element(
-            "div",
-            element("span", SIGNS[state], class_="seal", aria_hidden="true"),
-            element("h1", _first(report)),
-            class_=f"verdict {state}",
-        ),
-        paragraph(" ".join(report.headline[1:]), class_="lead") if report.headline[1:] else None,
-        paragraph(sign("bad", failed)) if report.failed else None,
-    )
-
-
-def _when(report: Report) -> str:
-    return f"events of {period(report.period.first, report.period.last)}" if report.period.first else ""
-
-
-def _shares(report: Report) -> Markup | None:
-    """A bar of all that was expected, and its key. The smallest share can still be seen."""
+def _shares(report: Report) -> list[tuple[str, int, str]]:
+    """Parts of all that was expected: fill, deliveries and words."""
     totals = report.totals
-    aside = totals.expired + totals.in_path + totals.dead_lettered
-    parts = [
+    parts = (
         ("good", totals.delivered, "proven"),
         ("bad", totals.missing, "missing"),
         ("bad", totals.disputed, "disputed"),
         ("none", totals.unproven, "not proven"),
         ("open", totals.pending, "still to come"),
-        ("aside", aside, "set aside: expired, refused, or come by way of the peer"),
-    ]
-    known = [part for part in parts if part[1]]
-    if not known:
-        return None
-    patches = (element("span", "", class_=f"fill-{fill}", style=f"flex:{count} 1 0") for fill, count, _ in known)
-    key = (element("li", swatch(fill), element("b", f"{count:,}"), f" {words}") for fill, count, words in known)
-    return join(element("div", patches, class_="shares", aria_hidden="true"), element("ul", key, class_="key"))
-
-
-def _tiles(report: Report) -> Markup:
-    totals = report.totals
-    until = reaches(report)
-    slowest = overall(report)
-    known = "of what is due by now" if totals.completeness is not None else "the books do not reach far enough"
-    rows: list[tuple[str, Child]] = [
-        ("Proven", (share_of(totals, exact=True), _small(known))),
-        ("Nodes", (whole(len(report.nodes)), _small(f"{counted(len(report.pairs), 'pair')} of source and peer"))),
-        ("Events", (whole(totals.events), _small(f"{whole(totals.expected)} deliveries expected"))),
-        ("Findings", (whole(totals.findings), _small(_kinds(report) or "nothing was found"))),
-        ("99 % arrived within", (span(slowest.p99), _small(f"half within {span(slowest.p50)}")) if slowest else NONE),
-        ("Books complete until", (_day(until), _small(_clock(until)))),
-    ]
-    return definitions(rows, "tiles")
-
-
-def _small(words: str) -> Markup:
-    return element("small", words)
-
-
-def _kinds(report: Report) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in report.totals.by_kind.items() if count)
-
-
-def _day(text: str | None) -> str:
-    return moment(text)[:10]
-
-
-def _clock(text: str | None) -> str:
-    return moment(text)[11:] if text else "not known of every node"
-
-
-def _contents(sections: Markup) -> Markup:
-    links: Iterator[Markup] = (
-        element("li", element("a", Markup(title), href=f"#{anchor}")) for anchor, title in _HEADING.findall(sections)
+        (
+            "aside",
+            totals.expired + totals.in_path + totals.dead_lettered,
+            "set aside: expired, refused, or come by way of the peer",
+        ),
     )
-    return element("nav", element("ul", links), aria_label="Contents")
+    return [part for part in parts if part[1]]
+
+
+def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
+    """The figures at the top: term, figure and a note below it."""
+    totals, slowest, until = report.totals, overall(report), complete_until(report)
+    known = "of what is due by now" if totals.completeness is not None else "the books do not reach far enough"
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in totals.by_kind.items() if count)
+    yield "Proven", share_of(totals, exact=True), known
+    yield "Nodes", whole(len(report.nodes)), f"{counted(len(report.pairs), 'pair')} of source and peer"
+    yield "Events", whole(totals.events), f"{whole(totals.expected)} deliveries expected"
+    yield "Findings", whole(totals.findings), kinds or "nothing was found"
+    within = (span(slowest.p99), f"half within {span(slowest.p50)}") if slowest else (NONE, "")
+    yield "99 % arrived within", *within
+    yield "Books complete until", moment(until)[:10], moment(until)[11:] if until else "not known of every node"
+
+
+def _method(report: Report) -> dict[str, str]:
+    work = report.work
+    by = (f"routerd-eventd {work.version}".strip(), f"Spark {work.spark}" if work.spark else report.settings.master)
+    return {
+        "lake": without_secrets(report.lake.url),
+        "made_by": " · ".join(filter(None, by)),
+        "digest": sha256(to_json(report)).hexdigest(),
+    }
+
+
+_SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]], ...]] = (
+    ("findings", "Findings", findings),
+    ("doubts", "What could not be proven", doubts),
+    ("matrix", "Who has what of whom", matrix),
+    ("latency", "How long it took", latencies),
+    ("timeline", "Gaps and what is still to come", timeline),
+    ("balance", "The balance of every pair", balance),
+    ("objectives", "Objectives and attempts", objectives),
+    ("evidence", "What it rests on", evidence),
+    ("scope", "What was audited", scope),
+    ("method", "Settings and method", _method),
+)
+"""In the order of the page. A section without a view is left out."""

@@ -1,17 +1,13 @@
-"""Small drawings: scales, axes and shapes. Colours are classes of the page's style: they follow light, dark and print.
-
-A drawing is an image with a label that says in words what it shows. It scales with the width it is given.
-"""
+"""Scales of drawings: where a duration or a moment is drawn, and which of them are labelled."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from eventd.audit.report.figures import DAY, HOUR, MINUTE
-from eventd.audit.report.html.markup import Child, Markup, element, number
 
 SECOND = 1_000_000
 """Microseconds in a second, in which moments are counted."""
@@ -26,34 +22,17 @@ _STEPS = tuple(
 )
 
 
-def drawing(width: float, height: float, label: str, *children: Child, class_: str | None = None) -> Markup:
-    """An SVG image of that many units; `label` is what a screen reader says in its place."""
-    box = f"0 0 {number(width)} {number(height)}"
-    return element(
-        "svg", *children, class_=class_, viewBox=box, width=width, height=height, role="img", aria_label=label
-    )
+class Tick(NamedTuple):
+    """A line across a drawing, and its label, '' for none; `anchor` is start, middle or end."""
+
+    x: float
+    label: str
+    anchor: str
 
 
-def text(x: float, y: float, words: str, *, class_: str | None = None, anchor: str | None = None) -> Markup:
-    """A line of text; `anchor` is start, middle or end."""
-    return element("text", words, x=float(x), y=float(y), class_=class_, text_anchor=anchor)
-
-
-def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
-    """A straight line."""
-    return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=class_)
-
-
-def bar(x: float, y: float, width: float, height: float, class_: str, *, title: str | None = None) -> Markup:
-    """A rectangle, with a title that shows when it is pointed at."""
-    told = element("title", title) if title else None
-    return element("rect", told, x=float(x), y=float(y), width=float(width), height=float(height), class_=class_)
-
-
-def outline(points: Sequence[tuple[float, float]], class_: str, *, close: bool = False) -> Markup:
-    """A line through the points, closed to a shape if asked."""
-    way = "L".join(f"{number(x)} {number(y)}" for x, y in points)
-    return element("path", d=f"M{way}{'Z' if close else ''}", class_=class_)
+def coordinate(value: float) -> str:
+    """A coordinate: two decimals at most, which is fine enough for a pixel, and none that are not needed."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +45,7 @@ class LogScale:
     right: float
 
     def at(self, value: float) -> float:
-        """The pixel of a value; what lies outside is put at the edge."""
+        """The pixel of a value; a value outside is put at the edge."""
         inside = min(max(value, self.first), self.last)
         share = math.log(inside / self.first) / math.log(self.last / self.first)
         return self.left + share * (self.right - self.left)
@@ -89,7 +68,7 @@ class TimeScale:
     right: float
 
     def at(self, moment: float) -> float:
-        """The pixel of a moment; what lies outside is put at the edge."""
+        """The pixel of a moment; a moment outside is put at the edge."""
         inside = min(max(moment, self.first), self.last)
         return self.left + (inside - self.first) / max(self.last - self.first, 1) * (self.right - self.left)
 
