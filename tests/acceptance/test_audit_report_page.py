@@ -64,7 +64,7 @@ async def test_the_verdict_is_the_first_thing_and_can_be_seen_at_once(page: Tab,
     assert words.startswith("9,999,997 of 10,000,000 deliveries proven; 3 missing")
     assert bottom < 300
     order = await page.eval("[...document.querySelectorAll('h2')].map(h => h.innerText)")
-    assert order[:3] == ["Findings", "What could not be proven", "Who has what of whom"]
+    assert order[:3] == ["Findings", "Unproven", "Deliveries by source and peer"]
 
 
 async def test_a_matrix_of_twenty_nodes_needs_no_scrolling_on_a_desk(page: Tab, tmp_path: Path) -> None:

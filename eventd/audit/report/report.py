@@ -20,12 +20,12 @@ Verdict = Literal["met", "missed", "unproven"]
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """What the books say about the events of one source that were meant for one peer. Counts of events.
+    """The deliveries of one source to one peer. Counts of events.
 
     expected = delivered + expired + in_path + dead_lettered + pending + missing + disputed + unproven. `delivered`
-    counts an event once however often it was sent; `disputed` are those that one side's books call delivered and the
-    other's deny. `completeness` is the share, in percent, of what should be there by now (expected without expired,
-    in_path, dead_lettered, pending) that is, rounded down; None where the books do not reach far enough to tell.
+    counts an event once however often it was sent; `disputed` are events that are delivered by the ledger of one side
+    only. `completeness` is the proven share, in percent, of due deliveries (expected without expired, in_path,
+    dead_lettered, pending), rounded down; None where the ledgers do not reach far enough.
     """
 
     expected: int = 0
@@ -43,7 +43,7 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 class Totals(Figures, kw_only=True):
-    """The whole lake. `events` counts what entered a log as a node's own, `deliveries` rows of the books."""
+    """The whole lake. `events` counts what entered a log as a node's own, `deliveries` ledger rows."""
 
     events: int = 0
     deliveries: int = 0
@@ -52,7 +52,7 @@ class Totals(Figures, kw_only=True):
 
 
 class Bin(msgspec.Struct, array_like=True, frozen=True):
-    """So many values in [low, high) seconds."""
+    """The number of values in [low, high) seconds."""
 
     low: float
     high: float
@@ -60,9 +60,9 @@ class Bin(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """How long something took, in seconds: percentiles from a histogram, whose bins are at most 12.5 % wide.
+    """A distribution of durations in seconds: percentiles from a histogram, whose bins are at most 12.5 % wide.
 
-    `max` is exact. Empty where nothing was measured. `bins` has those that are not empty, in order.
+    `max` is exact. Empty where nothing was measured. `bins` has the non-empty bins, in order.
     """
 
     count: int = 0
@@ -95,7 +95,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skew(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a clock is ahead of another (negative: behind), in milliseconds: `ms`, give or take `error_ms`.
+    """The offset of a clock to another (negative: behind), in milliseconds: `ms` ± `error_ms`.
 
     For a pair the peer's clock against the sender's. `moved_ms` is the difference between the hours that differ most.
     """
@@ -106,7 +106,7 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a pair kept to its objective, and the reason in words. `late` deliveries took longer than it allows."""
+    """Whether a pair met its objective, and the reason in words. `late` deliveries took longer than it allows."""
 
     verdict: Verdict
     reason: str
@@ -114,7 +114,7 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenGap(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest event that is still to come or missing: when it was observed, and how long ago that was (seconds)."""
+    """The oldest pending or missing event: when it was observed, and how long ago that was (seconds)."""
 
     since: str
     seconds: float
@@ -127,9 +127,9 @@ class Pair(Figures, kw_only=True):
     source: str
     peer: str
     senders: tuple[str, ...] = ()
-    """Who sends the peer what `source` recorded: itself, or nodes that relay."""
+    """The nodes that send the events of `source` to the peer: itself, or nodes that relay."""
     lag: float | None = None
-    """Age in seconds of the oldest event that is still to come, at the time of the sender's books; 0 for none."""
+    """Age in seconds of the oldest pending event, at the end of the sender's ledger; 0 for none."""
     oldest_open_gap: OpenGap | None = None
     attempts: Attempts = Attempts()
     latencies: Latencies = Latencies()
@@ -138,9 +138,9 @@ class Pair(Figures, kw_only=True):
     state: str = ""
     """The link as its sender last saw it: running, paused, backing-off, blocked, failed."""
     proof: str = ""
-    """What a delivery rests on: `books` of the peer, its `receipts`, or the sender's word alone (`claims`)."""
+    """The evidence of deliveries: the ledger of the peer (`books`), its `receipts`, or the sender's `claims` alone."""
     notes: tuple[str, ...] = ()
-    """What could not be judged, in words."""
+    """What is unproven, in words."""
 
 
 class Hour(Figures, kw_only=True):
@@ -168,7 +168,7 @@ class Hour(Figures, kw_only=True):
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """One node as its books show it. `rows` counts per book; `states` are its links, `group/peer` to state."""
+    """One node as its ledgers show it. `rows` counts per ledger; `states` are its links, `group/peer` to state."""
 
     name: str
     epochs: tuple[str, ...]
@@ -178,7 +178,7 @@ class Node(msgspec.Struct, kw_only=True):
     rows: dict[str, int] = msgspec.field(default_factory=dict)
     states: dict[str, str] = msgspec.field(default_factory=dict)
     silent_since: str | None = None
-    """When it reported last, where that is too long ago; None: it reports, or was closed."""
+    """The time of its last report, if that is too old; None: it reports, or was closed."""
     silent_for: float | None = None
     """For how many seconds."""
     closed_at: str | None = None
@@ -190,7 +190,7 @@ class Node(msgspec.Struct, kw_only=True):
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time in which something was or may have been lost.
 
-    `kind` is `missing` (events a peer should have), or `declared` (a node told of a loss itself; `reason` says which).
+    `kind` is `missing` (events a peer should have), or `declared` (a loss declared by a node, with its `reason`).
     """
 
     kind: Literal["missing", "declared"]
@@ -204,7 +204,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Which key a node signed its requests with."""
+    """The use of a key by a node."""
 
     node: str
     group: str
@@ -216,7 +216,7 @@ class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests a node turned away, by reason. `peer` is who the request said it came from."""
+    """Requests that a node refused, by reason. `peer` is the sender that the requests claimed."""
 
     node: str
     group: str
@@ -237,7 +237,7 @@ class Receipts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limitation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about the lake that limits what can be said, where, and what to do about it."""
+    """Something in the lake that limits the verdict: where, why, and the next step."""
 
     kind: str
     where: str
@@ -246,7 +246,7 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. `slo` is per group, the objectives in seconds; '' is the default of all other groups."""
+    """The requested audit. `slo` is per group, the objectives in seconds; '' is the default of all other groups."""
 
     slo: dict[str, dict[str, int]]
     fail_on: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read."""
+    """The lake that was read."""
 
     url: str
     segments: int
@@ -275,10 +275,10 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """How the figures came about: segments read now and known from earlier runs, seconds in all and per stage.
+    """The work of an audit: segments read now and known from earlier runs, seconds in all and per stage.
 
-    Of those known, `segments_rechecked` had their digests checked again; `oldest_read` is when the one was last read or
-    checked that has not been for longest, None where all were now.
+    `segments_rechecked` of the known ones had their digests checked again; `oldest_read` is the earliest time at which
+    a segment was last read or checked, None where all were now.
     """
 
     segments_read: int = 0
@@ -299,12 +299,12 @@ class Report(msgspec.Struct, kw_only=True):
     schema: int = SCHEMA
     made_at: str
     verdict: Literal["complete", "incomplete", "unproven"]
-    """complete: all that should be there is, and nothing was found; incomplete: something was found; unproven: nothing
-    was found, but the books do not reach far enough to say that nothing is wrong."""
+    """complete: all due deliveries are proven, without findings; incomplete: there are findings; unproven: there are no
+    findings, but the ledgers do not reach far enough to prove completeness."""
     headline: tuple[str, ...]
     """The verdict in a few sentences."""
     failed: tuple[str, ...] = ()
-    """Those of `settings.fail_on` that are met."""
+    """The conditions of `settings.fail_on` that are met."""
     lake: Lake
     period: Period
     settings: Settings

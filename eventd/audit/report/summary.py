@@ -1,4 +1,4 @@
-"""The report on a terminal: the verdict, what was found, and the matrix. What it leaves out is in report.html."""
+"""The report on a terminal: verdict, findings and matrix. report.html has the rest."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from rich.text import Text
 
 from eventd.audit.report.figures import NONE, counted, natural, span
 from eventd.audit.report.findings import Finding, Kind
-from eventd.audit.report.report import Report
-from eventd.audit.report.standing import (
+from eventd.audit.report.pair_status import (
     SIGNS,
     VERDICTS,
-    Standing,
+    PairStatus,
     State,
     due,
     groups,
-    idle,
-    not_read_again,
+    is_idle,
     noun,
+    reused_segments,
     share_of,
-    standings,
+    statuses,
 )
+from eventd.audit.report.report import Report
 from eventd.text.invisible import printable
 
 MOST_FINDINGS = 20
 MOST_IDS = 3
 MOST_DOUBTS = 8
 LONG_WAY = 40
-"""Characters up to which the names of pairs are aligned."""
+"""Most characters of aligned names of pairs."""
 WIDE_NODES = 8
-"""Up to so many nodes the cells of the matrix hold figures; beyond it signs alone, and numbers for names."""
+"""Most nodes for a matrix with figures; a larger one has signs, and numbers for names."""
 MOST_NODES = 40
 
 _STYLES: dict[State, str] = {"good": "green", "bad": "bold red", "open": "yellow", "none": "magenta"}
 
 
 def summary(report: Report) -> RenderableType:
-    """The report for a terminal of any width. Names of other nodes are shown with nothing that could steer it."""
+    """The report for a terminal of any width. Names of other nodes cannot control the terminal."""
     return Group(*_parts(report))
 
 
@@ -63,12 +63,12 @@ def _verdict(report: Report) -> Text:
     for line in others:
         text.append(f"\n  {printable(line)}")
     if report.failed:
-        text.append(f"\n  Failed on what was asked: {printable(', '.join(report.failed))}.", style=_STYLES["bad"])
+        text.append(f"\n  Failed on: {printable(', '.join(report.failed))}.", style=_STYLES["bad"])
     return text
 
 
 def _findings(found: Sequence[Finding]) -> Group:
-    """One line a finding, and its first ids below it, each whole on a line of its own: they are there to be copied."""
+    """A line for each finding, and its first ids below it, each on a line of its own to be copied."""
     shown = found[:MOST_FINDINGS]
     ways = [printable(f"{one.source} → {one.peer}" if one.peer else one.source) for one in shown]
     width = min(max(map(len, ways)), LONG_WAY)
@@ -100,11 +100,11 @@ def _ids(one: Finding) -> Iterator[str]:
 
 def _matrix(report: Report, group: str) -> RenderableType:
     pairs = {(pair.source, pair.peer): pair for pair in report.pairs if pair.group == group}
-    stands = {
-        at: None if at in pairs and idle(pairs[at], standing) else standing
-        for at, standing in standings(report, group).items()
+    by_pair = {
+        at: None if at in pairs and is_idle(pairs[at], status) else status
+        for at, status in statuses(report, group).items()
     }
-    names = sorted({name for at in stands for name in at}, key=natural)
+    names = sorted({name for at in by_pair for name in at}, key=natural)
     shown = names[:MOST_NODES]
     wide = len(names) <= WIDE_NODES
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim" if not wide else "")
@@ -114,35 +114,35 @@ def _matrix(report: Report, group: str) -> RenderableType:
         table.add_column(Text(header), justify="center", no_wrap=True, overflow="ellipsis")
     for number, source in enumerate(shown, start=1):
         row = printable(source) if wide else f"{printable(source)} {number}"
-        table.add_row(Text(row), *(_cell(stands.get((source, peer)), wide=wide) for peer in shown))
-    title = Text(f"group {printable(group)}: the share of what is due that is proven, in percent", style="dim")
+        table.add_row(Text(row), *(_cell(by_pair.get((source, peer)), wide=wide) for peer in shown))
+    title = Text(f"group {printable(group)}: proven share of due deliveries, in percent", style="dim")
     left_out = [Text(f"and {len(names) - MOST_NODES:,} more nodes", style="dim")] if names[MOST_NODES:] else []
     return Group(title, table, *left_out, _legend())
 
 
-def _cell(standing: Standing | None, *, wide: bool) -> Text:
-    if standing is None:
+def _cell(status: PairStatus | None, *, wide: bool) -> Text:
+    if status is None:
         return Text("·", style="dim")
-    sign = SIGNS[standing.state]
-    figure = f" {standing.share.removesuffix(' %')}" if wide and standing.share not in ("?", NONE) else ""
-    return Text(f"{sign}{figure}", style=_STYLES[standing.state])
+    sign = SIGNS[status.state]
+    figure = f" {status.share.removesuffix(' %')}" if wide and status.share not in ("?", NONE) else ""
+    return Text(f"{sign}{figure}", style=_STYLES[status.state])
 
 
 def _legend() -> Text:
     words: tuple[tuple[State, str], ...] = (
-        ("good", "all there"),
-        ("bad", "something is wrong"),
-        ("open", "waits for long"),
-        ("none", "cannot be proven"),
+        ("good", "proven"),
+        ("bad", "problem"),
+        ("open", "pending"),
+        ("none", "unproven"),
     )
     legend = Text(style="dim")
-    for state, told in words:
-        legend.append(SIGNS[state], style=_STYLES[state]).append(f" {told}   ")
+    for state, word in words:
+        legend.append(SIGNS[state], style=_STYLES[state]).append(f" {word}   ")
     return legend
 
 
 def _doubts(report: Report) -> Iterator[Text]:
-    """What limits the verdict: one line each."""
+    """The limitations of the verdict, a line each."""
     lines = [f"{one.where}: {one.message}" for one in report.troubles]
     notes: dict[str, list[str]] = {}
     for pair in report.pairs:
@@ -161,5 +161,5 @@ def _figures(report: Report) -> str:
     return (
         f"{counted(len(report.nodes), 'node')}, {counted(totals.events, 'event')}, {totals.delivered:,} of "
         f"{due(totals):,} deliveries proven ({share}); "
-        f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}{not_read_again(work)}"
+        f"{counted(work.segments_read, 'segment')} read in {span(work.seconds)}{reused_segments(work)}"
     )

@@ -11,8 +11,8 @@ from eventd.audit.engine.run import Request, run
 from eventd.audit.engine.state import INDEX
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
+from eventd.audit.report.pair_status import reused_segments
 from eventd.audit.report.report import Report
-from eventd.audit.report.standing import not_read_again
 from eventd.lake.compaction import DAY, compacting
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Book
@@ -107,7 +107,7 @@ def test_evidence_that_changed_after_it_was_audited_is_found(tmp_path: Path, how
     assert unread.work.segments_known == unread.lake.segments
     assert unread.work.oldest_read is not None
     assert unread.work.oldest_read < first.made_at
-    assert not_read_again(unread.work) == (
+    assert reused_segments(unread.work) == (
         f"; {unread.lake.segments} segments not read again, the oldest since {moment(unread.work.oldest_read)}"
     )
 

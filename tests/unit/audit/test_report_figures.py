@@ -8,8 +8,8 @@ from eventd.audit.report.figures import micros, moment, natural, percent, period
 from eventd.audit.report.html.latency import merged
 from eventd.audit.report.html.page import TEMPLATES
 from eventd.audit.report.html.scales import LogScale, TimeScale, coordinate
+from eventd.audit.report.pair_status import short_count
 from eventd.audit.report.report import Bin, Latency
-from eventd.audit.report.standing import short_count
 from eventd.text.invisible import printable
 
 

@@ -222,14 +222,14 @@ def test_what_went_where_nothing_was_to_go_is_in_the_matrix_too() -> None:
 
 def test_what_is_unproven_never_looks_complete() -> None:
     assert "✓" not in words(section("empty lake", "findings"))
-    assert "Nothing at all" in words(section("empty lake", "doubts"))
+    assert "Nothing is proven" in words(section("empty lake", "doubts"))
     cells = [words(cell) for cell in section("unproven", "matrix").iter("td")]
     assert "? 76.00 unproven" in cells
     assert "1 h 48 min before those of left" in words(section("unproven", "doubts"))
     assert "There was no gap" not in page("unproven")
 
 
-def test_nothing_is_called_100_percent_whose_books_do_not_reach() -> None:
+def test_nothing_is_called_100_percent_whose_ledgers_do_not_reach() -> None:
     assert "100 %" not in words(tree("one node"))
     assert "✓ 100" not in words(tree("one node"))
     assert "? unproven" in [words(cell) for cell in section("one node", "matrix").iter("td")]
@@ -246,16 +246,16 @@ def test_only_what_a_pair_has_gets_a_column() -> None:
         for name in ("clean", "everything broken")
     }
     assert "Missing" not in heads["clean"]
-    assert {"Missing", "Disputed", "Not proven", "Still to come", "Expired", "Refused", "In path"} <= set(
+    assert {"Missing", "Disputed", "Unproven", "Pending", "Expired", "Refused", "In path"} <= set(
         heads["everything broken"]
     )
 
 
-def test_latencies_say_that_the_skew_of_the_clocks_was_taken_out() -> None:
+def test_latencies_say_that_the_skew_of_the_clocks_was_subtracted() -> None:
     told = words(section("everything broken", "latency"))
     assert "Corrected for the clocks" in told
     assert "up to 40 s" in told
-    assert "as far as the acknowledgement" in words(section("one node", "latency"))
+    assert "up to the acknowledgement" in words(section("one node", "latency"))
 
 
 def test_long_lists_are_cut_and_say_so() -> None:
@@ -272,10 +272,10 @@ def test_receipts_say_what_they_prove_and_refusals_why() -> None:
     assert "By reason: bad_signature 44,120, unknown_key 3." in told
 
 
-def test_losses_that_nodes_told_of_are_no_figures_of_the_audit() -> None:
-    assert "Nodes told of 1 loss themselves, of up to 210 events" in words(section("everything broken", "doubts"))
+def test_declared_losses_are_no_figures_of_the_audit() -> None:
+    assert "Nodes declared 1 loss of up to 210 events" in words(section("everything broken", "doubts"))
     assert "declared: retention up to 210" in words(section("everything broken", "timeline"))
 
 
-def test_a_report_of_one_node_says_whose_books_are_not_there() -> None:
-    assert "far ships no books" in words(section("one node", "doubts"))
+def test_a_report_of_one_node_names_the_nodes_without_ledgers() -> None:
+    assert "far ships no ledgers" in words(section("one node", "doubts"))

@@ -1,4 +1,4 @@
-"""The balance of every pair: expected deliveries and their outcomes, attempts, and whether it kept to its objective."""
+"""Deliveries by pair: expected deliveries and their outcomes, attempts, and objectives."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ from collections import Counter
 from typing import Any
 
 from eventd.audit.report.figures import span
+from eventd.audit.report.pair_status import findings_by_pair, pair_key, status_of, worst_first
 from eventd.audit.report.report import Report
-from eventd.audit.report.standing import by_trouble, faults, name_of, stand
 
-_WORDS = {"good": "proven", "open": "waiting", "none": "unproven"}
+_WORDS = {"good": "proven", "open": "pending", "none": "unproven"}
 _COUNTS = {
     "missing": "Missing",
     "disputed": "Disputed",
-    "unproven": "Not proven",
+    "unproven": "Unproven",
     "duplicates": "Twice",
-    "pending": "Still to come",
+    "pending": "Pending",
     "expired": "Expired",
     "dead_lettered": "Refused",
     "in_path": "In path",
 }
-"""Columns that are shown where a pair has something in them."""
+"""Columns that are shown if any pair has a count in them."""
 
 
 def balance(report: Report) -> dict[str, Any] | None:
-    """The section with the balance of every pair; None where there is none."""
+    """The section with the deliveries of every pair; None without pairs."""
     if not report.pairs:
         return None
-    found = faults(report.findings)
+    found = findings_by_pair(report.findings)
     counts = [field for field in _COUNTS if any(getattr(pair, field) for pair in report.pairs)]
     columns = [("From → to", ""), ("State", ""), ("Due", "n"), ("Proven", "n"), ("Share", "n")]
     rows = []
-    for pair in by_trouble(report):
-        state, _, wrong = stand(pair, found[name_of(pair)])
+    for pair in worst_first(report):
+        state, _, wrong = status_of(pair, found[pair_key(pair)])
         counted = [getattr(pair, field) for field in counts]
         rows.append({"pair": pair, "state": state, "words": _WORDS.get(state, wrong), "counts": counted})
     return {
         "several": len({pair.group for pair in report.pairs}) > 1,
         "absent": [name.lower() for field, name in _COUNTS.items() if field not in counts],
-        "columns": [*columns, *((_COUNTS[field], "n") for field in counts), ("Rests on", "")],
+        "columns": [*columns, *((_COUNTS[field], "n") for field in counts), ("Evidence", "")],
         "rows": rows,
     }
 
 
 def objectives(report: Report) -> dict[str, Any] | None:
-    """The section with attempts and objectives; None where there is no pair."""
+    """The section with attempts and objectives; None without pairs."""
     if not report.pairs:
         return None
     order = {"missed": 0, "unproven": 1, "met": 2}
-    pairs = sorted(by_trouble(report), key=lambda pair: (order[pair.slo.verdict], -pair.slo.late))
+    pairs = sorted(worst_first(report), key=lambda pair: (order[pair.slo.verdict], -pair.slo.late))
     verdicts = Counter(pair.slo.verdict for pair in pairs)
     return {
         "several": len({pair.group for pair in report.pairs}) > 1,
@@ -61,7 +61,7 @@ def objectives(report: Report) -> dict[str, Any] | None:
 
 
 def _bounds(report: Report) -> list[str]:
-    """The bounds that were used, by group; the group '' stands for all that have none of their own."""
+    """The bounds by group; the group '' stands for all groups without an objective."""
     named = sorted(report.settings.slo.items(), key=lambda item: (not item[0], item[0]))
     others = "every other group" if len(named) > 1 else "every group"
     return [

@@ -1,16 +1,16 @@
-"""What the figures rest on: receipts and what they prove, the keys that were used, and refused requests."""
+"""The evidence: receipts, the use of keys, and refused requests."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
+from eventd.audit.report.pair_status import PROOFS
 from eventd.audit.report.report import Report
-from eventd.audit.report.standing import PROOFS
 
 
 def evidence(report: Report) -> dict[str, Any] | None:
-    """The section of receipts, keys and refusals; None where there is none of them."""
+    """The section of receipts, keys and refusals; None without any of them."""
     if not (report.pairs or report.receipts or report.keys or report.refusals):
         return None
     proofs = Counter(pair.proof for pair in report.pairs)

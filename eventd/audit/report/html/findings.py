@@ -12,8 +12,8 @@ import msgspec
 
 from eventd.audit.report.figures import NONE, counted
 from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.pair_status import MEANINGS, VERDICTS, noun
 from eventd.audit.report.report import Report
-from eventd.audit.report.standing import MEANINGS, VERDICTS, noun
 from eventd.text.invisible import spelled_out
 
 MOST_FINDINGS = 100

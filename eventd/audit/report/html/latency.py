@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from eventd.audit.report.figures import natural, span
 from eventd.audit.report.html.scales import LogScale, Tick, coordinate
+from eventd.audit.report.pair_status import pair_key
 from eventd.audit.report.report import Bin, Latency, Pair, Report
-from eventd.audit.report.standing import name_of
 
 SMALL_MULTIPLES = 12
-"""Pairs that are drawn at once, the slowest first."""
+"""Pairs that are drawn without unfolding, the slowest first."""
 MOST_RIDGES = 800
-"""Pairs that are drawn at all."""
+"""Most pairs that are drawn."""
 NEGLIGIBLE = 0.0005
-"""The share of deliveries at each end of the scale that is drawn at its edge, lest a single one squeezes all others."""
+"""The share of deliveries at each end of the scale that is drawn at its edge, so that outliers do not compress it."""
 PER_DECADE, FINEST, LEAST = 12, 19, 40
 """Columns of a drawing for each power of ten of seconds; where these are few, more, but none finer than a bin."""
 RIDGE, RIDGE_WIDTH, RIDGE_TOP = 48, 760, 6
@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
 def latencies(report: Report) -> dict[str, Any] | None:
     """The section of latencies; None where nothing was measured."""
     measured = sorted(
-        (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), name_of(p))
+        (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), pair_key(p))
     )
     if not measured:
         return None
@@ -78,7 +78,7 @@ def overall(report: Report) -> Latency | None:
 
 
 def merged(latencies: Iterable[Latency]) -> Latency:
-    """Several distributions as one. Its percentiles are upper ends of bins: never better than they were."""
+    """The sum of distributions. Its percentiles are upper ends of bins, so never too good."""
     counts: Counter[tuple[float, float]] = Counter()
     slowest: float | None = None
     for latency in latencies:
@@ -101,18 +101,18 @@ def _percentile(bins: Sequence[Bin], share: float, slowest: float | None) -> flo
 
 
 def _longest(pair: Pair) -> Latency:
-    """The longest way that was measured: as far as the peer's record if its books or receipts say when that was."""
+    """The longest leg that was measured: up to the peer's record, or else up to its acknowledgement."""
     return pair.latencies.whole if pair.latencies.whole.bins else pair.latencies.delivered
 
 
 def _about_skew(report: Report) -> str:
     skews = [pair.skew for pair in report.pairs if pair.skew is not None]
     if not skews:
-        return "No clock could be compared with another: the legs that end at a peer hold the errors of both clocks."
+        return "No clocks could be compared: the legs that end at a peer include the errors of both clocks."
     worst, moved = max(skews, key=lambda one: abs(one.ms)), max(abs(one.moved_ms) for one in skews)
     words = (
         f"Corrected for the clocks: the difference between two nodes' clocks, up to {span(abs(worst.ms) / 1e3)} "
-        f"(± {span(worst.error_ms / 1e3)}), has been taken out of every leg that ends at the peer."
+        f"(± {span(worst.error_ms / 1e3)}), has been subtracted from every leg that ends at the peer."
     )
     drift = f" It was measured hour by hour; within a pair it moved by up to {span(moved / 1e3)}."
     return words + (drift if moved else "")
@@ -200,7 +200,7 @@ def _ridges(report: Report) -> dict[str, Any]:
 
 def _sources(pairs: Sequence[Pair], scale: LogScale) -> list[dict[str, Any]]:
     """Every pair, source by source."""
-    in_order = sorted(pairs, key=lambda pair: [natural(name) for name in name_of(pair)])
+    in_order = sorted(pairs, key=lambda pair: [natural(name) for name in pair_key(pair)])
     found = []
     for (group, source), same in groupby(in_order, key=lambda pair: (pair.group, pair.source)):
         its = [_drawn(pair, scale, 0, 240, 25, 23) for pair in same]

@@ -6,15 +6,15 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from eventd.audit.report.figures import natural, span
+from eventd.audit.report.pair_status import SIGNS, PairStatus, due, groups, is_idle, share_of, statuses
 from eventd.audit.report.report import Pair, Report
-from eventd.audit.report.standing import SIGNS, Standing, due, groups, idle, share_of, standings
 
 MOST_NODES = 40
-"""Rows and columns of one matrix. Beyond them the nodes with trouble are shown."""
+"""Rows and columns of one matrix. Of more nodes, those with most problems are shown."""
 DENSE = 9
-"""Nodes from which on the names of the columns are written upwards and the cells are small."""
+"""Number of nodes from which on column names are vertical and cells small."""
 
-Standings = dict[tuple[str, str], Standing]
+Statuses = dict[tuple[str, str], PairStatus]
 
 
 class Cell(NamedTuple):
@@ -33,38 +33,38 @@ def matrix(report: Report) -> dict[str, Any] | None:
 
 def _grid(report: Report, group: str) -> dict[str, Any]:
     pairs = {(pair.source, pair.peer): pair for pair in report.pairs if pair.group == group}
-    stands = standings(report, group)
-    names = _names(stands)
-    sources = [name for name in names if any(source == name for source, _ in stands)]
-    peers = [name for name in names if any(peer == name for _, peer in stands)]
+    by_pair = statuses(report, group)
+    names = _names(by_pair)
+    sources = [name for name in names if any(source == name for source, _ in by_pair)]
+    peers = [name for name in names if any(peer == name for _, peer in by_pair)]
     return {
         "caption": f"Group {group}: {len(sources)} × {len(peers)} nodes",
         "dense": len(peers) >= DENSE,
         "peers": peers,
-        "rows": [(source, [_cell(pairs, stands, source, peer) for peer in peers]) for source in sources],
-        "left_out": len({name for at in stands for name in at}) - len(names),
+        "rows": [(source, [_cell(pairs, by_pair, source, peer) for peer in peers]) for source in sources],
+        "left_out": len({name for at in by_pair for name in at}) - len(names),
     }
 
 
-def _names(stands: Standings) -> list[str]:
+def _names(by_pair: Statuses) -> list[str]:
     """The nodes to show, in the order of their names."""
-    trouble: Counter[str] = Counter()
-    for (source, peer), standing in stands.items():
-        trouble.update({source: standing.state != "good", peer: standing.state != "good"})
-    worst = sorted(trouble, key=lambda name: (-trouble[name], natural(name)))[:MOST_NODES]
+    problems: Counter[str] = Counter()
+    for (source, peer), status in by_pair.items():
+        problems.update({source: status.state != "good", peer: status.state != "good"})
+    worst = sorted(problems, key=lambda name: (-problems[name], natural(name)))[:MOST_NODES]
     return sorted(worst, key=natural)
 
 
-def _cell(pairs: dict[tuple[str, str], Pair], stands: Standings, source: str, peer: str) -> Cell:
-    standing, pair = stands.get((source, peer)), pairs.get((source, peer))
-    if standing is None:
+def _cell(pairs: dict[tuple[str, str], Pair], by_pair: Statuses, source: str, peer: str) -> Cell:
+    status, pair = by_pair.get((source, peer)), pairs.get((source, peer))
+    if status is None:
         return Cell("self", "·") if source == peer else Cell("quiet")
     if pair is None:
-        return Cell(standing.state, SIGNS[standing.state], standing.word)
-    if idle(pair, standing):
+        return Cell(status.state, SIGNS[status.state], status.word)
+    if is_idle(pair, status):
         return Cell("quiet", "–", "none due", _in_full(pair))
-    share = f" {standing.share.removesuffix(' %')}" if standing.share != "?" else ""
-    return Cell(standing.state, f"{SIGNS[standing.state]}{share}", standing.word, _in_full(pair))
+    share = f" {status.share.removesuffix(' %')}" if status.share != "?" else ""
+    return Cell(status.state, f"{SIGNS[status.state]}{share}", status.word, _in_full(pair))
 
 
 def _in_full(pair: Pair) -> str:
@@ -73,8 +73,8 @@ def _in_full(pair: Pair) -> str:
     counts = {
         "missing": pair.missing,
         "disputed": pair.disputed,
-        "still to come": pair.pending,
-        "not proven": pair.unproven,
+        "pending": pair.pending,
+        "unproven": pair.unproven,
     }
     parts += [f"{count:,} {word}" for word, count in counts.items() if count]
     return ", ".join([*parts, f"lag {span(pair.lag)}"] if pair.lag else parts)

@@ -23,8 +23,8 @@ from eventd.audit.report.html.matrix import matrix
 from eventd.audit.report.html.scales import coordinate
 from eventd.audit.report.html.scope import complete_until, doubts, scope, without_secrets
 from eventd.audit.report.html.timeline import lasted, timeline
+from eventd.audit.report.pair_status import SIGNS, VERDICTS, due, groups, reused_segments, share_of
 from eventd.audit.report.report import Report, to_json
-from eventd.audit.report.standing import SIGNS, VERDICTS, due, groups, not_read_again, share_of
 from eventd.text.invisible import printable
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -49,7 +49,7 @@ def _environment() -> Environment:
     )
     formats = (whole, figures.some, counted, span, moment, period, figures.size, lasted)
     found.filters |= {one.__name__: one for one in formats} | {"range": number_range}
-    found.globals |= {"SIGNS": SIGNS, "due": due, "share_of": share_of, "not_read_again": not_read_again}
+    found.globals |= {"SIGNS": SIGNS, "due": due, "share_of": share_of, "reused_segments": reused_segments}
     return found
 
 
@@ -94,11 +94,11 @@ def _shares(report: Report) -> list[tuple[str, int, str]]:
         ("bad", totals.missing, "missing"),
         ("bad", totals.disputed, "disputed"),
         ("none", totals.unproven, "not proven"),
-        ("open", totals.pending, "still to come"),
+        ("open", totals.pending, "pending"),
         (
             "aside",
             totals.expired + totals.in_path + totals.dead_lettered,
-            "set aside: expired, refused, or come by way of the peer",
+            "not due: expired, refused, or with the peer in their path",
         ),
     )
     return [part for part in parts if part[1]]
@@ -107,15 +107,15 @@ def _shares(report: Report) -> list[tuple[str, int, str]]:
 def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
     """The figures at the top: term, figure and a note below it."""
     totals, slowest, until = report.totals, overall(report), complete_until(report)
-    known = "of what is due by now" if totals.completeness is not None else "the books do not reach far enough"
+    known = "of deliveries due" if totals.completeness is not None else "the ledgers do not reach far enough"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in totals.by_kind.items() if count)
     yield "Proven", share_of(totals, exact=True), known
     yield "Nodes", whole(len(report.nodes)), f"{counted(len(report.pairs), 'pair')} of source and peer"
     yield "Events", whole(totals.events), f"{whole(totals.expected)} deliveries expected"
-    yield "Findings", whole(totals.findings), kinds or "nothing was found"
+    yield "Findings", whole(totals.findings), kinds or "none"
     within = (span(slowest.p99), f"half within {span(slowest.p50)}") if slowest else (NONE, "")
     yield "99 % arrived within", *within
-    yield "Books complete until", moment(until)[:10], moment(until)[11:] if until else "not known of every node"
+    yield "Ledgers complete until", moment(until)[:10], moment(until)[11:] if until else "not known of all nodes"
 
 
 def _method(report: Report) -> dict[str, str]:
@@ -130,14 +130,14 @@ def _method(report: Report) -> dict[str, str]:
 
 _SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]], ...]] = (
     ("findings", "Findings", findings),
-    ("doubts", "What could not be proven", doubts),
-    ("matrix", "Who has what of whom", matrix),
-    ("latency", "How long it took", latencies),
-    ("timeline", "Gaps and what is still to come", timeline),
-    ("balance", "The balance of every pair", balance),
+    ("doubts", "Unproven", doubts),
+    ("matrix", "Deliveries by source and peer", matrix),
+    ("latency", "Latency", latencies),
+    ("timeline", "Gaps and pending events", timeline),
+    ("balance", "Deliveries by pair", balance),
     ("objectives", "Objectives and attempts", objectives),
-    ("evidence", "What it rests on", evidence),
-    ("scope", "What was audited", scope),
+    ("evidence", "Evidence", evidence),
+    ("scope", "Scope", scope),
     ("method", "Settings and method", _method),
 )
 """In the order of the page. A section without a view is left out."""

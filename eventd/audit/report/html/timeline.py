@@ -1,4 +1,4 @@
-"""The timeline: deliveries due in each hour, and where and when something was missing or still to come."""
+"""The timeline: deliveries due in each hour, and the spans in which events were missing or pending."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 from eventd.audit.report.figures import HOUR, NONE, counted, micros, natural, period, short_span
 from eventd.audit.report.html.scales import SECOND, Tick, TimeScale
+from eventd.audit.report.pair_status import PairKey
 from eventd.audit.report.report import Gap, Report
-from eventd.audit.report.standing import PairName
 
 MOST_LANES = 30
-"""Pairs that are drawn, those that miss most first."""
+"""Most pairs that are drawn, those that miss most first."""
 LEFT, RIGHT = 190, 1068
 LANE, VOLUME = 22, 64
 _INSET = {"bad": 4, "open": 6, "none": 8}
-_KEY = {"bad": "missing", "open": "still to come", "none": "a loss the node itself has told of"}
+_KEY = {"bad": "missing", "open": "pending", "none": "a loss declared by the node"}
 
 
-class Stretch(NamedTuple):
+class TimelineSpan(NamedTuple):
     """Part of a lane: from when to when (microseconds), how it is filled, and its title."""
 
     since: int
@@ -39,7 +39,7 @@ class Bar(NamedTuple):
     fill: str = ""
 
 
-Lanes = dict[PairName, list[Stretch]]
+Lanes = dict[PairKey, list[TimelineSpan]]
 
 
 def timeline(report: Report) -> dict[str, Any] | None:
@@ -48,13 +48,13 @@ def timeline(report: Report) -> dict[str, Any] | None:
     if first is None or last is None:
         return None
     lanes = _lanes(report, last)
-    drawn = [stretch for stretches in lanes.values() for stretch in stretches]
-    ends = [stretch.until for stretch in drawn]
+    drawn = [span for spans in lanes.values() for span in spans]
+    ends = [span.until for span in drawn]
     scale = TimeScale(min([first, *(one.since for one in drawn)]), max([last, *ends, first + 1]), LEFT, RIGHT)
     volume = _volume(report)
     names = _names(report, lanes)
     top = VOLUME + 14 if volume else 4
-    sentence = _sentence(report, lanes)
+    sentence = _summary(report, lanes)
     return {
         "sentence": sentence,
         "label": f"Timeline from {period(report.period.first, report.period.last)}. {sentence}",
@@ -78,27 +78,29 @@ def lasted(gap: Gap) -> str:
     return short_span((until - since) / SECOND) if since is not None and until is not None else NONE
 
 
-def _sentence(report: Report, lanes: Lanes) -> str:
+def _summary(report: Report, lanes: Lanes) -> str:
     if not lanes:
         known = "There was no gap" if report.verdict == "complete" else "No gap is known"
-        return f"{known} at any time, and nothing is still to come."
+        return f"{known}, and nothing is pending."
     lost = sum(gap.events for gap in report.gaps if gap.kind == "missing")
     parts = [f"{counted(lost, 'event')} missing"] if lost else []
     if declared := sum(gap.events for gap in report.gaps if gap.kind == "declared"):
-        parts.append(f"up to {counted(declared, 'event')} lost before they were sent, as nodes told of themselves")
+        parts.append(f"up to {counted(declared, 'event')} declared lost by nodes before they were sent")
     if report.totals.pending:
-        parts.append(f"{report.totals.pending:,} still to come")
+        parts.append(f"{report.totals.pending:,} pending")
     return f"On {counted(len(lanes), 'pair')}: {', '.join(parts) or 'a gap without events'}."
 
 
 def _lanes(report: Report, last: int) -> Lanes:
-    """For each pair with something to show, its stretches in the order of drawing."""
+    """For each pair with something to show, its spans in the order of drawing."""
     lanes: Lanes = defaultdict(list)
     for pair in report.pairs:
         open_since = micros(pair.oldest_open_gap.since) if pair.oldest_open_gap else None
         if pair.pending and open_since is not None and not pair.missing:
-            title = f"{pair.pending:,} still to come; the oldest waits for {short_span(pair.lag)}"
-            lanes[pair.group, pair.source, pair.peer].append(Stretch(open_since, max(last, open_since), "open", title))
+            title = f"{pair.pending:,} pending; the oldest for {short_span(pair.lag)}"
+            lanes[pair.group, pair.source, pair.peer].append(
+                TimelineSpan(open_since, max(last, open_since), "open", title)
+            )
     for gap in sorted(report.gaps, key=lambda gap: gap.kind):
         since, until = micros(gap.since), micros(gap.until)
         if since is None or until is None:
@@ -106,23 +108,23 @@ def _lanes(report: Report, last: int) -> Lanes:
         what = f"{counted(gap.events, 'event')} {gap.kind}{f' ({gap.reason})' if gap.reason else ''}"
         fill = "bad" if gap.kind == "missing" else "none"
         title = f"{what}: {period(gap.since, gap.until)}"
-        lanes[gap.group, gap.source, gap.peer].append(Stretch(since, max(until, since), fill, title))
+        lanes[gap.group, gap.source, gap.peer].append(TimelineSpan(since, max(until, since), fill, title))
     return dict(lanes)
 
 
-def _names(report: Report, lanes: Lanes) -> list[PairName]:
-    lost: Counter[PairName] = Counter()
+def _names(report: Report, lanes: Lanes) -> list[PairKey]:
+    lost: Counter[PairKey] = Counter()
     for gap in report.gaps:
         lost[gap.group, gap.source, gap.peer] += gap.events
     return sorted(lanes, key=lambda name: (-lost[name], [natural(part) for part in name]))
 
 
-def _lane(name: PairName, stretches: Sequence[Stretch], top: float, scale: TimeScale) -> dict[str, Any]:
-    """One pair: its name, and the bars of its stretches. The shortest gap can still be seen."""
+def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeScale) -> dict[str, Any]:
+    """One pair: its name, and the bars of its spans. The shortest gap can still be seen."""
     group, source, peer = name
     words = f"{source} → {peer}" if peer else source
     bars = []
-    for one in stretches:
+    for one in spans:
         x, inset = scale.at(one.since), _INSET[one.fill]
         width = max(scale.at(one.until) - x, 3.0)
         bars.append(Bar(min(x, RIGHT - width), top + inset, width, LANE - 2 * inset, one.title, one.fill))
@@ -130,12 +132,12 @@ def _lane(name: PairName, stretches: Sequence[Stretch], top: float, scale: TimeS
         "top": top,
         "title": f"{words}, group {group}",
         "name": words if len(words) <= 30 else f"{words[:29]}…",
-        "stretches": bars,
+        "spans": bars,
     }
 
 
 def _volume(report: Report) -> Counter[int]:
-    """Deliveries due by hour (microseconds), over all pairs and types; nothing where there is one hour alone."""
+    """Deliveries due by hour (microseconds), over all pairs and types; empty for a single hour."""
     expected: Counter[int] = Counter()
     for hour in report.hours:
         if (at := micros(hour.hour)) is not None:

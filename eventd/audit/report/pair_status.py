@@ -1,0 +1,170 @@
+"""The status of a pair, in words and as one of four states, for the page and the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from eventd.audit.report.figures import counted, moment, natural, percent, short_span
+from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.report import Figures, Pair, Report, Work
+
+State = Literal["good", "bad", "open", "none"]
+"""Proven; wrong; pending; unknown."""
+
+SIGNS: dict[State, str] = {"good": "✓", "bad": "✕", "open": "○", "none": "?"}
+VERDICTS: dict[str, State] = {"complete": "good", "incomplete": "bad", "unproven": "none"}
+
+NOTABLE_LAG = 60.0
+"""Seconds from which on a lag is shown; a link that is not running is shown at once."""
+
+MEANINGS: dict[Kind, tuple[str, str]] = {
+    Kind.MISSING: ("Missing", "Recorded at its source and due at the peer, which does not hold it."),
+    Kind.DUPLICATE: ("Delivered twice", "Delivered more than once by one sender to one peer."),
+    Kind.FORGED: (
+        "Without an origin",
+        "Held by the peer though its source never recorded it, or proven by a receipt that the peer never gave.",
+    ),
+    Kind.LOOP: ("In a loop", "Delivered to its own source, or to one peer by two senders."),
+    Kind.DISAGREEMENT: (
+        "Ledgers that disagree",
+        "The ledger of one side has the delivery, the other's does not.",
+    ),
+    Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
+    Kind.EPOCH: ("Changes of epoch", "A node's log began a new epoch, or two nodes use one name."),
+}
+"""A heading for each kind of finding, and what it means."""
+
+SHORT: dict[Kind, str] = {
+    Kind.MISSING: "missing",
+    Kind.DUPLICATE: "twice",
+    Kind.FORGED: "forged",
+    Kind.LOOP: "loop",
+    Kind.DISAGREEMENT: "disputed",
+    Kind.CORRUPT: "corrupt",
+    Kind.EPOCH: "epoch",
+}
+
+_NOUNS = {Kind.FORGED: "case", Kind.CORRUPT: "segment", Kind.EPOCH: "change"}
+
+PROOFS = {
+    "books": "the peer's own ledger",
+    "receipts": "the peer's receipts",
+    "claims": "the sender's claim alone",
+    "": "nothing",
+}
+"""The evidence of a delivery, in words."""
+
+PairKey = tuple[str, str, str]
+"""Group, source and peer."""
+
+
+class PairStatus(NamedTuple):
+    """The status of a pair: state, proven share, and a word beside it (the lag, or the problem)."""
+
+    state: State
+    share: str
+    word: str
+
+
+def noun(kind: Kind) -> str:
+    """The noun for the discrepancies of a finding."""
+    return _NOUNS.get(kind, "event")
+
+
+def due(figures: Figures) -> int:
+    """Due deliveries, the unproven ones included."""
+    return figures.delivered + figures.missing + figures.disputed + figures.unproven
+
+
+def share_of(figures: Figures, *, exact: bool = False) -> str:
+    """The proven share of due deliveries; never 100 % where the ledgers do not reach far enough."""
+    share = percent(figures.delivered, due(figures), exact=exact)
+    return "?" if figures.completeness is None and figures.delivered == due(figures) else share
+
+
+def pair_key(pair: Pair) -> PairKey:
+    return (pair.group, pair.source, pair.peer)
+
+
+def findings_by_pair(findings: Iterable[Finding]) -> dict[PairKey, Counter[Kind]]:
+    """The number of discrepancies of each pair, by kind."""
+    found: dict[PairKey, Counter[Kind]] = defaultdict(Counter)
+    for finding in findings:
+        found[finding.group, finding.source, finding.peer][finding.kind] += finding.events
+    return found
+
+
+def status_of(pair: Pair, found: Counter[Kind]) -> PairStatus:
+    """The status of a pair with these findings."""
+    share = share_of(pair)
+    wrong = found or Counter({Kind.MISSING: pair.missing, Kind.DISAGREEMENT: pair.disputed})
+    if kind := next((kind for kind in Kind if wrong[kind]), None):
+        return PairStatus("bad", share, f"{short_count(wrong[kind])} {SHORT[kind]}")
+    if pair.completeness is None:
+        return PairStatus("none", share, "unproven")
+    if is_waiting(pair):
+        return PairStatus("open", share, short_span(pair.lag) if pair.lag else pair.state)
+    return PairStatus("good", share, short_span(pair.lag))
+
+
+def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
+    """The status of every source and peer of a group, including findings where no link exists."""
+    found = findings_by_pair(report.findings)
+    by_pair = {
+        (source, peer): status_of(Pair(group=group, source=source, peer=peer), kinds)
+        for (of, source, peer), kinds in found.items()
+        if of == group and peer
+    }
+    by_pair.update({(p.source, p.peer): status_of(p, found[pair_key(p)]) for p in report.pairs if p.group == group})
+    return by_pair
+
+
+def is_idle(pair: Pair, status: PairStatus) -> bool:
+    """Whether nothing was due and nothing is pending."""
+    return status.state == "good" and not due(pair) and not pair.pending
+
+
+def is_waiting(pair: Pair) -> bool:
+    """Whether events are pending for longer than a delivery takes."""
+    stopped = pair.state not in ("running", "")
+    return pair.pending > 0 and (stopped or (pair.lag or 0) >= NOTABLE_LAG)
+
+
+def reused_segments(work: Work) -> str:
+    """The segments whose cells an audit reused: how many, how many were checked, and the earliest read."""
+    if not work.segments_known:
+        return ""
+    words = f"; {counted(work.segments_known, 'segment')} not read again"
+    if work.segments_rechecked:
+        words += f", {work.segments_rechecked:,} of them checked by digest"
+    return f"{words}, the oldest since {moment(work.oldest_read)}" if work.oldest_read else words
+
+
+def short_count(value: int) -> str:
+    """`999`, `1.2k`, `34k`, `5.6M`: at most four characters."""
+    if value < 1000:
+        return str(value)
+    for limit, unit in ((1_000_000, "k"), (1_000_000_000, "M"), (1_000_000_000_000, "G")):
+        if value < limit:
+            scaled = value * 1000 / limit
+            return f"{int(scaled * 10) / 10:g}{unit}" if scaled < 10 else f"{int(scaled)}{unit}"
+    return "many"
+
+
+def groups(report: Report) -> list[str]:
+    """The groups that have pairs, in order."""
+    return sorted({pair.group for pair in report.pairs}, key=natural)
+
+
+def worst_first(report: Report) -> list[Pair]:
+    """All pairs, the worst first."""
+    found = findings_by_pair(report.findings)
+    rank = {"bad": 0, "none": 1, "open": 2, "good": 3}
+
+    def key(pair: Pair) -> tuple[object, ...]:
+        state = status_of(pair, found[pair_key(pair)]).state
+        return (rank[state], -pair.missing, -pair.unproven, -(pair.lag or 0), *map(natural, pair_key(pair)))
+
+    return sorted(report.pairs, key=key)
