@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from eventd.api.listener.connections import Door, cannot_listen, patiently
-from eventd.api.listener.connections import Watcher as DoorMetrics
+from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics, cannot_listen, patiently
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.peers.listener import KEEPALIVE_SECONDS, build_listener, refused_by_library
@@ -42,7 +41,7 @@ LINGER_SECONDS = 2.0
 """How long the rest of a refused body is read, so that its sender gets to see the answer."""
 
 
-class GroupMetrics(IngressMetrics, PeerMetrics, DoorMetrics, Protocol):
+class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
     """Who is told what comes in and goes out."""
 
 
@@ -72,7 +71,7 @@ class Membership:
         self._dependencies = dependencies
         self._ring: KeyRing | EventdError = KeyRing([])
         self._runner: Runner | None = None
-        self._door: Door | None = None
+        self._limiter: ConnectionLimiter | None = None
         self._listening: ListenConfig | None = None
         self._links: Consumers[PeerConfig] = Consumers(dependencies.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
@@ -141,11 +140,11 @@ class Membership:
         where = self.config.listen
         if where is None:
             return
-        door = Door(
+        limiter = ConnectionLimiter(
             self.config.name, self._dependencies.max_connections, self._dependencies.metrics, self._dependencies.parsing
         )
         runner = Runner(
-            build_listener(lambda: self.ingress, door),
+            build_listener(lambda: self.ingress, limiter),
             self._dependencies.log.chance,
             refused_by_library,
             auto_decompress=False,
@@ -155,13 +154,13 @@ class Membership:
         )
         await runner.setup()
         try:
-            await door.open(runner, where.address, where.port)
+            await limiter.open(runner, where.address, where.port)
         except OSError as error:
             await runner.cleanup()
-            door.close()
+            limiter.close()
             what = f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}"
             raise cannot_listen(what, error, "stop what holds the address, or change spec.listen") from None
-        self._runner, self._door, self._listening = runner, door, where
+        self._runner, self._limiter, self._listening = runner, limiter, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)
         logger.info("listening", extra={"group": self.config.name, "address": where.address, "port": where.port})
@@ -171,9 +170,9 @@ class Membership:
         runner, self._runner, self._listening, self.address = self._runner, None, None, None
         if runner is not None:
             await runner.cleanup()
-        if self._door is not None:
-            self._door.close()
-            self._door = None
+        if self._limiter is not None:
+            self._limiter.close()
+            self._limiter = None
 
     async def stop(self, seconds: float) -> None:
         """Stop listening, let every consumer settle what is under way for that long, then end them."""

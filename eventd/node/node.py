@@ -16,7 +16,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import Door, listen
+from eventd.api.listener.connections import ConnectionLimiter, listen
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.topics.calls import V0
@@ -209,10 +209,10 @@ class Node:
 
     async def _serve_api(self) -> None:
         settings = self.settings
-        door = Door(
+        limiter = ConnectionLimiter(
             "", settings.max_connections + settings.max_sse_connections, self.metrics, self._dependencies.parsing
         )
-        callers = Callers(self.keys, door)
+        callers = Callers(self.keys, limiter)
         app = build_app(
             Services(
                 self.log,
@@ -230,7 +230,7 @@ class Node:
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._started.append(runner.cleanup)
-        await door.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
+        await limiter.open_at(runner, self._sockets or await listen(*settings.api_listen, self._clock))
         self.api_address = runner.addresses[0][:2]
         self._started.append(self._workers.close)
         await self._workers.open(runner)

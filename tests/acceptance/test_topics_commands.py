@@ -98,7 +98,7 @@ def test_a_key_is_made_used_and_taken_away(processes: Processes, staying: list[s
     place = Place(processes, listen="0.0.0.0")
     refused = processes.serve("node", env=place.listen, ready=False)
     assert refused.wait_exit() == 1
-    assert "there are no keys to it" in refused.log()
+    assert "it has no keys" in refused.log()
     key = place.control("key", "create", "ops", local=True).strip()
     file = Path(processes.directory / "ops.key")
     file.write_text(key)

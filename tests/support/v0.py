@@ -18,7 +18,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.runner import Runner
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
@@ -142,8 +142,8 @@ async def serving(
         supervisor = Supervisor(clock, metrics.task_failed)
         stack.push_async_callback(supervisor.stop)
         known = Keys(lambda: parse_keys(keys) if keys else (), guards_probes=guards_probes)
-        door = Door("", 256, metrics)
-        callers = Callers(known, door)
+        limiter = ConnectionLimiter("", 256, metrics)
+        callers = Callers(known, limiter)
         stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         routing = Routing(log, dict, supervisor.spawn, max_bytes=bounds.max_total_bytes)
         stack.push_async_callback(routing.stop)
@@ -167,7 +167,7 @@ async def serving(
         runner = Runner(app, log.chance, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        await door.open_at(runner, [socket.create_server(("127.0.0.1", 0))])
+        await limiter.open_at(runner, [socket.create_server(("127.0.0.1", 0))])
         stack.callback(lambda: stopping.done() or stopping.set_result(None))
         session = await stack.enter_async_context(ClientSession())
         yield Server(session, f"http://127.0.0.1:{runner.addresses[0][1]}", v0, checks)

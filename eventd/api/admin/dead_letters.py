@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from eventd.api.admin.redelivery import Link
+from eventd.api.admin.redelivery import PeerLink
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
@@ -101,7 +101,9 @@ def retry_now(
     """
     lock_head(conn)  # two retries at once: the second finds what the first has left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
-    links = {node: Link.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}}
+    links = {
+        node: PeerLink.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}
+    }
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     kept: list[dict[str, Any]] = []
     retried: dict[str, list[StoredDeadLetter]] = {}
@@ -119,7 +121,7 @@ def retry_now(
     return {"retried": sum(map(len, retried.values())), "kept": kept}
 
 
-def _start(conn: Connection, link: Link, letters: Sequence[StoredDeadLetter], now: int) -> None:
+def _start(conn: Connection, link: PeerLink, letters: Sequence[StoredDeadLetter], now: int) -> None:
     positions = sorted({letter.position for letter in letters})
     for start in range(0, len(positions), MOST_POSITIONS):
         link.start_at(conn, positions[start : start + MOST_POSITIONS], now)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.admin.peer_ledger import PeerBooks, open_books
+from eventd.api.admin.peer_ledger import PeerLedger, open_ledgers
 from eventd.api.framework.moments import read_span, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, After, Limit, read_token, write_token
@@ -55,12 +55,12 @@ class _Scene:
 
     head: Head
     topic: TopicRow
-    peers: Sequence[PeerBooks]
+    peers: Sequence[PeerLedger]
 
 
 def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
     config = find_group(conn, group)
-    found = [open_books(conn, each) for each in peers_of(config, peer)]
+    found = [open_ledgers(conn, each) for each in peers_of(config, peer)]
     return _Scene(read_head(conn), read_group_topic(conn, group), found)
 
 
@@ -284,7 +284,7 @@ def _some(blocks: Iterator[Block]) -> list[Block]:
     return found
 
 
-def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
+def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
     """Whether to count it: what is alive, and what expired on the way, but not before the peer was there."""
     if all_of_them or is_alive(record.expires_at, now):
         return True
@@ -293,7 +293,7 @@ def _counts(each: PeerBooks, record: Record, delivery: Delivery, now: int, *, al
     return lost and cursor is not None and record.expires_at is not None and record.expires_at >= cursor.created_at
 
 
-def _count_stale(conn: Connection, scene: _Scene, each: PeerBooks, types: Sequence[str], now: int) -> int:
+def _count_stale(conn: Connection, scene: _Scene, each: PeerLedger, types: Sequence[str], now: int) -> int:
     peer, cursor = each.peer, each.books.cursor
     selector = peer.selector
     both = [name for name in types if selector.takes_type(name)] if types else selector.types

@@ -28,7 +28,7 @@ from federation.event import UNSET, Event, encode, from_micros, micros, new_even
 from federation.lenient import parse_time
 
 
-class Given(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """An event as a publisher writes it; what is missing is filled in.
 
     The last three are what a listing shows beside the event. They mean nothing here and are allowed, so that a listing
@@ -52,11 +52,11 @@ class Given(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 _MEMBER_BYTES = 6
 """The least that a member of a payload takes in JSON, with an empty name and an empty text: `"":"",`."""
-MEMBERS = tuple(field.encode_name for field in msgspec.structs.fields(Given))
+MEMBERS = tuple(field.encode_name for field in msgspec.structs.fields(EventInput))
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class EventProblem:
     """What is wrong with one event; `index` counts from 0."""
 
     index: int
@@ -68,7 +68,7 @@ class BadEvents(Invalid):
 
     code = "invalid_events"
 
-    def __init__(self, problems: Sequence[Problem], of: int = 1) -> None:
+    def __init__(self, problems: Sequence[EventProblem], of: int = 1) -> None:
         super().__init__(_summary(problems, of))
         self.problems = tuple(problems)
 
@@ -83,7 +83,7 @@ class EventsTooLarge(TooLarge):
 
     code = "events_too_large"
 
-    def __init__(self, problems: Sequence[Problem], of: int = 1) -> None:
+    def __init__(self, problems: Sequence[EventProblem], of: int = 1) -> None:
         super().__init__(_summary(problems, of), hint="raise limits.maxEventBytes of the group, here and at its peers")
         self.problems = tuple(problems)
 
@@ -93,7 +93,7 @@ class EventsTooLarge(TooLarge):
         return [asdict(problem) for problem in self.problems]
 
 
-def _summary(problems: Sequence[Problem], of: int) -> str:
+def _summary(problems: Sequence[EventProblem], of: int) -> str:
     if of == 1:
         return f"the event cannot be stored: {problems[0].message}"
     shown = "\n".join(f"  event {problem.index}: {problem.message}" for problem in problems[:20])
@@ -118,7 +118,7 @@ def drafts_from(
     return drafts or Drafts.of(drafts_one_by_one(events, group, now=now, random=random))
 
 
-def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[Problem]:
+def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProblem]:
     """Events whose payload alone is over the limit, found before they are copied."""
     most = group.limits.max_event_bytes
     for index, event in enumerate(events):
@@ -127,7 +127,7 @@ def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[Problem]:
             continue
         size = len(payload) * _MEMBER_BYTES + sum(len(text) for text in payload.values() if isinstance(text, str))
         if size > most:
-            yield Problem(index, f"{size} bytes or more are over the limit of {most} of group {group.name}")
+            yield EventProblem(index, f"{size} bytes or more are over the limit of {most} of group {group.name}")
 
 
 def drafts_one_by_one(
@@ -135,8 +135,8 @@ def drafts_one_by_one(
 ) -> list[Draft]:
     """The same, with a close look at each."""
     drafts: list[Draft] = []
-    problems: list[Problem] = []
-    large: list[Problem] = []
+    problems: list[EventProblem] = []
+    large: list[EventProblem] = []
     for index, raw in enumerate(events):
         if len(problems) + len(large) >= MOST_FOUND:
             break
@@ -144,11 +144,11 @@ def drafts_one_by_one(
             event = _event(raw, group, now, random)
             body = encode(event)
         except (MessageError, EventdError) as error:
-            problems.append(Problem(index, error.message))
+            problems.append(EventProblem(index, error.message))
             continue
         if len(body) > group.limits.max_event_bytes:
             words = f"{len(body)} bytes are over the limit of {group.limits.max_event_bytes} of group {group.name}"
-            large.append(Problem(index, words))
+            large.append(EventProblem(index, words))
         drafts.append(draft_of(event, body.decode(), ""))
     if problems:
         raise BadEvents(sorted(problems + large), len(events))
@@ -193,9 +193,9 @@ def _expiry(observed: int, ttl: str) -> Any:
         raise Invalid(f"ttl {quoted(ttl)} leads beyond the year 9999") from None
 
 
-def _given(raw: Any) -> Given:
+def _given(raw: Any) -> EventInput:
     try:
-        return msgspec.convert(msgspec.to_builtins(raw) if isinstance(raw, Fact) else raw, Given)
+        return msgspec.convert(msgspec.to_builtins(raw) if isinstance(raw, Fact) else raw, EventInput)
     except msgspec.ValidationError as error:
         raise Invalid(_reword(str(error))) from None
 

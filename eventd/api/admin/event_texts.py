@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from eventd.api.admin.emitted import BadEvents, EventsTooLarge, Problem, drafts_from
+from eventd.api.admin.emitted import BadEvents, EventProblem, EventsTooLarge, drafts_from
 from eventd.api.admin.event_columns import Fact
 from eventd.errors import Invalid
 from eventd.resources.effective import GroupConfig
@@ -34,8 +34,8 @@ def decode_texts(events: list[Any], group: GroupConfig, *, now: int, random: Cal
 
     Raises `Invalid` for bytes that are not UTF-8, BadEvents and EventsTooLarge as `drafts_from` does.
     """
-    problems: list[Problem] = []
-    large: list[Problem] = []
+    problems: list[EventProblem] = []
+    large: list[EventProblem] = []
     for start, piece in _pieces(events):
         if len(problems) + len(large) >= MOST_FOUND:
             break
@@ -82,7 +82,7 @@ def _require_small(texts: Sequence[Raw], group: GroupConfig) -> None:
     most = group.limits.max_event_bytes
     sizes = [(index, _least_bytes(text)) for index, text in enumerate(texts) if len(text) > 2 * most]
     words = f"bytes or more are over the limit of {most} of group {group.name}"
-    if far := [Problem(index, f"{size} {words}") for index, size in sizes if size > 2 * most]:
+    if far := [EventProblem(index, f"{size} {words}") for index, size in sizes if size > 2 * most]:
         raise EventsTooLarge(far, len(texts))
 
 
@@ -95,5 +95,5 @@ def _least_bytes(text: Raw) -> int:
     return size
 
 
-def _shifted(problems: Sequence[Problem], by: int) -> list[Problem]:
-    return [Problem(problem.index + by, problem.message) for problem in problems]
+def _shifted(problems: Sequence[EventProblem], by: int) -> list[EventProblem]:
+    return [EventProblem(problem.index + by, problem.message) for problem in problems]

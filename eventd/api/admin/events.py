@@ -14,7 +14,7 @@ from pydantic import Field
 from eventd.api.admin.emitted import drafts_from
 from eventd.api.admin.event_columns import MOST, read_facts, unsign
 from eventd.api.admin.event_texts import are_texts, decode_texts
-from eventd.api.admin.groups import Place, find_place, recall_place
+from eventd.api.admin.groups import EmitTarget, find_target, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
@@ -140,19 +140,19 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResul
     refused by a declaration that has been replaced is judged again by the one that has replaced it.
     """
     now = services.clock.now()
-    place = recall_place(services.database, params.group) or await find_place(services.database, params.group, now)
+    place = recall_target(services.database, params.group) or await find_target(services.database, params.group, now)
     while True:
         try:
             return await _append_at(services, params, place, now)
         except EventdError:
-            present = await find_place(services.database, params.group, now)
+            present = await find_target(services.database, params.group, now)
             if present is place:
                 raise
             unsign(params.events, place.group.node_name)
             place = present
 
 
-async def _append_at(services: Services, params: Emit, place: Place, now: int) -> tuple[Drafts, AppendResult]:
+async def _append_at(services: Services, params: Emit, place: EmitTarget, now: int) -> tuple[Drafts, AppendResult]:
     heavy = _is_heavy(params)
     judge = partial(_judge, params.events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
     drafts = await asyncio.to_thread(judge) if heavy else judge()

@@ -81,7 +81,7 @@ class ReadBook(Params):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _LedgerRead:
     state: State
     extract: Extract
 
@@ -105,7 +105,7 @@ async def read_rows(services: Services, params: ReadBook) -> dict[str, Any]:
     }
 
 
-def _find(conn: Connection, params: ReadBook) -> _Found:
+def _find(conn: Connection, params: ReadBook) -> _LedgerRead:
     """In one snapshot, so that the rows are of the history that is named with them."""
     state = read_state(conn)
     if params.epoch not in ("", state.epoch):
@@ -113,4 +113,4 @@ def _find(conn: Connection, params: ReadBook) -> _Found:
     extract = read_book(
         conn, params.book, params.after, rows=params.rows, payloads=params.payloads, node=params.node or None
     )
-    return _Found(state, extract)
+    return _LedgerRead(state, extract)

@@ -17,7 +17,7 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources, read_version
 
 
-class Place(NamedTuple):
+class EmitTarget(NamedTuple):
     """A declared group, the id of its topic, and the version of what is declared at which both are true."""
 
     group: GroupConfig
@@ -25,24 +25,24 @@ class Place(NamedTuple):
     version: int
 
 
-class Declared(NamedTuple):
+class AppliedState(NamedTuple):
     """All groups as they are declared at a version, and the places of those that have a topic."""
 
     version: int
     groups: dict[str, GroupConfig]
-    places: dict[str, Place]
+    places: dict[str, EmitTarget]
 
 
-_NOTHING = Declared(0, {}, {})
-_declared: WeakKeyDictionary[Database, Declared] = WeakKeyDictionary()
+_NOTHING = AppliedState(0, {}, {})
+_declared: WeakKeyDictionary[Database, AppliedState] = WeakKeyDictionary()
 
 
-def recall_place(database: Database, name: str) -> Place | None:
+def recall_target(database: Database, name: str) -> EmitTarget | None:
     """The group and its topic as they were found last: for those who have the writer look whether that still holds."""
     return _declared.get(database, _NOTHING).places.get(name)
 
 
-async def find_place(database: Database, name: str, now: int) -> Place:
+async def find_target(database: Database, name: str, now: int) -> EmitTarget:
     """The group and its topic. Raises NotFound.
 
     Both are read again only when the version of what is declared has moved, and as long as it has not the answer is the
@@ -59,18 +59,18 @@ async def find_place(database: Database, name: str, now: int) -> Place:
     return known.places[name]
 
 
-def _read_declared(conn: Connection) -> Declared:
+def _read_declared(conn: Connection) -> AppliedState:
     version, topics = read_version(conn), {topic.name: topic.id for topic in read_group_topics(conn)}
     groups = effective(read_resources(conn))
     found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
-    places = {name: Place(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
-    return Declared(version, groups, places)
+    places = {name: EmitTarget(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
+    return AppliedState(version, groups, places)
 
 
-def _make_place(conn: Connection, name: str, now: int) -> Place:
+def _make_place(conn: Connection, name: str, now: int) -> EmitTarget:
     """Declared, and nobody has made its topic so far."""
     head = lock_head(conn)  # or it could be deleted in between
-    return Place(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
+    return EmitTarget(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
 
 
 def count_events(conn: Connection) -> dict[str, int]:
@@ -91,7 +91,7 @@ async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
     return told
 
 
-def _read_status(conn: Connection, known: Declared) -> tuple[dict[str, Any], Declared]:
+def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
     """What is told, and what is declared: read again only when its version has moved, for this is asked often."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}

@@ -12,21 +12,21 @@ from eventd.store.engine.database import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class PeerBooks:
+class PeerLedger:
     """A peer as it is declared, and its books."""
 
     peer: PeerConfig
     books: LinkLedger
 
 
-def open_books(conn: Connection, peer: PeerConfig) -> PeerBooks:
+def open_ledgers(conn: Connection, peer: PeerConfig) -> PeerLedger:
     """The books of the peer as this snapshot has them; batches are looked up in them later."""
     cursor = read_cursor_of(conn, peer)
     wanted = Selection.of(peer)
     if cursor is None:
-        return PeerBooks(peer, LinkLedger(peer.node_name, wanted))
+        return PeerLedger(peer, LinkLedger(peer.node_name, wanted))
     versions = read_versions(conn, cursor.name)
-    return PeerBooks(
+    return PeerLedger(
         peer,
         LinkLedger(
             peer.node_name,

@@ -49,7 +49,7 @@ class Redeliver(Params):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PeerLink:
     """A peer, its cursor, and its group's topic."""
 
     peer: PeerConfig
@@ -119,7 +119,7 @@ class _Plan(NamedTuple):
 
 
 def _start(conn: Connection, params: Redeliver, plan: _Plan, now: int) -> None:
-    link = Link.read(conn, params.group, params.peer)
+    link = PeerLink.read(conn, params.group, params.peer)
     if plan.positions:
         link.start_at(conn, plan.positions, now)
     else:
@@ -131,7 +131,7 @@ async def _plan_ids(services: Services, params: Redeliver, now: int) -> _Plan:
 
 
 def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
-    link = Link.read(conn, params.group, params.peer)
+    link = PeerLink.read(conn, params.group, params.peer)
     ids = list(dict.fromkeys(params.ids))
     placed = read_placed(conn, link.topic.id, ids)
     records = {r.position: r for r in read_at(conn, [at for at in placed.values() if at is not None])}
@@ -149,7 +149,7 @@ def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
 
 
 def _require_all(
-    link: Link, ids: Sequence[str], placed: Mapping[str, int | None], records: Mapping[int, Record], now: int
+    link: PeerLink, ids: Sequence[str], placed: Mapping[str, int | None], records: Mapping[int, Record], now: int
 ) -> None:
     """Raise NotFound or Conflict that names every id which cannot be sent again, and why."""
     reasons = {}
@@ -189,8 +189,8 @@ async def _plan_range(services: Services, params: Redeliver, now: int) -> _Plan:
     return _Plan((), after, sent, {"events": found.events, "bytes": found.bytes, **span, **counts})
 
 
-def _open_range(conn: Connection, params: Redeliver, now: int) -> tuple[Link, int, int]:
-    link = Link.read(conn, params.group, params.peer)
+def _open_range(conn: Connection, params: Redeliver, now: int) -> tuple[PeerLink, int, int]:
+    link = PeerLink.read(conn, params.group, params.peer)
     return (link, *_range(conn, link.topic, params, now))
 
 
@@ -200,7 +200,7 @@ _REST = 1
 """How many times as long as a step of a survey the rest after it is."""
 
 
-async def _survey(services: Services, link: Link, after: int, upto: int, now: int) -> Survey:
+async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Survey:
     """Look over `(after, upto]` in short steps, with a rest after each: a long range takes a while, and meanwhile
     events are delivered."""
     database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)

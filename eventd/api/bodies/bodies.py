@@ -1,4 +1,4 @@
-"""Request bodies: read within bounds of size, time and memory, before anything is made of them."""
+"""Request bodies: read within bounds of size, time and memory, before they are decoded."""
 
 from __future__ import annotations
 
@@ -18,30 +18,28 @@ from eventd.log.topics.errors import Throttled
 BODY_SECONDS = 30.0
 """A body has to arrive within this time, so that slow senders cannot pile up."""
 SMALL_BYTES = 1 << 20
-"""What is made of a body up to this size takes so little time that the loop mostly does it itself."""
+"""Bodies up to this size are decoded so fast that the event loop mostly does it itself."""
 LIGHT_BYTES = 64 << 10
-"""Bodies up to this size do not count towards what all of them may hold together, and are never made anything of
-beside the loop."""
+"""Bodies up to this size do not count towards the memory for all bodies, and are always decoded on the event loop."""
 HUGE_BYTES = 16 << 20
-"""A body over this size is checked part by part before any of it is kept in another form: a refused body is not in
-memory twice."""
+"""A body over this size is checked part by part before any of it is decoded: a refused body is not in memory twice."""
 BODIES_BYTES = 256 << 20
-"""Bytes of bodies over `LIGHT_BYTES` that are taken at once, or two of the largest, if that is more: each of them takes
-up several times its size until it is stored.
+"""Bytes of bodies over `LIGHT_BYTES` that are admitted at once, or two of the largest, if that is more: each of them
+takes several times its size until it is stored.
 """
 GROWTH = 4
-"""How many times its size a body takes up until it is stored, about."""
+"""How many times its size a body takes until it is stored, about."""
 RESERVE = 32 << 20
-"""Bytes of a limited memory that are left to everything else."""
+"""Bytes of a limited memory that are kept free for everything else."""
 
 T = TypeVar("T")
 
 
-class Bodies:
-    """The bodies of requests under way, which all together must fit into memory. `held` is the bytes of the large ones.
+class BodyMemory:
+    """The memory for the bodies of all requests under way. `held`: bytes of the large ones.
 
-    A body has its room from the moment its head names a length. Where there is none left, a key that has more of it
-    than the one that asks gives up the body that has been arriving longest: bodies that are withheld make room.
+    A body reserves its room when its head names a length. When no room is left, the key that holds most loses the body
+    that has been arriving longest, if it holds more than the key that asks: withheld bodies give way.
     """
 
     def __init__(self, largest: int, memory: MemoryLimit | None = None) -> None:
@@ -51,28 +49,28 @@ class Bodies:
             self.most = min(self.most, memory.limit // (2 * GROWTH))
         self.held = 0
         self._memory = memory
-        self._large: dict[Held, None] = {}  # in the order in which they got large
+        self._large: dict[BodyReservation, None] = {}  # in the order in which they got large
 
     @classmethod
-    def of_process(cls, largest: int) -> Bodies:
-        """Those of a whole process, within its limit."""
+    def of_process(cls, largest: int) -> BodyMemory:
+        """That of a whole process, within its memory limit."""
         return cls(largest, find_limit())
 
     @contextmanager
-    def hold(self, key: bytes = b"") -> Iterator[Held]:
-        """A body as long as the block runs, of the caller with this key."""
-        body = Held(self, key)
+    def hold(self, key: bytes = b"") -> Iterator[BodyReservation]:
+        """A reservation for a body of the caller with this key, as long as the block runs."""
+        body = BodyReservation(self, key)
         try:
             yield body
         finally:
             self.give_back(body)
 
-    def make_room(self, body: Held, more: int) -> None:
-        """Raises `Throttled` where so many more bytes would be over the budget, and nobody has to give way."""
+    def make_room(self, body: BodyReservation, more: int) -> None:
+        """Raises `Throttled` where so many more bytes are over the budget, and no other body has to give way."""
         while self.held + more > self.most:
             giving = self._find_giving(body, more)
             if giving is None:
-                raise Throttled(f"request bodies of {self.held} bytes are being handled: send this one later")
+                raise Throttled(f"request bodies of {self.held} bytes are in progress: send this one later")
             self.give_back(giving)
             giving.give_way()
 
@@ -81,21 +79,21 @@ class Bodies:
         if self._memory is not None and self._memory.free() < GROWTH * more + RESERVE:
             raise Throttled("the node is short of memory: send this body later, or in smaller parts")
 
-    def take(self, body: Held, more: int) -> None:
-        """So many more bytes are the body's."""
+    def take(self, body: BodyReservation, more: int) -> None:
+        """Reserve so many more bytes for the body."""
         self._large[body] = None
         body.bytes += more
         self.held += more
 
-    def give_back(self, body: Held) -> None:
-        """What a body had is free again."""
+    def give_back(self, body: BodyReservation) -> None:
+        """Free what a body had reserved."""
         if body in self._large:
             del self._large[body]
             self.held -= body.bytes
             body.bytes = 0
 
-    def _find_giving(self, asking: Held, more: int) -> Held | None:
-        """The body that gives way to so many more bytes of another; None where none has to."""
+    def _find_giving(self, asking: BodyReservation, more: int) -> BodyReservation | None:
+        """The body that has to give way to so many more bytes of another; None for none."""
         by_key: Counter[bytes] = Counter()
         for body in self._large:
             by_key[body.key] += body.bytes
@@ -105,10 +103,10 @@ class Bodies:
         return next((body for body in self._large if body.key == key and body.stop is not None), None)
 
 
-class Held:
-    """What one body takes of the memory for all. `stop` is set while it is arriving, and ends that."""
+class BodyReservation:
+    """What one body has reserved of the memory for all. `stop` is set while it arrives, and ends its arrival."""
 
-    def __init__(self, bodies: Bodies, key: bytes) -> None:
+    def __init__(self, bodies: BodyMemory, key: bytes) -> None:
         self.key = key
         self.bytes = 0
         self.stop: Callable[[], None] | None = None
@@ -116,7 +114,7 @@ class Held:
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
-        """The body has, or will have, so many bytes; small ones count nothing. Raises `Throttled`."""
+        """Reserve so many bytes in all; small bodies reserve nothing. Raises `Throttled`."""
         if self.gave_way:
             raise needs_room_error()
         more = size - self.bytes
@@ -139,14 +137,16 @@ class Held:
             self.stop = None
 
     def give_way(self) -> None:
-        """Another key's body needs the room: this one is not read on."""
+        """Stop reading this body: that of another key needs the room."""
         assert self.stop is not None
         stop, self.stop, self.gave_way = self.stop, None, True
         stop()
 
 
-async def read_body(request: web.Request, most: int, held: Held, *, setting: bool = True) -> bytes | bytearray:
-    """The body, empty where there is none. `setting`: the limit is the one of the settings.
+async def read_body(
+    request: web.Request, most: int, held: BodyReservation, *, setting: bool = True
+) -> bytes | bytearray:
+    """The body, empty where there is none. `setting`: the limit is that of the settings.
 
     Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for one that is broken.
     """
@@ -167,7 +167,7 @@ async def read_body(request: web.Request, most: int, held: Held, *, setting: boo
     return body
 
 
-async def _gather(content: Any, most: int, held: Held, setting: bool) -> bytearray:
+async def _gather(content: Any, most: int, held: BodyReservation, setting: bool) -> bytearray:
     body = bytearray()  # grows in place: joining parts would take up the room twice
     try:
         while part := await content.readany():
@@ -182,7 +182,7 @@ async def _gather(content: Any, most: int, held: Held, setting: bool) -> bytearr
 
 
 def needs_room_error() -> Throttled:
-    """Why a body is refused that has given way."""
+    """The refusal of a body that had to give way."""
     return Throttled("the room for this body is needed by another key: send it later")
 
 
@@ -196,5 +196,5 @@ def _too_large(most: int, setting: bool) -> TooLarge:
 
 
 async def aside(size: int, work: Callable[..., T], *args: Any, light: int = SMALL_BYTES) -> T:
-    """What `work` gives; beside the loop for a body of so many bytes that others would have to wait for it."""
+    """The result of `work`; in a thread for a body of so many bytes that other requests would have to wait for it."""
     return await asyncio.to_thread(work, *args) if size > light else work(*args)

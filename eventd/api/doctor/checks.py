@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eventd.api.doctor.facts import Deliveries, Group, Peer, Runs, Thresholds
+from eventd.api.doctor.facts import Deliveries, GroupFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, Status
 from eventd.api.framework.moments import show_seconds
 from eventd.runtime.clock import SECOND
@@ -17,7 +17,7 @@ NAMED = 3
 """Ids that a check names; the rest it counts."""
 
 
-def check_group(group: Group) -> Iterator[Check]:
+def check_group(group: GroupFacts) -> Iterator[Check]:
     """All that these checks have to say of a group: peer by peer, and then its subscriptions."""
     expected = False
     for peer in group.peers:
@@ -32,7 +32,7 @@ def check_group(group: Group) -> Iterator[Check]:
         yield check_runs(group, runs)
 
 
-def check_peer(peer: Peer, slo: Thresholds) -> Iterator[Check]:
+def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     """The deliveries to one peer."""
     if peer.trouble:
         yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="put right what it says")
@@ -48,7 +48,7 @@ def check_peer(peer: Peer, slo: Thresholds) -> Iterator[Check]:
 
 
 def _of(
-    peer: Peer,
+    peer: PeerFacts,
     suffix: str,
     status: Status,
     code: str = "",
@@ -71,7 +71,7 @@ def _of(
     )
 
 
-def _failed(peer: Peer) -> Check:
+def _failed(peer: PeerFacts) -> Check:
     found = peer.deliveries
     if not found.failed:
         return _of(peer, "failed deliveries", Status.PASS, "failed-deliveries", detail="none has failed")
@@ -103,14 +103,14 @@ def _failed(peer: Peer) -> Check:
     )
 
 
-def _held(peer: Peer) -> str:
+def _held(peer: PeerFacts) -> str:
     """What waits on a link that refuses everything."""
     most = "" if peer.deliveries.ahead_in_full else "at most "
     why = f" ({peer.link.reason})" if peer.link.reason else ""
     return f"{most}{_count(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
 
 
-def _pending(peer: Peer, slo: Thresholds) -> Check:
+def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "pending deliveries", "pending-deliveries"
     if not found.pending:
         held = f"none that can go now: {_held(peer)}" if found.refused_waiting else "none waits"
@@ -136,7 +136,7 @@ def _soon(left: int, slo: Thresholds) -> Breach:
     return Breach(f"expiresSoonSeconds={slo.expires_soon}", f"minExpiresInSeconds={_seconds(left)}")
 
 
-def _stale(peer: Peer) -> Check:
+def _stale(peer: PeerFacts) -> Check:
     found, suffix, code = peer.deliveries, "stale TTL", "stale-ttl"
     if not found.stale:
         return _of(peer, suffix, Status.PASS, code, detail="the peer has every event with its latest expiry")
@@ -147,7 +147,7 @@ def _stale(peer: Peer) -> Check:
     return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
 
 
-def _lag(peer: Peer, slo: Thresholds) -> Check:
+def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     suffix, code = "delivery lag", "delivery-lag"
     lag = peer.deliveries.max_lag
     if lag is None:
@@ -166,7 +166,7 @@ def _lag(peer: Peer, slo: Thresholds) -> Check:
     return _of(peer, suffix, Status.PASS, code, detail=detail)
 
 
-def _expiry(peer: Peer, slo: Thresholds) -> Check:
+def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "event expiry", "event-expiry"
     left = found.expires_in
     if left is None:
@@ -181,7 +181,7 @@ def _expiry(peer: Peer, slo: Thresholds) -> Check:
     return _of(peer, suffix, Status.WARN, code, detail=detail, remedy="refresh it at its source if it still holds")
 
 
-def check_expected(peer: Peer) -> Check:
+def check_expected(peer: PeerFacts) -> Check:
     """Whether the peer has, or is about to get, every live event that is meant for it."""
     suffix, code = "expected delivery", "expected-delivery"
     if not peer.endpoint:
@@ -224,7 +224,7 @@ def _named(ids: Sequence[str]) -> str:
     return ", ".join([*ids[:NAMED], *more])
 
 
-def check_runs(group: Group, runs: Runs) -> Check:
+def check_runs(group: GroupFacts, runs: Runs) -> Check:
     """The runs of one subscription."""
     status, detail, remedy, breach = _judge_runs(runs, group.slo)
     resource = f"EventSubscription/{runs.subscription}"

@@ -23,7 +23,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkFacts:
     """How the way to a peer is. `noticed` is False as long as no node has taken notice of the peer."""
 
     noticed: bool = True
@@ -89,13 +89,13 @@ class Deliveries:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerFacts:
     """A peer and all that is known of it. `trouble` says why it could not be read; then nothing else is known."""
 
     group: str
     node: str
     endpoint: str
-    link: Link = Link()
+    link: LinkFacts = LinkFacts()
     deliveries: Deliveries = Deliveries()
     lost_before: bool = False
     trouble: str = ""
@@ -120,7 +120,7 @@ class Runs:
     failed: int = 0
     pending: int = 0
     in_full: bool = True
-    link: Link = Link()
+    link: LinkFacts = LinkFacts()
     lost_at: int | None = None
 
     @property
@@ -140,7 +140,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupFacts:
     """One group. `has_own`: a live event of this node is stored. `aside`: the parts of its subscriptions that are of no
     effect, by source, each with the reason.
 
@@ -151,7 +151,7 @@ class Group:
     slo: Thresholds = Thresholds()
     slo_defined: bool = False
     has_own: bool = False
-    peers: Sequence[Peer] = ()
+    peers: Sequence[PeerFacts] = ()
     runs: Sequence[Runs] = ()
     gaps: Sequence[Gaps] = ()
     aside: Sequence[tuple[str, str]] = ()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from eventd.api.admin.dead_letters import REFUSED_AGAIN, ChooseLetters, retry_now
-from eventd.api.admin.redelivery import Link
+from eventd.api.admin.redelivery import PeerLink
 from eventd.api.doctor.plan import Action
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Services
@@ -23,7 +23,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce
 
 
-class Done(NamedTuple):
+class FixResult(NamedTuple):
     """What became of one action."""
 
     changed: bool
@@ -40,19 +40,19 @@ async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[
     return told
 
 
-async def _do(services: Services, action: Action) -> Done:
+async def _do(services: Services, action: Action) -> FixResult:
     if not action.safe:
-        return Done(False, "left to you: it needs an operator's approval")
+        return FixResult(False, "left to you: it needs an operator's approval")
     mend = _MENDING.get(action.action)
     if mend is None:
-        return Done(False, f"nothing to change here, look at it: {action.reason}")
+        return FixResult(False, f"nothing to change here, look at it: {action.reason}")
     try:
         return await mend(services, action.group, action.peer)
     except EventdError as error:
-        return Done(False, f"not done: {error}")
+        return FixResult(False, f"not done: {error}")
 
 
-async def _retry(services: Services, group: str, peer: str) -> Done:
+async def _retry(services: Services, group: str, peer: str) -> FixResult:
     now = services.clock.now()
     parts, retried = [], 0
     if await services.database.read(_has_letters, group, peer):
@@ -63,23 +63,23 @@ async def _retry(services: Services, group: str, peer: str) -> Done:
         if answer["kept"]:
             parts.append(f"{len(answer['kept'])} not: {answer['kept'][0]['reason']}")
     woken = await _wake(services, group, peer)
-    return Done(retried > 0 or woken.changed, "; ".join([*parts, woken.result]))
+    return FixResult(retried > 0 or woken.changed, "; ".join([*parts, woken.result]))
 
 
 def _has_letters(conn: Connection, group: str, peer: str) -> bool:
     return bool(count_dead_letters(conn, read_group_topic(conn, group).id).get(link_name(group, peer)))
 
 
-async def _repush(services: Services, group: str, peer: str) -> Done:
+async def _repush(services: Services, group: str, peer: str) -> FixResult:
     """Let the link try at once; where nothing holds it up but its backlog, the refreshes overtake it in a repair."""
     woken = await _wake(services, group, peer)
     if woken.changed:
         return woken
     now = services.clock.now()
     if not await services.database.read(_to_overtake, group, peer, now):
-        return Done(False, f"{woken.result}; no refresh waits that is not being sent already")
+        return FixResult(False, f"{woken.result}; no refresh waits that is not being sent already")
     count = await services.database.write(_overtake, group, peer, now)
-    return Done(count > 0, f"{count} refreshes are sent ahead of what else waits")
+    return FixResult(count > 0, f"{count} refreshes are sent ahead of what else waits")
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
@@ -99,17 +99,17 @@ def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
     announce(conn)  # locks the head: two of these at once start one repair
     places = _to_overtake(conn, group, node, now)
     if places:
-        Link.read(conn, group, node).start_at(conn, places, now)
+        PeerLink.read(conn, group, node).start_at(conn, places, now)
     return len(places)
 
 
-async def _wake(services: Services, group: str, peer: str) -> Done:
+async def _wake(services: Services, group: str, peer: str) -> FixResult:
     """End the back-off of a link and its repairs. Pausing is somebody's decision, and stays."""
     state, held = await services.database.read(_read_held, group, peer)
     if not held:
-        return Done(False, state)
+        return FixResult(False, state)
     await services.database.write(_wake_now, group, peer, services.clock.now())
-    return Done(True, f"the link is tried again at once; {state}")
+    return FixResult(True, f"the link is tried again at once; {state}")
 
 
 def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:
@@ -143,7 +143,7 @@ def _wake_now(conn: Connection, group: str, node: str, now: int) -> None:
     clear_failures(conn, held, now)
 
 
-_MENDING: dict[str, Callable[[Services, str, str], Awaitable[Done]]] = {
+_MENDING: dict[str, Callable[[Services, str, str], Awaitable[FixResult]]] = {
     "retry-failed-deliveries": _retry,
     "force-repush-stale-ttl": _repush,
     "check-peer-connectivity": _wake,

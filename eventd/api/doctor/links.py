@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventd.api.doctor.facts import Group, Link, Peer, Runs, Thresholds
+from eventd.api.doctor.facts import GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.remedies import remedy_for
 from eventd.api.doctor.report import Breach, Check, Status
 from eventd.api.framework.moments import show_time
@@ -18,7 +18,7 @@ MOST_ASIDE = 5
 """Parts that are set aside and named, of a group."""
 
 
-def check_links(group: Group) -> Iterator[Check]:
+def check_links(group: GroupFacts) -> Iterator[Check]:
     """The conditions of a group's links, in both directions."""
     for peer in group.peers:
         if not peer.trouble:
@@ -48,7 +48,7 @@ def check_links(group: Group) -> Iterator[Check]:
         )
 
 
-def _conflicts(group: Group) -> Iterator[Check]:
+def _conflicts(group: GroupFacts) -> Iterator[Check]:
     """Event ids that two sides used: who has them, and whose events were not stored."""
     for each in group.conflicts[:MOST_CONFLICTS]:
         same = (each.source, each.key_id) == (each.owner, each.owner_key) and UNKNOWN not in each
@@ -92,13 +92,13 @@ _GAPS = {
 
 
 def _of(
-    peer: Peer, suffix: str, status: Status, code: str, detail: str, remedy: str = "", *, reason: str = ""
+    peer: PeerFacts, suffix: str, status: Status, code: str, detail: str, remedy: str = "", *, reason: str = ""
 ) -> Check:
     name = f"{peer.name} {suffix}"
     return Check(name, status, code, detail, remedy, group=peer.group, peer=peer.node, reason=reason)
 
 
-def _link(peer: Peer) -> Iterator[Check]:
+def _link(peer: PeerFacts) -> Iterator[Check]:
     link = peer.link
     if not link.noticed:
         remedy = "is the node running? routerd-eventd serve"
@@ -122,7 +122,7 @@ def _link(peer: Peer) -> Iterator[Check]:
         yield _of(peer, "protocol", Status.PASS, "protocol-v1", "sent to with v1, without signed receipts")
 
 
-def _subscription(group: Group, runs: Runs) -> Iterator[Check]:
+def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
     link, resource = runs.link, f"EventSubscription/{runs.subscription}"
     show = f"routerctl subscription runs {runs.subscription}"
     mend = "put right what it says; it is tried again by itself"
@@ -147,7 +147,7 @@ def _subscription(group: Group, runs: Runs) -> Iterator[Check]:
         yield Check(f"{resource} lost events", Status.WARN, code, detail, remedy, group=group.name, resource=resource)
 
 
-def _parts(group: Group) -> Iterator[Check]:
+def _parts(group: GroupFacts) -> Iterator[Check]:
     """What was derived and is of no effect; of many, the first ones."""
     for source, reason in group.aside[:MOST_ASIDE]:
         remedy = f"see what it would give: routerctl dynamic describe {source}"
@@ -167,11 +167,11 @@ def _parts(group: Group) -> Iterator[Check]:
         yield Check(f"{group.name} parts", Status.WARN, "part-set-aside", told, remedy, group=group.name)
 
 
-def _why(link: Link) -> str:
+def _why(link: LinkFacts) -> str:
     return ": ".join(part for part in (link.reason, link.last_error) if part) or "no reason is known"
 
 
-def _waiting(peer: Peer, slo: Thresholds) -> Iterator[Check]:
+def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     waited = peer.deliveries.waiting_for
     if waited is None or not peer.link.noticed or waited < slo.lag_warn * SECOND:
         return
@@ -189,7 +189,7 @@ def _waiting(peer: Peer, slo: Thresholds) -> Iterator[Check]:
     )
 
 
-def _books(peer: Peer) -> Iterator[Check]:
+def _books(peer: PeerFacts) -> Iterator[Check]:
     found = peer.deliveries
     if peer.lost_before:
         detail = "retention removed events before this peer had them; it will be told with the next batch"

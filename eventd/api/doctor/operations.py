@@ -21,7 +21,7 @@ from eventd.api.framework.operations import Params, Services
 AREAS = (AREA,)
 
 
-class Examine(Params):
+class ExamineParams(Params):
     """What to look at."""
 
     area: str = Field(default="", description="federation; all areas if blank.")
@@ -36,25 +36,25 @@ class Examine(Params):
         return area
 
 
-class Mend(Examine):
+class FixParams(ExamineParams):
     """What to look at, and to mend as far as that is safe."""
 
 
-async def examine(services: Services, params: Examine) -> dict[str, Any]:
+async def examine(services: Services, params: ExamineParams) -> dict[str, Any]:
     told, actions = await _look(services, params)
     if params.remediation_plan:
         told["remediationPlan"] = show_plan(actions, services.clock.now())
     return told
 
 
-async def fix(services: Services, params: Mend) -> dict[str, Any]:
+async def fix(services: Services, params: FixParams) -> dict[str, Any]:
     told, actions = await _look(services, params)
     if params.remediation_plan:
         told["remediationPlan"] = show_plan(actions, services.clock.now())
     return {**told, "fix": await carry_out(services, actions)}
 
 
-async def _look(services: Services, params: Examine) -> tuple[dict[str, Any], list[Action]]:
+async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
     groups = await read_groups(services, params.group)
     checks = [check for group in groups for check in (*check_group(group), *check_links(group))]
     checks += await check_readiness(services.readiness, params.group)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventd.api.admin.dead_letters import REFUSED_AGAIN
-from eventd.api.admin.peer_ledger import PeerBooks, open_books
-from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs, Thresholds
+from eventd.api.admin.peer_ledger import PeerLedger, open_ledgers
+from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.runs import read_group_runs
-from eventd.api.doctor.tally import Tally, read_sample
+from eventd.api.doctor.tally import DeliveryTally, read_sample
 from eventd.api.framework.operations import Services
 from eventd.dynamic.merge import SetAside
 from eventd.dynamic.part import subscription_owner
@@ -58,7 +58,7 @@ class _Scene:
     now: int
 
 
-async def read_groups(services: Services, name: str) -> list[Group]:
+async def read_groups(services: Services, name: str) -> list[GroupFacts]:
     """The facts of all groups by name, or of one. Raises NotFound for one that is not declared."""
     names = [name] if name else await services.database.read(_read_names)
     aside = (await services.effective.current()).effective.set_aside
@@ -69,13 +69,13 @@ def _read_names(conn: Connection) -> list[str]:
     return sorted(row.name for row in read_resources(conn, EVENT_GROUP.name))
 
 
-async def _read_group(services: Services, name: str, aside: Sequence[SetAside]) -> Group:
+async def _read_group(services: Services, name: str, aside: Sequence[SetAside]) -> GroupFacts:
     scene = await services.database.read(_read_scene, name, services.clock.now())
     others = [peer for peer in peers_of(scene.config) if peer.node_name != scene.config.node_name]
     rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
     peers = [await _read_peer(services, scene, peer, rounds) for peer in others]
     owners = tuple(f"{subscription_owner(runs.subscription)}/" for runs in scene.runs)
-    return Group(
+    return GroupFacts(
         name,
         slo=_thresholds(scene.slo),
         slo_defined=scene.slo is not None,
@@ -154,15 +154,15 @@ def _look_for_own(conn: Connection, scene: _Scene, before: int) -> tuple[bool, i
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
 
 
-async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds: int) -> Peer:
+async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds: int) -> PeerFacts:
     read = services.database.read
     try:
         books, waiting, letters = await read(_read_waiting, scene, peer)
         tally = await read_sample(read, scene.topic.id, books, rounds, scene.now)
     except EventdError as error:
-        return Peer(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
+        return PeerFacts(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
     cursor = books.books.cursor
-    return Peer(
+    return PeerFacts(
         peer.group,
         peer.node_name,
         peer.endpoint,
@@ -172,11 +172,11 @@ async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds
     )
 
 
-def _link(cursor: Cursor | None) -> Link:
+def _link(cursor: Cursor | None) -> LinkFacts:
     if cursor is None:
-        return Link(noticed=False)
+        return LinkFacts(noticed=False)
     paused = cursor.paused_at is not None
-    return Link(
+    return LinkFacts(
         noticed=True,
         state=str(cursor.shown_state),
         reason=cursor.reason,
@@ -213,8 +213,8 @@ class _Letters:
     expires_in: int | None = None
 
 
-def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[PeerBooks, _Waiting, _Letters]:
-    books, wanted, now = open_books(conn, peer), wanted_by(peer), scene.now
+def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[PeerLedger, _Waiting, _Letters]:
+    books, wanted, now = open_ledgers(conn, peer), wanted_by(peer), scene.now
     cursor, topic = books.books.cursor, scene.topic
     after = cursor.position if cursor else topic.evicted_position
     stale = read_stale(conn, topic.id, wanted, after=after, now=now, cursor=cursor.name) if cursor else []
@@ -256,7 +256,7 @@ def _first(numbers: Iterable[int | None]) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-def _deliveries(waiting: _Waiting, letters: _Letters, tally: Tally, *, refuses: bool) -> Deliveries:
+def _deliveries(waiting: _Waiting, letters: _Letters, tally: DeliveryTally, *, refuses: bool) -> Deliveries:
     pending = [tally.pending_expires_in, *([] if refuses else [waiting.expires_in])]
     lost = [tally.pending_expires_in, waiting.expires_in, letters.expires_in]
     return Deliveries(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from eventd.api.doctor.facts import AREA, Group, Thresholds
+from eventd.api.doctor.facts import AREA, GroupFacts, Thresholds
 from eventd.api.framework.moments import show_seconds
 
 DROP, NO_ACTION = "drop-dead-letters", "none"
@@ -72,7 +72,7 @@ def overall(counts: Mapping[str, int]) -> Status:
     return Status.PASS if counts[Status.PASS] or not counts[Status.SKIP] else Status.SKIP
 
 
-def report(groups: Sequence[Group], checks: Sequence[Check]) -> dict[str, Any]:
+def report(groups: Sequence[GroupFacts], checks: Sequence[Check]) -> dict[str, Any]:
     """The report as JSON, without a plan."""
     counts = count_by_status(checks)
     return {
@@ -82,7 +82,7 @@ def report(groups: Sequence[Group], checks: Sequence[Check]) -> dict[str, Any]:
     }
 
 
-def _federation(groups: Sequence[Group], checks: Sequence[Check]) -> dict[str, Any]:
+def _federation(groups: Sequence[GroupFacts], checks: Sequence[Check]) -> dict[str, Any]:
     found = [peer.deliveries for group in groups for peer in group.peers]
     runs = [run for group in groups for run in group.runs]
     lags = [each.max_lag for each in found if each.max_lag is not None]
@@ -112,7 +112,7 @@ def _about_expected(check: Check) -> bool:
     return check.code in ("expected-delivery", "expected-delivery-no-endpoint")
 
 
-def _slo(group: Group, checks: Iterable[Check]) -> dict[str, Any]:
+def _slo(group: GroupFacts, checks: Iterable[Check]) -> dict[str, Any]:
     return {
         "group": group.name,
         "defined": group.slo_defined,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventd.api.admin.subscription_states import ListSubscriptions, read_states
-from eventd.api.doctor.facts import Link, Runs
+from eventd.api.doctor.facts import LinkFacts, Runs
 from eventd.api.framework.moments import read_moment
 from eventd.egress.subscriptions.window import LONGEST
 from eventd.groups.subscriptions import COUNTED
@@ -40,7 +40,7 @@ def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any]
     )
 
 
-def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: Link) -> bool:
+def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: LinkFacts) -> bool:
     """Whether what waits only waits for its window to close."""
     if link.state != "running" or not link.noticed:
         return False
@@ -48,9 +48,9 @@ def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: Li
     return bool(state["waitingSeconds"] * SECOND <= window)
 
 
-def _link(state: Mapping[str, Any], now: int) -> Link:
+def _link(state: Mapping[str, Any], now: int) -> LinkFacts:
     new = state["reason"] == "new"
-    return Link(
+    return LinkFacts(
         noticed=not new,
         state=state["state"],
         reason="" if new else state["reason"],

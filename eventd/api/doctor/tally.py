@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from eventd.api.admin.peer_ledger import PeerBooks
+from eventd.api.admin.peer_ledger import PeerLedger
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
@@ -24,7 +24,7 @@ _ON_THE_WAY = (DeliveryState.PENDING, DeliveryState.FAILED)
 Read = Callable[..., Awaitable[Any]]
 
 
-class Look(NamedTuple):
+class LedgerPage(NamedTuple):
     """One page: each record with what became of it, and when a range first brought it (microseconds).
 
     `before` is where to go on, a position; None at the beginning of the log.
@@ -36,7 +36,7 @@ class Look(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class DeliveryTally:
     """The events one peer should have, by what became of them. Durations in microseconds."""
 
     now: int
@@ -93,10 +93,10 @@ class Tally:
             self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)
 
 
-async def read_sample(read: Read, topic_id: int, books: PeerBooks, rounds: int, now: int) -> Tally:
+async def read_sample(read: Read, topic_id: int, books: PeerLedger, rounds: int, now: int) -> DeliveryTally:
     """Count the newest events that the cursor has passed, in at most `rounds` looks at the log."""
     cursor = books.books.cursor
-    tally = Tally(now)
+    tally = DeliveryTally(now)
     if cursor is None:
         return tally
     tally.since = cursor.created_at
@@ -106,7 +106,7 @@ async def read_sample(read: Read, topic_id: int, books: PeerBooks, rounds: int, 
         if before is None or tally.looked_at >= ENOUGH:
             break
         ask = EventQuery(topic_id, types=types, before=before, newest=True, limit=PAGE)
-        look: Look = await read(_look, ask, books, cursor, now)
+        look: LedgerPage = await read(_look, ask, books, cursor, now)
         for record, delivery, acked_at in look.found:
             if delivery is not None:
                 tally.add(record, delivery, acked_at, look.oldest_proof)
@@ -120,7 +120,7 @@ def _exact(types: Sequence[str]) -> Sequence[str]:
     return () if any("*" in name for name in types) else types
 
 
-def _look(conn: Connection, ask: EventQuery, books: PeerBooks, cursor: Cursor, now: int) -> Look:
+def _look(conn: Connection, ask: EventQuery, books: PeerLedger, cursor: Cursor, now: int) -> LedgerPage:
     listed = list_latest(conn, ask)
     records = listed.records[::-1]
     deliveries = derive(conn, books.books, records, now=now)
@@ -129,4 +129,4 @@ def _look(conn: Connection, ask: EventQuery, books: PeerBooks, cursor: Cursor, n
         passages = read_acknowledged(conn, cursor.name, records[0].position, records[-1].position)
         acked = first_acknowledged(passages, [record.position for record in records])
     found = [(record, each, acked.get(record.position)) for record, each in zip(records, deliveries, strict=True)]
-    return Look(found, oldest_proof(conn, cursor.name), listed.seen if listed.more else None)
+    return LedgerPage(found, oldest_proof(conn, cursor.name), listed.seen if listed.more else None)

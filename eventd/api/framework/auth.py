@@ -1,7 +1,7 @@
-"""Who may ask what of the API: keys with scopes, each perhaps for some groups only.
+"""API keys: their scopes, and the groups, topics and routers that each is limited to.
 
-A key is known by its SHA-256. Some are in the settings, others were made at run time and are in the database. Without
-any key everything is allowed, and then only this machine may reach the API.
+Only the SHA-256 of a key is kept. Keys come from the settings, or are created at run time and stored in the database.
+Without any key everything is allowed, and then only this machine may reach the API.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 
 
 LONGEST_WAIT = 60.0
-"""Seconds after which the expiry of a key in use is looked at again: the wall clock may have been set."""
+"""Seconds after which the expiry of a key in use is checked again: the wall clock may have been set."""
 
 
 class OutOfReach(DetailedError, Forbidden):
@@ -38,9 +38,9 @@ class OutOfReach(DetailedError, Forbidden):
 
 
 class ApiKey(NamedTuple):
-    """What a key may do. Empty `prefixes`: with every group and topic. `expires_at` in microseconds; None: it lasts.
+    """What a key may do. Empty `prefixes`: with every group and topic. `expires_at` in microseconds; None: never.
 
-    `name` is empty for one of the settings.
+    `name` is empty for a key of the settings.
     """
 
     digest: bytes
@@ -51,12 +51,12 @@ class ApiKey(NamedTuple):
 
     @classmethod
     def of(cls, line: KeyRow) -> ApiKey:
-        """One of the database."""
+        """A key of the database."""
         scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
         return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
 
     def require_scope(self, scope: Scope) -> None:
-        """Raises `Forbidden` when the key may not do this kind of thing."""
+        """Raises `Forbidden` unless the key has the scope."""
         if scope not in self.scopes:
             raise Forbidden(f"this key lacks the scope {scope}", hint=f"it has {', '.join(sorted(self.scopes))}")
 
@@ -71,9 +71,9 @@ class ApiKey(NamedTuple):
                 raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
 
     def require_group(self, group: str | None) -> None:
-        """Raises `Forbidden` when the key is held to other groups; `None` stands for all groups at once."""
+        """Raises `Forbidden` when the key is limited to other groups; `None` stands for all groups at once."""
         if self.prefixes and group is None:
-            raise Forbidden("this key is for some names only", hint="name one of them, or use a key for all")
+            raise Forbidden("this key is for some names only", hint="name one of them, or use a key without a limit")
         if group is not None and not self.sees(group):
             raise Forbidden(f"this key is not for the group {group!r}")
 
@@ -82,10 +82,10 @@ ANYONE = ApiKey(b"", frozenset(SCOPES), ())
 
 
 class Keys:
-    """The keys in force: those of the settings, which `read` gives anew for `reload`, and those of the database.
+    """The keys in force: those of the settings, which `read` gives again for `reload`, and those of the database.
 
-    `exposed` is the address where other machines could reach an API without keys; empty where that is meant or no
-    machine could. `guards_probes`: health and readiness need a key, too, where there are any.
+    `exposed` is the address at which other machines can reach an API without keys; empty where that is intended or no
+    machine can. `guards_probes`: health and readiness need a key, too, where there are keys.
     """
 
     def __init__(
@@ -114,25 +114,25 @@ class Keys:
         return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
 
     def __bool__(self) -> bool:
-        """Whether a key is needed at all. One that was revoked still says so: to end a key must never open a door."""
+        """Whether callers need a key. Revoked keys count: to revoke the last one must not open the API."""
         return bool(self._said or self._are_made or self._exposed)
 
     def require_any(self) -> None:
-        """Raises `SettingsError` when others could reach the API, and nobody has made a key to it."""
+        """Raises `SettingsError` when other machines could reach the API, and it has no keys."""
         if self._exposed and not self._said and not self._are_made:
             raise SettingsError(
-                f"other machines could reach the API on {self._exposed}, and there are no keys to it",
-                hint="make one with `routerctl key create`, set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on"
-                " 127.0.0.1, or say that this is meant with EVENTD_ALLOW_INSECURE_NO_AUTH=1",
+                f"other machines can reach the API on {self._exposed}, and it has no keys",
+                hint="create one with `routerctl key create`, set EVENTD_API_KEYS or EVENTD_API_KEYS_FILE, listen on"
+                " 127.0.0.1, or allow it with EVENTD_ALLOW_INSECURE_NO_AUTH=1",
             )
 
     def reload(self) -> None:
-        """Read those of the settings again. Raises `SettingsError`; then those of before stay in force."""
+        """Read the keys of the settings again. Raises `SettingsError`; then the present ones stay in force."""
         self._said = tuple(self._read())
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
-        """Take over those of the database, all at once. What uses one that is not among them any more ends now."""
+        """Replace the keys of the database, all at once. Uses of a key that is no longer among them end now."""
         found = list(lines)
         self._are_made = bool(found)
         self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
@@ -152,7 +152,7 @@ class Keys:
         """The key itself, as it is sent. Raises `Unauthorized`."""
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         found = None
-        for key in (*self._said, *self._made):  # all of them: how long it takes must not tell which one was near
+        for key in (*self._said, *self._made):  # all of them: the time it takes must not tell which one came close
             if hmac.compare_digest(key.digest, digest):
                 found = found or key
         if found is None:
@@ -169,7 +169,7 @@ class Keys:
 
     @contextmanager
     def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:
-        """While this is open, `end` is called as soon as the key is not in force any more: also under a stream."""
+        """While this is open, `end` is called as soon as the key is revoked or expires, also during a stream."""
         use = object()
         self._uses[use] = key, end
         self._look_at_expiry(use)
@@ -184,7 +184,7 @@ class Keys:
         return key.expires_at is not None and key.expires_at <= self._clock.now()
 
     def _look_at_expiry(self, use: object) -> None:
-        """Have the use end when its key expires. The wall clock says when that is, and may be set meanwhile."""
+        """End the use when its key expires. Expiry is a wall time, and the wall clock may be set meanwhile."""
         key, _ = self._uses[use]
         if key.expires_at is None:
             return
@@ -209,10 +209,10 @@ class Keys:
 
 
 def require_local_name(host: str) -> None:
-    """Raises `Forbidden` for a name that only happens to lead here.
+    """Raises `Forbidden` for a host name that is not one of this machine's own.
 
     A web page can make its own name point at this machine and then talk to an API without keys through its visitor's
-    browser; the name it was called by gives it away.
+    browser; the name in the Host header shows it.
     """
     name = host.rsplit(":", 1)[0] if host.count(":") <= 1 or "]:" in host else host
     name = name.strip("[]").lower()
@@ -226,9 +226,9 @@ def require_local_name(host: str) -> None:
 
 
 def require_own_page(origin: str, host: str) -> None:
-    """Raises `Forbidden` for a request that a page from elsewhere makes through its visitor's browser.
+    """Raises `Forbidden` for a request that a page of another origin makes through its visitor's browser.
 
-    Without keys the browser needs none either, and a request without a body is sent without asking first.
+    Without keys the browser needs none, and it sends a request without a body without a preflight.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
         raise Forbidden("a page of another origin may not use this API", hint="set up keys and send one")

@@ -1,4 +1,4 @@
-"""Who calls: the key of a request, and what speaks against a caller without one."""
+"""Identifies callers by their keys, and refuses browsers that a foreign web page drives."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from aiohttp import web
 
 from eventd.api.framework.auth import ApiKey, Keys, require_local_name, require_own_page
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.settings.model import Endpoint
 
 
 class Callers:
-    """Tells the keys of requests that came through one door."""
+    """Identifies the callers of one listener, and tells its limiter which connections to trust."""
 
-    def __init__(self, keys: Keys, door: Door) -> None:
+    def __init__(self, keys: Keys, limiter: ConnectionLimiter) -> None:
         self.keys = keys
-        self._door = door
+        self._limiter = limiter
 
     def heard(self, request: web.Request) -> None:
-        """The head of a request has come; to be said of every one."""
-        self._door.heard(request.transport)
+        """To be called when the head of a request has arrived: its connection is no longer timed."""
+        self._limiter.heard(request.transport)
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
         """The caller's key, also from a `token` of the query. Raises `Unauthorized` and `Forbidden`."""
@@ -32,16 +32,16 @@ class Callers:
                 _require_local_name(request.headers.get("Host", ""))
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
         key = self.keys.identify(authorization)
-        self._door.trust(request.transport, key.digest.hex(), by_address=False)  # a proxy has one for all callers
+        self._limiter.trust(request.transport, key.digest.hex(), by_address=False)  # a proxy has one for all callers
         return key
 
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
-        """While this is open, the request's connection is cut as soon as its key is not in force any more."""
+        """While this is open, the connection is cut as soon as the key is revoked or expires."""
         return self.keys.using(key, partial(_cut, request))
 
 
 def _cut(request: web.Request) -> None:
-    """Nothing more goes out, also of what has begun."""
+    """Cut the connection, also in the middle of an answer."""
     if request.transport is not None:
         request.transport.abort()
 
@@ -51,5 +51,5 @@ _require_local_name = lru_cache(maxsize=64)(require_local_name)
 
 @lru_cache(maxsize=64)
 def _is_local(address: Any) -> bool:
-    """Whether a request came in on a loopback address of ours; `address` is that of the connection's own end."""
+    """Whether `address`, of our end of a connection, is a loopback address."""
     return isinstance(address, tuple) and Endpoint(address[0], address[1]).is_loopback

@@ -11,16 +11,16 @@ from prometheus_client.registry import Collector
 
 
 def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
-    """All of a registry, `eventd.observe.metrics.METRICS_CONTENT_TYPE`; with `sees`, that of these groups alone."""
+    """The metrics of a registry as text; with `sees`, only those of these groups."""
     if sees is None:
         return generate_latest(registry)
     apart = CollectorRegistry()
-    apart.register(_OfGroups(registry, sees))
+    apart.register(_GroupMetrics(registry, sees))
     return generate_latest(apart)
 
 
-class _OfGroups(Collector):
-    """What a registry holds of some groups."""
+class _GroupMetrics(Collector):
+    """The metrics of a registry that belong to some groups."""
 
     def __init__(self, registry: CollectorRegistry, sees: Callable[[str], bool]) -> None:
         self._registry = registry

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from eventd.api.bodies.bodies import Bodies
+from eventd.api.bodies.bodies import BodyMemory
 from eventd.api.framework.auth import ApiKey
 from eventd.log.topics.errors import Throttled
 from eventd.log.topics.topics import Ceilings
@@ -63,6 +63,6 @@ class ConcurrencyLimits:
     """Those of a process: requests, streams (SSE and WebSockets alike), and the memory for bodies."""
 
     def __init__(self, limits: Limits) -> None:
-        self.bodies = Bodies.of_process(limits.max_body_bytes)
+        self.bodies = BodyMemory.of_process(limits.max_body_bytes)
         self.requests = ConcurrencyLimiter("requests", 0, limits.max_inflight_per_key)
         self.streams = ConcurrencyLimiter("streams", limits.max_sse_connections, limits.max_sse_connections_per_key)

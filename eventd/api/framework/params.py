@@ -1,4 +1,4 @@
-"""From what somebody sent to the model of an operation's parameters; every problem is named in our own words."""
+"""Reads the parameters of an operation; every problem names its field, in our own words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
 MOST_PROBLEMS = 20
-"""Wrong fields that are named; to word one costs far more than to send it."""
+"""Maximum number of wrong fields that are named: to describe one costs far more than to send it."""
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_type": lambda _: "must be text",
@@ -56,7 +56,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
     """The parameters, checked. Raises `BadParams` with every field that is wrong.
 
-    Those in `plain` are known to hold no U+0000: to look through a batch of events for it costs six times its decoding.
+    Those in `plain` are known to hold no U+0000: to search a batch of events for it costs six times its decoding.
     """
     checked = {name: value for name, value in values.items() if name not in plain}
     if flaws := dict(islice(_unstorable(checked, ""), MOST_PROBLEMS)):
@@ -77,14 +77,14 @@ def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str
 
 
 def _is_huge(value: Any) -> bool:
-    """Whether it holds a number no database takes."""
+    """Whether the value holds a number that no database stores."""
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_is_huge, value))
     return isinstance(value, int) and abs(value) > _LARGEST
 
 
 def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The values of a query: a field that is a list gets all of its name, another one must not be repeated."""
+    """The values of a query: a field that is a list takes every value of its name, another one only one."""
     lists = {_outer_name(model, name) for name, field in model.model_fields.items() if _is_list(field.annotation)}
     values: dict[str, Any] = {}
     for name, value in pairs:
@@ -98,7 +98,7 @@ def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict
 
 
 def merge(path: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """All values of a request. What the path says, nothing else may say otherwise."""
+    """All values of a request. The query and the body may repeat a value of the path, and not contradict it."""
     merged = dict(path)
     for values in others:
         if twice := [name for name, value in values.items() if name in merged and merged[name] != value]:
@@ -121,7 +121,7 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Text no database takes: it would come back as an error of ours."""
+    """Texts that no database stores: without this check the answer would be an error of the node."""
     match value:
         case str():
             if "\x00" in value:
@@ -130,7 +130,7 @@ def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
             for name, inner in value.items():
                 member = shorten(str(name))
                 if "\x00" in str(name):
-                    yield member, "is no name of a field"
+                    yield member, "is not a valid field name"
                 yield from _unstorable(inner, f"{place}.{member}" if place else member)
         case list():
             for at, inner in enumerate(value):
@@ -158,7 +158,7 @@ def _names(model: type[BaseModel]) -> set[str]:
 
 
 def _unknown(name: str, model: type[BaseModel]) -> str:
-    return f"is no field of this request{_meant(shorten(name), model)}"
+    return f"is not a field of this request{_meant(shorten(name), model)}"
 
 
 def _meant(name: str, model: type[BaseModel]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from eventd.api.bodies.bodies import HUGE_BYTES, LIGHT_BYTES, SMALL_BYTES, Held, aside, read_body
+from eventd.api.bodies.bodies import HUGE_BYTES, LIGHT_BYTES, SMALL_BYTES, BodyReservation, aside, read_body
 from eventd.api.bodies.json_shape import require_modest
 from eventd.api.bodies.outlines import read_outline
 from eventd.api.errors.codes import WrongMediaType
@@ -36,7 +36,7 @@ class BodyReader:
         self._bytes = min(most, route.body.bytes)
         self._by_setting = most <= route.body.bytes
 
-    async def read(self, request: web.Request, held: Held) -> bytes | bytearray:
+    async def read(self, request: web.Request, held: BodyReservation) -> bytes | bytearray:
         """The body, which must be declared as JSON unless it is empty and may be.
 
         Raises `WrongMediaType`, `TooLarge`, `Throttled`, `SlowBody` and `Invalid`.
@@ -64,7 +64,7 @@ class ParamsReader:
         self._model = model
         self._bodies = BodyReader(route, most, may_be_empty=True)
 
-    async def read(self, request: web.Request, held: Held) -> Params:
+    async def read(self, request: web.Request, held: BodyReservation) -> Params:
         """The parameters. Raises `BadParams` with every field that is wrong, and what `BodyReader` does."""
         text: bytes | bytearray = await self._bodies.read(request, held) if self._has_body else b""
         params = None
@@ -110,7 +110,7 @@ class CallReader:
         self._bodies = BodyReader(route, most, may_be_empty=route.may_be_empty)
         self._may_be_empty = route.may_be_empty
 
-    async def read(self, request: web.Request, held: Held) -> tuple[Any, Any]:
+    async def read(self, request: web.Request, held: BodyReservation) -> tuple[Any, Any]:
         """The query and the body. Raises `Invalid`, and what `BodyReader` does."""
         query = read_query(request, self._query)
         if self._model is None:

@@ -1,7 +1,7 @@
-"""The processes that share the work of one node: whichever of them is called answers for all.
+"""The worker processes of one node: each of them answers for all.
 
-Each has two sockets in a folder that only the node's own user can enter. Over one it tells the others its own state;
-over the other it serves the API as at its door, for what only it can answer.
+Each has two sockets in a folder that only the node's own user can enter. One serves its own state to the other workers;
+the other serves the whole API, for requests that only this worker can answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventd.observe.metrics import Metrics
 from eventd.runtime.worker_share import Share
 
 PATIENCE_SECONDS = 2.0
-"""How long another process may take to tell its state; then the answer is given without it."""
+"""How long another worker may take to report its state; then the answer is given without it."""
 _CHECKS = "/checks"
 _FIGURES = "/figures"
 _EARLIEST = "process_start_time_seconds"
@@ -38,18 +38,18 @@ _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
 class WorkerPeers:
-    """The other processes of this node, and the way they reach this one. `open` it, and `close` it in the end."""
+    """The other workers of this node, and the sockets at which they reach this one: `open` them, and `close` them."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
         self._share = share
         self._readiness = readiness
         self._metrics = metrics
         self.check_claim: Callable[[], Awaitable[str]] | None = None
-        """Asks whether the node holds its claim on the database: `ok`, or what is wrong. None where it needs none."""
+        """Checks that the node holds its claim on the database: `ok`, or the problem. None where it needs no claim."""
         self._runner: Runner | None = None
 
     async def open(self, api: Runner) -> None:
-        """Let the others ask. Nothing is opened where there are none."""
+        """Serve the other workers. Without any, nothing is opened."""
         if self._share.is_whole:
             return
         app = web.Application()
@@ -63,14 +63,14 @@ class WorkerPeers:
             await web.UnixSite(runner, str(place)).start()
 
     async def close(self) -> None:
-        """Tell no more."""
+        """Close the socket of the state."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     # --- for all of them --------------------------------------------------------------------------------------
 
     async def readiness(self) -> dict[str, str]:
-        """What every process has checked; one that does not answer is a check of its own, which failed."""
+        """The readiness checks of all workers; a worker that does not answer is a failed check of its own."""
         checks = self._readiness()
         for index, text in (await self._ask_all(_CHECKS)).items():
             told: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
@@ -82,16 +82,16 @@ class WorkerPeers:
         return checks
 
     async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """The figures of all processes as those of one, as text; with `sees`, those of these groups alone."""
+        """The metrics of all workers as those of one, as text; with `sees`, only those of these groups."""
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
             return render(self._metrics.registry, sees)
         together = CollectorRegistry()
-        together.register(_Together([self._metrics.registry.collect(), *map(_parse, texts)]))
+        together.register(_MergedMetrics([self._metrics.registry.collect(), *map(_parse, texts)]))
         return render(together, sees)
 
     async def _ask_all(self, path: str) -> dict[int, str | None]:
-        """What each of the others says, by its index; None of one that does not answer in time."""
+        """The answers of the other workers, by index; None for one that does not answer in time."""
         others = [index for index in range(self._share.workers) if index != self._share.worker]
         return {index: await self._ask(index, path) for index in others}
 
@@ -119,12 +119,12 @@ class WorkerPeers:
 
     @property
     def session_prefix(self) -> str:
-        """What the id of a watch session begins with that this process holds, so that the others know whose it is."""
+        """Prefix of the ids of watch sessions that this worker holds, so that the others know whose they are."""
         return "wid_" if self._share.is_whole else f"wid_{self._share.worker}."
 
     @web.middleware
     async def proxy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let another process answer what is about a session of its own."""
+        """Proxy a request to the worker that holds its watch session."""
         found = _SESSION.match(request.path)
         index = int(found[1]) if found else self._share.worker
         if index == self._share.worker or index >= self._share.workers:
@@ -137,16 +137,18 @@ class WorkerPeers:
                     request.method, f"http://{request.host}{request.raw_path}", headers=headers, data=request.content
                 )
             except (ClientError, OSError):
-                raise Unavailable("the process that holds this session does not answer", hint="begin another") from None
+                raise Unavailable(
+                    "the worker that holds this session does not answer", hint="begin another session"
+                ) from None
             async with asked:
                 response = web.StreamResponse(status=asked.status, headers=_for_the_next(asked.headers))
                 await response.prepare(request)
                 try:
                     async for chunk in asked.content.iter_any():
                         await response.write(chunk)
-                except (ClientError, OSError):  # that process has ended, or the client has
+                except (ClientError, OSError):  # that worker has ended, or the client is gone
                     if request.transport is not None:
-                        request.transport.abort()  # a cut, which no client takes for the end of an answer
+                        request.transport.abort()  # a cut, so that the client notices that the answer is incomplete
                 return response
 
 
@@ -159,8 +161,8 @@ def _parse(text: str) -> list[Metric]:
     return found
 
 
-class _Together(Collector):
-    """What several processes hold of the same figures. What each counts is added up."""
+class _MergedMetrics(Collector):
+    """The metrics of several workers as those of one: counts are added up."""
 
     def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
         self._processes = processes

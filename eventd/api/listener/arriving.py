@@ -1,7 +1,7 @@
-"""Request bodies that are still arriving: how much memory they take together, and which one goes when it is too much.
+"""Bounds the memory of request bodies that are still arriving, and chooses the one to drop when they take too much.
 
-What has arrived of a body proves nothing before the last byte is here. So where room is short, the address that holds
-most of it gives up its slowest body: one that is withheld makes room for one that comes.
+A body proves nothing before its last byte has arrived. So when room is short, the address that holds most of it loses
+its slowest body: withheld bodies give way to those that arrive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from federation.errors import TooLarge, V1Refused
 
 
 class NoRoom(Exception):
-    """Too much is arriving at once."""
+    """The memory for arriving bodies is used up."""
 
 
 @dataclass(eq=False, slots=True)
@@ -35,8 +35,8 @@ class _Body:
         return self.size / max(now - self.begun, 1e-9)
 
 
-class Arriving:
-    """The bodies that are arriving at a listener, at most `most` bytes of them."""
+class ArrivingBodies:
+    """The bodies that arrive at a listener, at most `most` bytes of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,8 +1,8 @@
-"""The door of a listener: how many connections are open at once, and which one goes when there are too many.
+"""Limits how many connections a listener has at once, and chooses the one to close when there are too many.
 
-A connection that has proven nothing keeps its place only while no other connection needs it, and the address with the
-most of such connections gives one up first. So a stranger who opens many connections, and keeps them, displaces its
-own, and neither the peers nor other strangers.
+An untrusted connection is closed when another one needs its place, and the address with the most untrusted connections
+loses one first. So a stranger that opens many connections and keeps them displaces its own, not those of peers or of
+other strangers.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SHARE = 2
 _SITE_BITS = 64
 """An IPv6 address stands for its network: one host has as many addresses as it likes."""
 TAKEN_SECONDS = 3.0
-"""How long a start waits for an address: the workers of a node that was killed a moment ago still hold it."""
+"""How long a start waits for an address that is in use: workers of a node that was just killed still hold it."""
 _TAKEN_AGAIN_SECONDS = 0.05
 _TURNS_TO_ENTER = 3
-"""Turns of the loop from the moment a connection is accepted until it is at the door."""
+"""Turns of the event loop between the accept of a connection and its arrival at the limiter."""
 _READ_BYTES = 256 << 10
 """Read at once from a connection that is trusted."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -48,13 +48,13 @@ class AddressTaken(Unavailable):
 
 
 def cannot_listen(message: str, error: OSError, hint: str) -> Unavailable:
-    """What to raise where an address cannot be had."""
+    """The error for an address that cannot be listened on."""
     kind = AddressTaken if error.errno == errno.EADDRINUSE else Unavailable
     return kind(f"{message}: {error.strerror or error}", hint=hint)
 
 
 async def patiently(listen: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """Listen, and wait a while for an address that is taken. Raises what `listen` does."""
+    """Listen, and wait a while for an address that is in use. Raises what `listen` does."""
     until = clock.monotonic() + TAKEN_SECONDS
     while True:
         try:
@@ -92,8 +92,8 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-class Watcher(Protocol):
-    """Who is told about connections, for metrics. `group` is empty for the API."""
+class ConnectionMetrics(Protocol):
+    """Metrics of connections. `group` is empty for the API."""
 
     def connections(self, group: str, count: int | None) -> None: ...
 
@@ -113,7 +113,7 @@ def address_of(transport: asyncio.BaseTransport | None) -> str:
     return str(mapped or network)
 
 
-class Served(Protocol):
+class ServerProtocol(Protocol):
     """The server's own protocol for one connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
@@ -134,17 +134,17 @@ class Served(Protocol):
     def release_reading(self) -> None: ...
 
 
-class Door:
-    """Lets at most `most` connections in to one listener. `parsing` is that of its process."""
+class ConnectionLimiter:
+    """Admits at most `most` connections to one listener. `parsing` is that of its process."""
 
-    def __init__(self, group: str, most: int, watcher: Watcher, parsing: ParsingTime | None = None) -> None:
+    def __init__(self, group: str, most: int, watcher: ConnectionMetrics, parsing: ParsingTime | None = None) -> None:
         self._group = group
         self._most = most
         self._watcher = watcher
         self.parsing = parsing or ParsingTime()
         self.buffer = memoryview(bytearray(_READ_BYTES))
-        """What is read from any connection: it is copied before the loop does anything else."""
-        self._guests: dict[asyncio.Transport, _Guest] = {}
+        """Read buffer of all connections: its content is copied before the event loop does anything else."""
+        self._connections: dict[asyncio.Transport, Connection] = {}
         self._strangers: _Holders = defaultdict(dict)  # by address, in the order in which they came
         self._trusted: _Holders = defaultdict(dict)  # by key, and by address, in the order in which they were trusted
         self._shut = False
@@ -152,7 +152,7 @@ class Door:
         self._show()
 
     async def open(self, runner: web.BaseRunner, host: str, port: int) -> None:
-        """Listen. Raises OSError, in the system's words rather than in those of the loop."""
+        """Listen. Raises OSError with the message of the system instead of that of the event loop."""
         try:
             await _Site(runner, self, host=host, port=port).start()
         except OSError as error:
@@ -161,61 +161,61 @@ class Door:
             raise OSError(error.errno, os.strerror(error.errno or 0)) from None
 
     async def open_at(self, runner: web.BaseRunner, sockets: Iterable[socket.socket]) -> None:
-        """Let those in who come to sockets that listen already, perhaps for other processes as well."""
+        """Accept connections at sockets that listen already, perhaps for other processes as well."""
         for listening in sockets:
             await _Site(runner, self, sock=listening).start()
 
     def shut(self) -> None:
-        """Let nobody in any more: a connection that was accepted before and comes only now would never be ended."""
+        """Admit no more connections: one that was accepted before and arrives only now would never be closed."""
         self._shut = True
 
     def close(self) -> None:
-        """The listener is no more, and neither are its figures."""
+        """Remove the metrics of the listener, which has stopped."""
         self._closed = True
         self._watcher.connections(self._group, None)
 
     def heard(self, transport: asyncio.Transport | None) -> None:
-        """The head of a request has come over this connection."""
-        if transport is not None and transport in self._guests:
-            self._guests[transport].clock_off()
+        """The head of a request has arrived on this connection."""
+        if transport is not None and transport in self._connections:
+            self._connections[transport].clock_off()
 
     def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
         """A request over this connection has proven who sent it, and cannot be a repetition of an earlier one.
 
         With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above the share,
-        the connection that was trusted first is a stranger again.
+        the connection that was trusted first becomes untrusted again.
         """
-        guest = self._guests.get(transport) if transport is not None else None
-        if transport is None or guest is None or guest.trusted:
+        connection = self._connections.get(transport) if transport is not None else None
+        if transport is None or connection is None or connection.trusted:
             return
-        guest.trusted = (f"key {key}",) if key else ("",)
+        connection.trusted = (f"key {key}",) if key else ("",)
         if key and by_address:
-            guest.trusted += (f"address {guest.address}",)
-        _remove(self._strangers, guest.address, transport)
-        for holder in guest.trusted:
+            connection.trusted += (f"address {connection.address}",)
+        _remove(self._strangers, connection.address, transport)
+        for holder in connection.trusted:
             self._trusted[holder][transport] = None
             if holder and len(self._trusted[holder]) > self._most // SHARE:
                 self._distrust(next(iter(self._trusted[holder])))
 
     def _distrust(self, transport: asyncio.Transport) -> None:
-        guest = self._guests[transport]
-        for holder in guest.trusted:
+        connection = self._connections[transport]
+        for holder in connection.trusted:
             _remove(self._trusted, holder, transport)
-        guest.trusted = ()
-        self._strangers[guest.address][transport] = None
+        connection.trusted = ()
+        self._strangers[connection.address][transport] = None
 
-    def enter(self, transport: asyncio.Transport, guest: _Guest) -> bool:
-        """Whether there is a place. Where there is none, a stranger of the address that has most loses its own."""
+    def enter(self, transport: asyncio.Transport, connection: Connection) -> bool:
+        """Admit a connection if there is a place. If not, the address with most untrusted connections loses one."""
         if self._shut:
             return False
-        if len(self._guests) >= self._most:
+        if len(self._connections) >= self._most:
             if not self._strangers:
                 self._watcher.turned_away(self._group, "full")
                 return False
             most = max(self._strangers, key=lambda address: len(self._strangers[address]))
             self.dismiss(next(iter(self._strangers[most])), "displaced")
-        self._guests[transport] = guest
-        self._strangers[guest.address][transport] = None
+        self._connections[transport] = connection
+        self._strangers[connection.address][transport] = None
         self._show()
         return True
 
@@ -227,20 +227,20 @@ class Door:
 
     def leave(self, transport: asyncio.Transport) -> None:
         """The connection has ended."""
-        guest = self._guests.pop(transport, None)
-        if guest is not None:
-            _remove(self._strangers, guest.address, transport)
-            for holder in guest.trusted:
+        connection = self._connections.pop(transport, None)
+        if connection is not None:
+            _remove(self._strangers, connection.address, transport)
+            for holder in connection.trusted:
                 _remove(self._trusted, holder, transport)
             self._show()
 
     def _show(self) -> None:
         if not self._closed:
-            self._watcher.connections(self._group, len(self._guests))
+            self._watcher.connections(self._group, len(self._connections))
 
 
 _Holders = dict[str, dict[asyncio.Transport, None]]
-"""Connections by who holds them."""
+"""Connections by key or address."""
 
 
 def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> None:
@@ -250,18 +250,18 @@ def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> Non
             del holders[holder]
 
 
-class _Guest(asyncio.BufferedProtocol):
-    """One connection: what comes over it goes to the server's own protocol, made once it was let in.
+class Connection(asyncio.BufferedProtocol):
+    """One connection: its data goes to the server's own protocol, which is created once the connection is admitted.
 
-    `trusted` names whose share the connection counts towards; empty while it has proven nothing.
+    `trusted` names the keys and addresses whose share it counts towards; empty while it is untrusted.
     """
 
-    def __init__(self, door: Door, serve: Callable[[], Served]) -> None:
+    def __init__(self, limiter: ConnectionLimiter, serve: Callable[[], ServerProtocol]) -> None:
         self.trusted: tuple[str, ...] = ()
         self.address = ""
-        self._door = door
+        self._limiter = limiter
         self._serve = serve
-        self._served: Served | None = None
+        self._served: ServerProtocol | None = None
         self._transport: asyncio.Transport | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._next_look: asyncio.TimerHandle | None = None
@@ -269,21 +269,21 @@ class _Guest(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)
         self.address = address_of(transport)
-        if not self._door.enter(transport, self):
+        if not self._limiter.enter(transport, self):
             transport.write(_FULL)
             transport.close()
             return
         self._transport = transport
-        self._clock = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._door.dismiss, transport, "slow_head")
+        self._clock = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._limiter.dismiss, transport, "slow_head")
         self._served = self._serve()
         self._served.connection_made(transport)
         self._look(transport, Acknowledgements(transport))
 
     def _look(self, transport: asyncio.Transport, acknowledgements: Acknowledgements) -> None:
-        """Now and then: a connection whose other end has vanished is ended."""
+        """Close the connection if its other end has vanished; repeated while it is open."""
         loop = asyncio.get_running_loop()
         if acknowledgements.have_ended(loop.time()):
-            self._door.dismiss(transport, "vanished")
+            self._limiter.dismiss(transport, "vanished")
         else:
             self._next_look = loop.call_later(vanished.LOOK_SECONDS, self._look, transport, acknowledgements)
 
@@ -293,14 +293,14 @@ class _Guest(asyncio.BufferedProtocol):
             self._clock = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._door.buffer if self.trusted else self._door.buffer[:READ_BYTES]
+        return self._limiter.buffer if self.trusted else self._limiter.buffer[:READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = bytes(self._door.buffer[:nbytes])
+        data = bytes(self._limiter.buffer[:nbytes])
         if self.trusted:
             self.parse(data)
         else:
-            self._door.parsing.parse(self, data)
+            self._limiter.parsing.parse(self, data)
 
     def parse(self, data: bytes) -> None:
         if self._served is not None:
@@ -331,20 +331,20 @@ class _Guest(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.clock_off()
-        self._door.parsing.leave(self)
+        self._limiter.parsing.leave(self)
         if self._next_look is not None:
             self._next_look.cancel()
         if self._served is not None and self._transport is not None:
-            self._door.leave(self._transport)
+            self._limiter.leave(self._transport)
             self._served.connection_lost(exc)
 
 
 class _Site(web.BaseSite):
-    """As aiohttp's own over TCP, with the door in front of its server."""
+    """As aiohttp's TCP site, with the limiter in front of its server."""
 
-    def __init__(self, runner: web.BaseRunner, door: Door, **where: Any) -> None:
+    def __init__(self, runner: web.BaseRunner, limiter: ConnectionLimiter, **where: Any) -> None:
         super().__init__(runner, backlog=BACKLOG)
-        self._door = door
+        self._limiter = limiter
         self._where = where
 
     @property
@@ -357,12 +357,14 @@ class _Site(web.BaseSite):
         assert server is not None
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Guest(self._door, cast(Callable[[], Served], server)), backlog=self._backlog, **self._where
+            lambda: Connection(self._limiter, cast(Callable[[], ServerProtocol], server)),
+            backlog=self._backlog,
+            **self._where,
         )
 
     async def stop(self) -> None:
         """Danger: what a server has accepted when it closes, and not handed over yet, asyncio leaves open for ever."""
-        self._door.shut()
+        self._limiter.shut()
         loop = asyncio.get_running_loop()
         for listening in getattr(self._server, "sockets", ()):
             loop.remove_reader(listening.fileno())

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from eventd.api.bodies.bodies import BODY_SECONDS, LIGHT_BYTES, Bodies, Held, needs_room_error
+from eventd.api.bodies.bodies import BODY_SECONDS, LIGHT_BYTES, BodyMemory, BodyReservation, needs_room_error
 from eventd.api.errors.codes import SlowBody
 from eventd.errors import EventdError
 
@@ -19,7 +19,7 @@ class IncomingMessages:
     refused: nothing more of it is read.
     """
 
-    def __init__(self, bodies: Bodies, key: bytes, most: int) -> None:
+    def __init__(self, bodies: BodyMemory, key: bytes, most: int) -> None:
         """`key`: the digest of the client's key; `most`: the library refuses messages of so many bytes."""
         self.refusal: EventdError | None = None
         self._bodies = bodies
@@ -29,11 +29,11 @@ class IncomingMessages:
         self._size = 0  # bytes of the message that is arriving, by the heads of its frames
         self._is_arriving = False
         self._is_last = False  # the frame that is arriving
-        self._held: Held | None = None  # by the message that is arriving
+        self._held: BodyReservation | None = None  # by the message that is arriving
         self._deadline: asyncio.TimerHandle | None = None
         self._arrived = 0
         self._handled = 0
-        self._waiting: deque[tuple[int, Held]] = deque()  # large messages that have arrived, by their number
+        self._waiting: deque[tuple[int, BodyReservation]] = deque()  # large messages that have arrived, by their number
         self._is_closed = False
 
     def attend(self, on_refusal: Callable[[EventdError], None]) -> None:
@@ -65,7 +65,7 @@ class IncomingMessages:
         if self._is_arriving and self._deadline is None:
             self._deadline = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
 
-    def take(self) -> Held | None:
+    def take(self) -> BodyReservation | None:
         """The room of the next message, which is handled now and no longer gives way; None if the message is small.
 
         Return it with `release`.
@@ -79,7 +79,7 @@ class IncomingMessages:
             self.release(held)  # of a message that was handled before its end was seen: it must not block later ones
         return None
 
-    def allow_giving_way(self, held: Held | None) -> None:
+    def allow_giving_way(self, held: BodyReservation | None) -> None:
         """The message only waits for its client to read the answer: it gives way to another key again."""
         if held is not None:
             held.stop = self._refuse_for_room
@@ -88,7 +88,7 @@ class IncomingMessages:
         """The message that was taken is handled; a publish may still be waiting for the disk."""
         self._handled += 1
 
-    def release(self, held: Held | None) -> None:
+    def release(self, held: BodyReservation | None) -> None:
         """Return the room of a message."""
         if held is not None:
             self._bodies.give_back(held)
@@ -105,7 +105,7 @@ class IncomingMessages:
 
     def _hold(self) -> None:
         if self._held is None:
-            self._held = Held(self._bodies, self._key)
+            self._held = BodyReservation(self._bodies, self._key)
             self._held.stop = self._refuse_for_room
         try:
             self._held.grow_to(self._size)

@@ -23,7 +23,7 @@ READ_BYTES = 8 << 10
 """Read at once from a connection that has proven nothing: the most that a turn parses, and that waits for its turn."""
 
 
-class Stranger(Protocol):
+class UntrustedConnection(Protocol):
     """A connection that has proven nothing."""
 
     address: str
@@ -52,7 +52,7 @@ class ParsingTime:
         self._cpu = cpu
         self._used_until = 0.0  # by the loop's clock: when the share has made up for what was used
         self._spent = 0.0  # seconds, for all that was parsed
-        self._waiting: dict[str, OrderedDict[Stranger, bytes]] = {}  # by address, the next connection first
+        self._waiting: dict[str, OrderedDict[UntrustedConnection, bytes]] = {}  # by address, the next connection first
         self._used: OrderedDict[str, float] = OrderedDict()  # seconds, of addresses that are ahead and do not wait
         self._floor = 0.0  # seconds that an address has used that waited all the time, with equal turns for all
         self._order: list[tuple[float, int, str]] = []  # a heap of waiting addresses, with what they have used
@@ -60,7 +60,7 @@ class ParsingTime:
         self._count = itertools.count()  # among equals, first come, first served
         self._next_turn: asyncio.TimerHandle | None = None
 
-    def parse(self, stranger: Stranger, data: bytes) -> None:
+    def parse(self, stranger: UntrustedConnection, data: bytes) -> None:
         """Have these bytes parsed, now or in their turn. The connection is not read from while it waits."""
         if not self._waiting and not self._seconds_to_wait():
             self._parse(stranger, data)
@@ -73,20 +73,20 @@ class ParsingTime:
         stranger.hold_reading()
         self._await_turn()
 
-    def leave(self, stranger: Stranger) -> None:
+    def leave(self, stranger: UntrustedConnection) -> None:
         """The connection has ended."""
         if (held := self._waiting.get(stranger.address)) is not None:
             held.pop(stranger, None)
             if not held:
                 del self._waiting[stranger.address]
 
-    def _enqueue(self, address: str, held: OrderedDict[Stranger, bytes], used: float) -> None:
+    def _enqueue(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float) -> None:
         self._waiting[address] = held
         if address not in self._ranked:  # as it is when all its connections ended, and others came
             self._ranked.add(address)
             heappush(self._order, (used, next(self._count), address))
 
-    def _parse(self, stranger: Stranger, data: bytes) -> None:
+    def _parse(self, stranger: UntrustedConnection, data: bytes) -> None:
         begun = self._cpu()
         try:
             stranger.parse(data)
@@ -134,7 +134,7 @@ class ParsingTime:
         finally:
             self._charge(address, held, used, self._spent - before)
 
-    def _charge(self, address: str, held: OrderedDict[Stranger, bytes], used: float, seconds: float) -> None:
+    def _charge(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float, seconds: float) -> None:
         """Count a turn of an address that had `used` some, and queue it again for the connections still `held`."""
         self._floor += seconds / (len(self._waiting) + 1)
         if held:

@@ -16,7 +16,7 @@ from eventd.api.errors import problems
 from eventd.api.errors.codes import Internal
 from eventd.api.listener.masking import MaskedFrames
 from eventd.api.listener.messages import IncomingMessages
-from eventd.api.listener.unread_answers import Untaken
+from eventd.api.listener.unread_answers import UnreadAnswers
 from eventd.errors import EventdError, Invalid
 from eventd.runtime.chance import Chance
 
@@ -58,7 +58,7 @@ class _Server(web.Server):
         )
         self._answer = answer
         self._chance = chance
-        self._untaken = Untaken()
+        self._untaken = UnreadAnswers()
 
     def __call__(self) -> web.RequestHandler:
         return _Protocol(self._answer, self._chance, self._untaken, self, loop=self._loop, **self._kwargs)
@@ -69,7 +69,9 @@ class _Protocol(web.RequestHandler):
 
     __slots__ = ("_answer", "_body", "_chance", "_is_held", "_unreadable", "_untaken")
 
-    def __init__(self, answer: Answer, chance: Chance, untaken: Untaken, server: web.Server, **options: Any) -> None:
+    def __init__(
+        self, answer: Answer, chance: Chance, untaken: UnreadAnswers, server: web.Server, **options: Any
+    ) -> None:
         super().__init__(server, **options)
         self._answer = answer
         self._chance = chance

@@ -1,7 +1,7 @@
-"""Answers that their clients have not taken yet: how much memory they hold, and which one goes when that is too much.
+"""Bounds the memory of answers that clients have not read yet, and chooses the one to drop when they take too much.
 
-An answer is there as a whole until its client has read most of it, and a client may take as long as it likes. So where
-they are too many, the address that holds most of them loses the one that is taken slowest.
+An answer is in memory until its client has read most of it, and a client may read slowly. So when they are too many,
+the address that holds most of them loses the one that is read slowest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from eventd.api.listener.connections import address_of
 
 MOST_BYTES = 128 << 20
-"""Bytes of large answers that wait for their clients at one listener, about."""
+"""Bytes of large unread answers of one listener, about."""
 SMALL_BYTES = 64 << 10
 """Answers up to this size do not count."""
 _LEAST_SECONDS = 1.0
-"""An answer that is younger is taken for so old: it has had no time to be slow."""
+"""Minimum age of an answer in seconds when its speed is computed: a younger one has had no time to be slow."""
 
 
 @dataclass(eq=False, slots=True)
@@ -36,7 +36,7 @@ class _Answer:
         return (self.size - self.transport.get_write_buffer_size()) / max(now - self.begun, _LEAST_SECONDS)
 
 
-class Untaken:
+class UnreadAnswers:
     """The large answers of a listener that are on their way, at most `most` bytes of them beside the newest."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from eventd.api.bodies.bodies import BODY_SECONDS
 from eventd.api.errors.codes import API_FORM
-from eventd.api.listener.arriving import Arriving, NoRoom
-from eventd.api.listener.connections import Door
+from eventd.api.listener.arriving import ArrivingBodies, NoRoom
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import PeerIngress
@@ -43,19 +43,19 @@ _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build_listener(ingress: Callable[[], PeerIngress], door: Door) -> web.Application:
+def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimiter) -> web.Application:
     """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
     routes: dict[str, tuple[str, Handler]] = {
-        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, door)),
+        V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, limiter)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
-        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
-        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
-        VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, door)),
+        EVENTS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
+        LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
+        VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
     }
-    proven, unproven = Arriving(READING_BYTES), Arriving(READING_BYTES_V1)
+    proven, unproven = ArrivingBodies(READING_BYTES), ArrivingBodies(READING_BYTES_V1)
 
     async def dispatch(request: web.Request) -> web.StreamResponse:
-        door.heard(request.transport)
+        limiter.heard(request.transport)
         protocol, handler = routes.get(request.path, ("", _not_found))
         if protocol and protocol not in ingress().config.protocols:
             handler = _not_found
@@ -83,7 +83,9 @@ async def _not_found(_request: web.Request) -> web.Response:
     return web.Response(status=404, body=b"404 page not found\n", headers=_TEXT)
 
 
-async def _events_v1(request: web.Request, ingress: PeerIngress, arriving: Arriving, door: Door) -> web.Response:
+async def _events_v1(
+    request: web.Request, ingress: PeerIngress, arriving: ArrivingBodies, limiter: ConnectionLimiter
+) -> web.Response:
     if request.method != "POST":
         return web.Response(status=405)
     headers = request.headers
@@ -97,7 +99,7 @@ async def _events_v1(request: web.Request, ingress: PeerIngress, arriving: Arriv
     except V1Refused as error:
         return _answer(request, error.status, error.body, _TEXT)
     if taken.new:
-        door.trust(request.transport, taken.key_id)
+        limiter.trust(request.transport, taken.key_id)
     return web.Response(body=taken.answer, headers={"Content-Type": JSON_TYPE})
 
 
@@ -109,14 +111,16 @@ async def _status_v1(ingress: PeerIngress) -> web.Response:
         return web.Response(status=refusal.status, body=refusal.body, headers=_TEXT)
 
 
-async def _v2(request: web.Request, ingress: PeerIngress, arriving: Arriving, door: Door) -> web.Response:
+async def _v2(
+    request: web.Request, ingress: PeerIngress, arriving: ArrivingBodies, limiter: ConnectionLimiter
+) -> web.Response:
     head = Head(request.method, request.raw_path, request.headers.items())
     limit = ingress.most_bytes(request.path)
     answer = await ingress.push_v2(
         head, request.content_length, lambda: arriving.read(request, limit), request.remote or ""
     )
     if answer.key_id:
-        door.trust(request.transport, answer.key_id)
+        limiter.trust(request.transport, answer.key_id)
     headers = answer.headers | ({"Retry-After": "1"} if answer.status in (429, 503) else {})
     return _answer(request, answer.status, answer.body, headers)
 

@@ -1,4 +1,4 @@
-"""Claims that are made together, where a queue wants that: of nodes that come at once none gets all there is."""
+"""Claims that are made together, where a queue is configured so: none of several nodes gets all the jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.log.queues.units import ClaimJobs, ClaimResult, JobRequest
 Member = tuple[JobRequest, asyncio.Future[ClaimResult]]
 
 
-class Cohorts:
+class ClaimCohorts:
     """The claims that wait for others, by the names of their queues."""
 
     def __init__(self, v0: V0) -> None:
@@ -35,7 +35,7 @@ class Cohorts:
         members = self._waiting.setdefault(queue, [])
         members.append((wish, future))
         if len(members) == 1:
-            # Runs once: whatever goes wrong is answered to all who claim.
+            # Runs once: an error is answered to all that claim.
             self._v0.supervisor.spawn(self._gather(queue, seconds), f"claims of {queue}")
         return await future
 

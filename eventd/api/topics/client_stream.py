@@ -1,7 +1,7 @@
-"""Clients that follow topics, each at its own pace: what an SSE stream and a WebSocket have in common.
+"""Clients that follow topics, each at its own pace: the common part of SSE streams and WebSockets.
 
-A client is written to as long as it takes what it is sent. One that does not is left alone until it does, and then
-reads on from where it is: it is merely behind, and nobody waits for it.
+A client is written to as long as it reads. A client that does not read is left alone until it does, and then continues
+from its own position: nothing is buffered for it, and no other client waits.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from aiohttp.abc import AbstractStreamWriter
 
 from eventd.api.errors.codes import TOPICS_FORM
 from eventd.api.topics.calls import V0
-from eventd.api.topics.shared_reads import Feed, Feeds, Portion, Want
+from eventd.api.topics.shared_reads import Feed, Feeds, Page, TopicRequest
 from eventd.errors import EventdError
 from eventd.log.core.records import encoded
 from eventd.runtime.clock import Clock
 
 HELD_BYTES = 64 << 10
-"""Bytes a client may leave untaken before it counts as behind. Beside them, at most one page waits for it."""
+"""Unread bytes after which a client counts as behind. Besides these, at most one page waits for it."""
 BEAT_SECONDS = 0.25
-"""How soon it is noticed that a client has gone, or has not been told anything for long."""
+"""Seconds between checks for clients that are gone or need a heartbeat."""
 logger = logging.getLogger("eventd.api")
 PARTING_SECONDS = 0.25
-"""How long a client has to take the last words of a node that stops."""
+"""How long a client has to read the last message of a node that stops."""
 
 
-class Outlet:
-    """The way to one client."""
+class ClientStream:
+    """The outgoing stream to one client."""
 
     def __init__(self, transport: asyncio.Transport, writer: AbstractStreamWriter) -> None:
         self._transport = transport
@@ -41,29 +41,29 @@ class Outlet:
 
     @property
     def closed(self) -> bool:
-        """Whether the client has gone."""
+        """Whether the client is gone."""
         return self._transport.is_closing()
 
     @property
     def full(self) -> bool:
-        """Whether the client does not take what it is sent."""
+        """Whether the client does not read what was sent."""
         return self._transport.get_write_buffer_size() > HELD_BYTES
 
     def write(self, text: bytes) -> None:
-        """Send, as soon as the client takes it."""
+        """Send, without waiting for the client."""
         if not self._transport.is_closing():
             self._transport.write(text)
 
     async def drain(self) -> None:
-        """Until the client has taken most of what it was sent. Raises ConnectionError when it goes meanwhile."""
+        """Wait until the client has read most of what was sent. Raises ConnectionError when it disconnects."""
         await self._writer.drain()
 
     def abort(self) -> None:
-        """End the connection now, whatever has not been taken."""
+        """Cut the connection now, with everything that is unread."""
         self._transport.abort()
 
     def part(self, text: bytes) -> None:
-        """Say something last, to who takes it at once: a node that stops must not wait for clients that do not read."""
+        """Send a last message. A client that does not read it at once is cut off: a node that stops must not wait."""
         self.write(text)
         asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
 
@@ -73,16 +73,16 @@ class Outlet:
 
 
 class WatchCursor(NamedTuple):
-    """How far a client was told of a topic: a seq, and the history of the topic that it belongs to."""
+    """How far a client was sent a topic: a seq, and the history of the topic that it belongs to."""
 
     seq: int
     epoch: str
 
 
-class Following:
+class FollowedTopic:
     """One topic that one client follows, without the records of `nodes`.
 
-    It was told of all up to the seq `after`, of the history `epoch`.
+    The client was sent everything up to the seq `after` of the history `epoch`.
     """
 
     def __init__(self, follower: Follower, feed: Feed, nodes: frozenset[str], cursor: WatchCursor) -> None:
@@ -92,111 +92,111 @@ class Following:
         self.is_first = True
         """Whether nothing has been read for the client yet."""
         self.owes_end = True
-        """Whether the client is to be told when it has caught up."""
+        """Whether the client has to be notified when it catches up."""
         self.has_left = False
         self._hidden = frozenset(map(encoded, nodes))
         self._follower = follower
 
     @property
     def name(self) -> str:
-        """The topic's."""
+        """Name of the topic."""
         return self.feed.want.name
 
-    def take(self, portion: Portion) -> None:
-        """What the feed has for the client; see `Waiting`."""
+    def take(self, page: Page) -> None:
+        """Take a page of the feed; see `FeedReader`."""
         if self.has_left or self._follower.has_ended:
             return
-        if self._follower.outlet.full or portion.epoch not in ("", self.epoch):
+        if self._follower.stream.full or page.epoch not in ("", self.epoch):
             self.look()
             return
         try:
-            self._follower.tell(self, portion.without(self._hidden))
+            self._follower.tell(self, page.without(self._hidden))
         except Exception:
-            self.look()  # and meet the error where it concerns nobody else
+            self.look()  # and meet the error where it affects only this client
         else:
             if not (self.has_left or self._follower.has_ended):
                 self.feed.await_more(self)
 
-    def is_told(self, portion: Portion) -> None:
-        """The client was told of a page."""
-        told = bool(portion.records) or portion.tombstone is not None
-        self.owes_end = (self.owes_end or told) and not portion.caught_up
+    def is_told(self, page: Page) -> None:
+        """Advance beyond a page that was sent."""
+        told = bool(page.records) or page.tombstone is not None
+        self.owes_end = (self.owes_end or told) and not page.caught_up
         self.is_first = False
-        self.after = portion.upto
-        self.epoch = portion.epoch or self.epoch
+        self.after = page.upto
+        self.epoch = page.epoch or self.epoch
 
     def look(self) -> None:
-        """The client reads by itself from now on, until it has caught up."""
+        """Have the client read by itself until it has caught up."""
         if not self.has_left:
             self._follower.fall_behind(self)
 
 
 class Follower(ABC):
-    """A client with the topics it follows. `run` serves it until it goes, follows nothing more, or the node stops.
+    """A client with the topics it follows. `run` serves it until it disconnects, follows no topic, or the node stops.
 
-    `stays`: it goes on although it follows nothing.
+    `stays`: it is served also while it follows no topic.
     """
 
     stays = False
 
-    def __init__(self, watching: Watching, outlet: Outlet, heartbeat: float) -> None:
-        self.outlet = outlet
-        self.topics: dict[str, Following] = {}
+    def __init__(self, registry: FollowerRegistry, client: ClientStream, heartbeat: float) -> None:
+        self.stream = client
+        self.topics: dict[str, FollowedTopic] = {}
         self.has_ended = False
-        self._watching = watching
-        self._clock = watching.clock
+        self._registry = registry
+        self._clock = registry.clock
         self._heartbeat = heartbeat
         self._told_at = self._clock.monotonic()
-        self._behind: dict[Following, None] = {}
+        self._behind: dict[FollowedTopic, None] = {}
         self._nap: asyncio.Future[None] | None = None
 
-    # --- what it is told, in its own form -------------------------------------------------------------------------
+    # --- messages in the form of the client -----------------------------------------------------------------------
 
     @abstractmethod
-    def words(self, following: Following, portion: Portion) -> bytes:
-        """A page as the client gets it; empty where there is nothing to tell."""
+    def words(self, following: FollowedTopic, page: Page) -> bytes:
+        """A page as a message to the client; empty where it has no news."""
 
     @abstractmethod
     def heartbeat(self) -> bytes:
-        """What tells the client that the node is there."""
+        """A message without news, which shows that the node is up."""
 
     @abstractmethod
     def error(self, code: str, message: str) -> bytes:
-        """What tells the client why nothing more comes."""
+        """The last message of a stream that fails."""
 
     # --- which topics ---------------------------------------------------------------------------------------------
 
-    def follow(self, want: Want, cursor: WatchCursor) -> None:
-        """Tell the client of a topic, beyond a cursor; instead of what it was told of it before."""
+    def follow(self, want: TopicRequest, cursor: WatchCursor) -> None:
+        """Send the client a topic from a cursor on; replaces where it stood in that topic."""
         if self.has_ended:
             return
         self.leave(want.name)
-        following = Following(self, self._watching.feeds.use(want), want.pages.nodes, cursor)
+        following = FollowedTopic(self, self._registry.feeds.use(want), want.pages.nodes, cursor)
         self.topics[want.name] = following
         self.fall_behind(following)
 
     def leave(self, name: str) -> None:
-        """Tell the client no more of a topic."""
+        """Stop sending a topic to the client."""
         if (following := self.topics.pop(name, None)) is not None:
             self._let_go(following)
 
-    def _let_go(self, following: Following) -> None:
+    def _let_go(self, following: FollowedTopic) -> None:
         if not following.has_left:
             following.has_left = True
             self._behind.pop(following, None)
-            self._watching.feeds.release(following.feed, following)
+            self._registry.feeds.release(following.feed, following)
 
     def close(self) -> None:
-        """Let go of everything. How far the client was told stays known."""
+        """Release all feeds. The cursors stay readable."""
         self.end()
         for following in self.topics.values():
             self._let_go(following)
 
-    # --- telling --------------------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve the client. What goes wrong is told to it, and ends it."""
-        with self._watching.holding(self):
+        """Serve the client. An error is sent to it, and ends the stream."""
+        with self._registry.holding(self):
             try:
                 while not self.has_ended and (self.topics or self.stays):
                     if self._behind:
@@ -204,44 +204,44 @@ class Follower(ABC):
                     else:
                         await self._rest()
             except ConnectionError:
-                pass  # the client has gone
+                pass  # the client is gone
             except EventdError as error:
-                self.outlet.write(self.error(TOPICS_FORM.code(error), str(error)))
+                self.stream.write(self.error(TOPICS_FORM.code(error), str(error)))
             except Exception:
-                incident = self._watching.chance.token(4).hex()
-                logger.exception("a stream failed", extra={"incident": incident})
-                self.outlet.write(self.error("internal", f"a fault in the node: its log has it as incident {incident}"))
+                incident = self._registry.chance.token(4).hex()
+                logger.exception("stream failed", extra={"incident": incident})
+                self.stream.write(self.error("internal", f"a fault in the node: its log has it as incident {incident}"))
 
-    def fall_behind(self, following: Following) -> None:
-        """The client has to read by itself."""
+    def fall_behind(self, following: FollowedTopic) -> None:
+        """Have the client read a topic by itself."""
         self._behind[following] = None
         self.wake()
 
-    async def _catch_up(self, following: Following) -> None:
-        """One page for one topic; then it is the turn of the others that are behind."""
+    async def _catch_up(self, following: FollowedTopic) -> None:
+        """Send one page of one topic; then the other topics that are behind have their turn."""
         del self._behind[following]
-        await self.outlet.drain()
+        await self.stream.drain()
         if following.is_first:
-            await self._watching.catch_up(following.name)
+            await self._registry.catch_up(following.name)
         turn = following.feed.turn
-        portion = await following.feed.read(following.after, following.nodes, following.epoch)
+        page = await following.feed.read(following.after, following.nodes, following.epoch)
         if following.has_left or self.has_ended:
             return
-        self.tell(following, portion)
-        if not following.has_left and not (portion.caught_up and following.feed.wait(following, turn)):
+        self.tell(following, page)
+        if not following.has_left and not (page.caught_up and following.feed.wait(following, turn)):
             self._behind[following] = None
 
-    def tell(self, following: Following, portion: Portion) -> None:
+    def tell(self, following: FollowedTopic, page: Page) -> None:
         """Write a page to the client."""
-        if self.outlet.closed:
+        if self.stream.closed:
             self.end()
         if self.has_ended:
             return
-        if text := self.words(following, portion):
-            self.outlet.write(text)
+        if text := self.words(following, page):
+            self.stream.write(text)
             self._told_at = self._clock.monotonic()
-        following.is_told(portion)
-        if portion.gone:
+        following.is_told(page)
+        if page.gone:
             self.leave(following.name)
             self.wake()
 
@@ -250,31 +250,31 @@ class Follower(ABC):
         await self._nap
 
     def wake(self) -> None:
-        """There is something to be done."""
+        """Continue `run`: the client has work."""
         if self._nap is not None and not self._nap.done():
             self._nap.set_result(None)
 
     def beat(self, now: float) -> None:
-        """Some time has passed; `now` by the clock that never goes back."""
-        if self.outlet.closed:
+        """Check the connection, and send a heartbeat if it is due; `now` is monotonic."""
+        if self.stream.closed:
             self.end()
-        elif now - self._told_at >= self._heartbeat and not self.outlet.full:
-            self.outlet.write(self.heartbeat())
+        elif now - self._told_at >= self._heartbeat and not self.stream.full:
+            self.stream.write(self.heartbeat())
             self._told_at = now
 
     def end(self) -> None:
-        """Serve it no more."""
+        """Stop serving the client."""
         self.has_ended = True
         self.wake()
 
     def stop(self) -> None:
-        """The node stops."""
+        """Tell the client that the node stops, and end its stream."""
         if not self.has_ended:
-            self.outlet.part(self.error("server_shutting_down", "the node is stopping: connect again"))
+            self.stream.part(self.error("server_shutting_down", "the node is stopping: connect again"))
             self.end()
 
 
-class Watching:
+class FollowerRegistry:
     """All clients of a node that follow topics."""
 
     def __init__(self, v0: V0) -> None:
@@ -291,12 +291,12 @@ class Watching:
 
     @contextmanager
     def holding(self, follower: Follower) -> Iterator[None]:
-        """Look after a client while the block runs."""
+        """Check a client's connection while the block runs."""
         self._followers[follower] = None
         if self._stopping.done():
             follower.stop()
         if self._beating is None:
-            # It must live: clients would get no heartbeats, and those that have gone would keep their places.
+            # It must live: without it clients get no heartbeats, and disconnected ones still count as streams.
             self._beating = self._supervisor.keep(self._beat_for_ever, "beat of the clients that follow topics")
         try:
             yield
@@ -308,9 +308,9 @@ class Watching:
                 self._beating = None
 
     async def forget_gone(self) -> None:
-        """Notice now who has gone."""
+        """End the streams of disconnected clients now."""
         self._beat()
-        await self.clock.sleep(0)  # their turn to end
+        await self.clock.sleep(0)  # lets them end
 
     async def _beat_for_ever(self) -> None:
         while True:

@@ -23,7 +23,7 @@ MAX_TOPICS = 1000
 """Maximum number of topics with figures of their own: the first by name."""
 
 
-class Gathered(NamedTuple):
+class TopicMetrics(NamedTuple):
     """All figures at one time, as far as a key may see them."""
 
     figures: TopicFigures
@@ -38,7 +38,7 @@ class Gathered(NamedTuple):
     restarts: int
 
 
-async def gather(v0: V0, key: ApiKey) -> Gathered:
+async def gather(v0: V0, key: ApiKey) -> TopicMetrics:
     """Read the figures. A key that is limited to some names gets the sums of these alone."""
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
@@ -46,7 +46,7 @@ async def gather(v0: V0, key: ApiKey) -> Gathered:
     )
     topics = [state for state in topics if not state.line.of_group]
     figures = _sum(topics) if key.prefixes else await v0.database.read(read_figures)
-    return Gathered(
+    return TopicMetrics(
         figures,
         topics,
         truncated,
@@ -73,7 +73,7 @@ def _sum(topics: list[TopicState]) -> TopicFigures:
     )
 
 
-def as_json(gathered: Gathered) -> dict[str, Any]:
+def as_json(gathered: TopicMetrics) -> dict[str, Any]:
     """As one object."""
     figures = gathered.figures
     return {
@@ -105,7 +105,7 @@ def as_json(gathered: Gathered) -> dict[str, Any]:
     }
 
 
-def as_text(gathered: Gathered) -> bytes:
+def as_text(gathered: TopicMetrics) -> bytes:
     """In Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Figures(gathered))
@@ -115,7 +115,7 @@ def as_text(gathered: Gathered) -> bytes:
 class _Figures(Collector):
     """The figures as metrics."""
 
-    def __init__(self, gathered: Gathered) -> None:
+    def __init__(self, gathered: TopicMetrics) -> None:
         self._gathered = gathered
 
     def describe(self) -> Iterator[Metric]:
@@ -138,7 +138,7 @@ def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"topics_{name}", text, value=value)
 
 
-def _totals(gathered: Gathered) -> Iterator[Metric]:
+def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
     figures, work = gathered.figures, gathered.work
     by_class = [(name, figures.by_class.get(name, 0)) for name in CLASSES]
     yield _gauge("topics", "Topics that hold records.", [("", sum(figures.by_class.values()))])
@@ -181,7 +181,7 @@ def _flushes(work: WriterStats) -> Metric:
     return family
 
 
-def _by_topic(gathered: Gathered) -> Iterator[Metric]:
+def _by_topic(gathered: TopicMetrics) -> Iterator[Metric]:
     states = [(state.line.name, state) for state in gathered.topics]
     queues = [(name, state.jobs) for name, state in states if state.jobs is not None]
     for metric, text, values in (

@@ -1,4 +1,4 @@
-"""Queues: jobs are claimed, acked, given back and kept for longer; or sent to nodes that stay connected."""
+"""Queues: jobs are claimed, acknowledged, returned and extended, or sent to clients that stay connected."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from msgspec import Raw, field
 
 from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
 from eventd.api.topics.calls import Call
-from eventd.api.topics.claim_cohorts import Cohorts
-from eventd.api.topics.client_stream import Watching
-from eventd.api.topics.dispatch import Desks, Worker
+from eventd.api.topics.claim_cohorts import ClaimCohorts
+from eventd.api.topics.client_stream import FollowerRegistry
+from eventd.api.topics.dispatch import QueueDispatchers, Worker
 from eventd.api.topics.jobs import ShownJobs, show_job
 from eventd.api.topics.topics import require_known
 from eventd.api.topics.watch import begin_stream, require_stream
@@ -123,8 +123,8 @@ async def claim(call: Call[NoQuery, ClaimBody]) -> Claimed:
     v0, body = call.v0, call.body
     await v0.catch_up(call.name)
     wish = JobRequest(body.node, _bounded(body.max), body.lease_ms)
-    claimed = await v0.part(Cohorts).claim(call.name, wish)
-    v0.part(Desks).look(claimed.topic_id)
+    claimed = await v0.part(ClaimCohorts).claim(call.name, wish)
+    v0.part(QueueDispatchers).look(claimed.topic_id)
     jobs = claimed.jobs[0]
     return Claimed(
         topic=call.name,
@@ -136,12 +136,12 @@ async def claim(call: Call[NoQuery, ClaimBody]) -> Claimed:
 
 
 def _bounded(most: int) -> int:
-    """How many jobs are meant; 0 is one."""
+    """The number of jobs to claim; 0 means one."""
     return max(1, min(MOST_JOBS, most))
 
 
 async def ack(call: Call[NoQuery, SettleBody]) -> Acked:
-    """Jobs are done: their records are deleted."""
+    """Acknowledge jobs: their records are deleted."""
     unit = Ack(call.name, call.body.node, _handles(call.body), flushes=call.v0.log.flushes)
     settled = await _settle(call, unit)
     if settled.room:
@@ -157,7 +157,7 @@ async def ack(call: Call[NoQuery, SettleBody]) -> Acked:
 
 
 async def nack(call: Call[NoQuery, NackBody]) -> Nacked:
-    """Give jobs back."""
+    """Return jobs to their queue."""
     delay_ms = min(MAX_DELAY_MS, call.body.delay_ms)
     settled = await _settle(call, Nack(call.name, call.body.node, _handles(call.body), delay_ms=delay_ms))
     return Nacked(
@@ -171,7 +171,7 @@ async def nack(call: Call[NoQuery, NackBody]) -> Nacked:
 
 
 async def extend(call: Call[NoQuery, ExtendBody]) -> Extended:
-    """Keep jobs for longer."""
+    """Extend the leases of jobs."""
     unit = Extend(call.name, call.body.node, _handles(call.body), lease_ms=call.body.lease_ms)
     settled = await _settle(call, unit)
     return Extended(
@@ -187,15 +187,15 @@ async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> Settlement
     require_known(call.name)
     settled = await call.v0.log.submit(unit)
     if settled.done:
-        call.v0.part(Desks).look(settled.topic_id)
+        call.v0.part(QueueDispatchers).look(settled.topic_id)
     return settled
 
 
 def _handles(body: SettleBody) -> Sequence[JobHandle]:
-    """The jobs that are meant. Raises `Invalid` and `BatchTooLarge`."""
+    """The jobs that a body names. Raises `Invalid` and `BatchTooLarge`."""
     seqs, lease_ids = body.seqs, body.lease_ids
     if not body.node:
-        raise Invalid("`node` is empty", hint="say who holds the jobs")
+        raise Invalid("`node` is empty", hint="name the node that holds the jobs")
     if len(seqs) > MOST_JOBS:
         detail = {"seqs": len(seqs), "max": MOST_JOBS}
         raise BatchTooLarge(f"{len(seqs)} seqs are more than the {MOST_JOBS} of one request", detail=detail)
@@ -205,30 +205,30 @@ def _handles(body: SettleBody) -> Sequence[JobHandle]:
         raise Invalid(f"there are {len(lease_ids)} `lease_ids` for {len(seqs)} `seqs`", hint="give one for each")
     for lease_id in lease_ids:
         if lease_id and not _LEASE_ID.fullmatch(lease_id):
-            raise Invalid(f"{lease_id[:80]!r} is no lease", hint="give `lease_id` as it came with the job, or ''")
+            raise Invalid(f"{lease_id[:80]!r} is not a valid lease", hint="send the `lease_id` of the job, or ''")
     return [*map(JobHandle, seqs, lease_ids)]
 
 
 async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
-    """Be sent jobs of a queue, as they come."""
+    """Receive jobs of a queue as they come."""
     request, v0, query = call.request, call.v0, call.query
     require_stream(request)
     require_node(query.node)
     require_known(call.name)
     line = await v0.database.read(read_queue, call.name)
     await v0.catch_up(call.name)
-    watching, desks = v0.part(Watching), v0.part(Desks)
-    await watching.forget_gone()
+    registry, dispatchers = v0.part(FollowerRegistry), v0.part(QueueDispatchers)
+    await registry.forget_gone()
     with v0.concurrency.streams.take(call.key):
-        response, outlet = await begin_stream(request)
-        if outlet is None:
+        response, client = await begin_stream(request)
+        if client is None:
             return response
         wish = JobRequest(query.node, _bounded(query.max), query.lease_ms or None)
-        worker = Worker(watching, outlet, call.name, wish, chunked=request.version >= HttpVersion11)
+        worker = Worker(registry, client, call.name, wish, chunked=request.version >= HttpVersion11)
         worker.greet()
-        desk = desks.join(line.id, call.name, worker)
+        dispatcher = dispatchers.join(line.id, call.name, worker)
         try:
             await worker.run()
         finally:
-            desks.leave(desk, worker)
+            dispatchers.leave(dispatcher, worker)
     return response

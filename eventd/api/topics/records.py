@@ -157,7 +157,7 @@ def _ask(call: Call[NoQuery, DiffBody]) -> TopicQuery:
 
 
 def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
-    """What a reader is told to have missed."""
+    """The tombstone as readers get it."""
     if found is None:
         return None
     return Tombstone(
@@ -174,7 +174,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
     """Delete records, for good and without a trace to readers."""
     body = call.body
     if body.before_seq is None and body.match is None:
-        raise Invalid("nothing says which records: `before_seq`, `match`, or both are needed")
+        raise Invalid("the body selects no records", hint="send `before_seq`, `match`, or both")
     predicate = None if body.match is None else parse(body.match)
     before_seq = None if body.before_seq is None else min(body.before_seq, INT64_MAX)
     refuse_group(call.name, "deleted from")
@@ -182,7 +182,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
     done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
     line = await call.v0.database.read(find_topic, call.name) if done.deleted else None
     if line is not None:
-        call.v0.log.wakeups.touch(line.id)  # there may be room now for whoever waits to write to it
+        call.v0.log.wakeups.touch(line.id)  # routers that wait for room can continue
     return DeleteAnswer(
         topic=call.name,
         deleted=done.deleted,

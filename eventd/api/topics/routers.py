@@ -1,4 +1,4 @@
-"""Routers: declared, shown, listed, removed."""
+"""Routers: created, configured, shown, listed, deleted."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class RouterPage(NamePage, frozen=True):
 
 
 async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
-    """Make a router, with the topics it lacks, or set all that is set for it."""
+    """Create a router, with its missing topics, or replace its configuration."""
     v0, body = call.v0, call.body
     call.key.require_names(body.source, body.dest)
     router = _router(call.name, body)
@@ -147,10 +147,10 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
 
 
 def _router(name: str, body: RouterBody) -> Router:
-    """The router that is asked for. Raises `Invalid`."""
+    """The router that a body describes. Raises `Invalid`."""
     if not NAME.fullmatch(name):
         raise Invalid(
-            f"{name[:80]!r} is no name of a router",
+            f"{name[:80]!r} is not a valid router name",
             hint="a letter or digit, then up to 254 letters, digits and any of . _ : > -",
         )
     if body.source == body.dest:
@@ -178,7 +178,7 @@ def _mapped(body: RouterBody) -> EventMap | None:
     if body.map is None:
         return None
     if not body.dest.startswith(GROUP):
-        raise Invalid("`map` makes events of records", hint="leave it out where the destination is no group's topic")
+        raise Invalid("`map` makes events of records", hint="leave it out, or name the topic of a group as `dest`")
     if body.fan_in and body.map.id is not None:
         raise Invalid("`map.id` gives events another identity", hint="leave it out, or fan_in, which keeps it")
     check_map(body.map)
@@ -202,7 +202,7 @@ def _told(line: RouterRow) -> dict[str, Any]:
 
 
 async def show(call: Call[NoQuery, None]) -> RouterShown:
-    """Show how a router stands, once it has caught up with its source."""
+    """Show the state of a router, once it has caught up with its source."""
     v0 = call.v0
     line = await _find(call)
     await v0.routing.drive(line.dest_id)
@@ -261,7 +261,7 @@ def _listed(line: RouterRow) -> RouterListed:
 
 
 async def delete(call: Call[NoQuery, None]) -> RouterDeleted:
-    """Remove a router. What it has copied stays."""
+    """Delete a router. The records it has copied stay."""
     deleted = False
     try:
         await _find(call)

@@ -25,8 +25,8 @@ from eventd.api.topics.checkpoints import (
     read_places,
 )
 from eventd.api.topics.client_stream import WatchCursor
-from eventd.api.topics.shared_reads import Pages, Want
-from eventd.api.topics.start import Found
+from eventd.api.topics.shared_reads import PageOptions, TopicRequest
+from eventd.api.topics.start import TopicSnapshot
 from eventd.errors import NotFound, Unauthorized
 from eventd.log.topics.errors import Throttled
 
@@ -51,7 +51,7 @@ class StreamStart(NamedTuple):
     """What a new stream is to tell, and from where; `checkpoints` where its ids may be too long without them."""
 
     number: int
-    wants: list[tuple[Want, WatchCursor]]
+    wants: list[tuple[TopicRequest, WatchCursor]]
     checkpoints: Checkpoints | None
 
 
@@ -68,7 +68,7 @@ class Session:
     key: ApiKey
     topics: dict[str, int]
     begun: dict[str, WatchCursor]
-    pages: Pages
+    pages: PageOptions
     heartbeat: float
     wid: str = ""
     idle_since: float = 0.0
@@ -97,7 +97,7 @@ class Session:
         ended = sum(kept.size for number, kept in self._checkpoints.items() if number not in self.streams)
         return self._own_size + self.open * self.stream_size + ended
 
-    def begin_stream(self, present: Mapping[str, Found], last_event_id: str) -> StreamStart:
+    def begin_stream(self, present: Mapping[str, TopicSnapshot], last_event_id: str) -> StreamStart:
         """Where a new stream begins, when these topics are `present`.
 
         A client that says what it saw last goes on from there; it cannot skip what it was never told. Without that it
@@ -116,7 +116,7 @@ class Session:
         if self.stream_size:
             seqs = {name: cursor.seq for name, cursor in self.begun.items()}
             checkpoints = self._checkpoints[self._streams_begun] = Checkpoints(self._tag, self._streams_begun, seqs)
-        wants = [(Want(self.topics[name], name, self.pages), cursor) for name, cursor in self.begun.items()]
+        wants = [(TopicRequest(self.topics[name], name, self.pages), cursor) for name, cursor in self.begun.items()]
         return StreamStart(self._streams_begun, wants, checkpoints)
 
     def note(self, stream: Stream) -> None:
@@ -150,7 +150,7 @@ class Session:
         return sha256(self.wid.encode()).hexdigest()[:12]
 
 
-class _Claim(NamedTuple):
+class _Quota(NamedTuple):
     """What comes below one limit. `most`: 0 is none. `taken`: by all sessions; `cost`: by one of them."""
 
     limit: str
@@ -180,7 +180,7 @@ class Sessions:
         Where there is no place left, a key that has more than this one loses sessions that are idle, the oldest first.
         """
         self._forget_idle()
-        number = _Claim("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
+        number = _Quota("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
         self._make_room(session.key, number, self._memory(session.size))
         session.wid = self._prefix + urlsafe_b64encode(self._random(_ID_BYTES)).rstrip(b"=").decode()
         session.idle_since = self._clock.monotonic()
@@ -224,10 +224,10 @@ class Sessions:
             session.idle_since = self._clock.monotonic()
             self._count(session)
 
-    def _memory(self, coming: int) -> _Claim:
-        return _Claim("watch_sessions_bytes", SESSIONS_BYTES, self._bytes, coming, lambda kept: kept.counted)
+    def _memory(self, coming: int) -> _Quota:
+        return _Quota("watch_sessions_bytes", SESSIONS_BYTES, self._bytes, coming, lambda kept: kept.counted)
 
-    def _make_room(self, asking: ApiKey, *claims: _Claim, but: Session | None = None) -> None:
+    def _make_room(self, asking: ApiKey, *claims: _Quota, but: Session | None = None) -> None:
         """Have what comes of a key fit below all limits. Raises `Throttled`, and then ends no session.
 
         `but`: what comes is part of this session, which cannot make room for it.
@@ -238,7 +238,7 @@ class Sessions:
         for session in leaving.values():
             self._end(session)
 
-    def _choose(self, asking: ApiKey, claim: _Claim, leaving: dict[str, Session], but: Session | None) -> None:
+    def _choose(self, asking: ApiKey, claim: _Quota, leaving: dict[str, Session], but: Session | None) -> None:
         """Add to `leaving` the idle sessions that have to end for one claim. Raises `Throttled`."""
         over = claim.taken - sum(map(claim.cost, leaving.values())) + claim.coming - claim.most
         if over <= 0 or not claim.most:

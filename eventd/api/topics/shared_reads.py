@@ -1,7 +1,7 @@
-"""Reads that clients share: who stands at the same place of a topic and wants the same of it gets the same page.
+"""Shared reads: clients at the same position of a topic that want the same of it get the same page.
 
-Nothing is kept for a client. Those who have caught up wait at a `Feed`; when the topic moves, one read serves all of
-them. Who is behind asks for the pages beyond its own place, and whoever asks for the same one gets the same read.
+Nothing is buffered for a client. Clients that have caught up wait at a `Feed`; when the topic grows, one read serves
+all of them. A client that is behind reads the pages after its own position, and shares each read with others there.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from eventd.log.topics.errors import TopicNotFound
 from eventd.log.topics.topic_page import Tombstone, TopicPage, TopicQuery, continue_topic_page, read_topic_page
 
 LINGER_SECONDS = 0.2
-"""How long a page is given to others who ask for it, as long as nothing was written to its topic meanwhile."""
+"""How long a page is shared with other clients, as long as nothing is written to its topic."""
 AT_ONCE = 50
-"""Clients that are served before others have their turn of the loop."""
+"""Clients that are served before the event loop turns to other work."""
 
 
 _NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
-"""The beginning of a record that tells its node."""
+"""The beginning of a record that names its node."""
 
 
-class Pages(NamedTuple):
-    """How a client wants pages: whose records it does not want, what of the others, and how much at once at most."""
+class PageOptions(NamedTuple):
+    """How a client wants pages: without the records of some nodes, with which members, and how large at most."""
 
     nodes: frozenset[str]
     view: View
@@ -38,27 +38,27 @@ class Pages(NamedTuple):
     max_bytes: int
 
 
-class Want(NamedTuple):
-    """What is wanted of a topic."""
+class TopicRequest(NamedTuple):
+    """A topic, and how a client wants its pages."""
 
     topic_id: int
     name: str
-    pages: Pages
+    pages: PageOptions
 
     @property
-    def of_any_node(self) -> Want:
+    def of_any_node(self) -> TopicRequest:
         """The same, with the records of all nodes."""
         return self._replace(pages=self.pages._replace(nodes=frozenset()))
 
 
-Spot = tuple[int, frozenset[str], str]
-"""Where clients stand that share a read: a seq, whose records they do not want, and the seq's history, if known."""
+ReadKey = tuple[int, frozenset[str], str]
+"""What identifies a shared read: a seq, the nodes whose records are left out, and the history of the seq, if known."""
 
 
-class Portion:
-    """A page of a topic beyond the seq `after`; without a slice the topic is no more.
+class Page:
+    """A page of a topic after the seq `after`; `found` is None when the topic was deleted.
 
-    `texts` holds what was made of it for clients, so that it is made once.
+    `texts` caches the messages made of it, so that each is made once for all clients.
     """
 
     def __init__(self, name: str, after: int, found: TopicPage | None) -> None:
@@ -66,33 +66,33 @@ class Portion:
         self.after = after
         self.found = found
         self.texts: dict[object, bytes] = {}
-        self._without: dict[frozenset[str], Portion] = {}
+        self._without: dict[frozenset[str], Page] = {}
 
-    def without(self, nodes: frozenset[str]) -> Portion:
-        """The page as a client gets it that does not want the records of these nodes, which are given as JSON texts."""
+    def without(self, nodes: frozenset[str]) -> Page:
+        """The page without the records of some nodes, whose names are given as JSON texts."""
         if not nodes or self.found is None or not self.found.dedupe_node or nodes.isdisjoint(self._nodes):
             return self
         hidden = nodes.intersection(self._nodes)
         if hidden not in self._without:
             texts = zip(self.found.records, self._nodes, strict=True)
             kept = replace(self.found, records=[text for text, node in texts if node not in hidden])
-            self._without[hidden] = Portion(self.name, self.after, kept)
+            self._without[hidden] = Page(self.name, self.after, kept)
         return self._without[hidden]
 
     @cached_property
     def _nodes(self) -> list[str]:
-        """Who wrote each of its records, as JSON; empty where nobody said."""
+        """The node of each record, as JSON; empty for none."""
         found = map(_NODE.match, () if self.found is None else self.found.records)
         return [match[1] if match else "" for match in found]
 
     @property
     def gone(self) -> bool:
-        """Whether the topic is no more."""
+        """Whether the topic was deleted."""
         return self.found is None
 
     @property
     def upto(self) -> int:
-        """The seq to go on from."""
+        """The seq after which the next page begins."""
         return self.after if self.found is None else self.found.next_from_seq
 
     @property
@@ -139,12 +139,12 @@ class Portion:
         }
 
 
-class Waiting(Protocol):
+class FeedReader(Protocol):
     """A client at the end of a topic. `after` is where it stands."""
 
     after: int
 
-    def take(self, portion: Portion) -> None:
+    def take(self, page: Page) -> None:
         """A page from where it stood. It may wait at the feed again, or go its own way."""
         ...
 
@@ -160,15 +160,15 @@ class Feed:
     out for each client, so that nodes which only do not want to hear themselves share one read.
     """
 
-    def __init__(self, want: Want, v0: V0) -> None:
+    def __init__(self, want: TopicRequest, v0: V0) -> None:
         self.want = want
         self.users = 0
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
-        self._reads: dict[Spot, tuple[int, asyncio.Task[Portion]]] = {}
+        self._reads: dict[ReadKey, tuple[int, asyncio.Task[Page]]] = {}
         self._last: tuple[int, TopicPage] | None = None  # a page that had caught up, after so many looks of the watch
-        self._waiting: dict[int, dict[Waiting, None]] = {}
-        # It must live: clients that have caught up would hear of nothing more.
+        self._waiting: dict[int, dict[FeedReader, None]] = {}
+        # It must live: without it clients that have caught up get no news.
         self._serving = v0.supervisor.keep(self._serve_for_ever, f"feed of {want.name}")
 
     @property
@@ -178,28 +178,28 @@ class Feed:
 
     @property
     def waiting(self) -> int:
-        """How many clients wait for what comes."""
+        """Number of clients that have caught up and wait."""
         return sum(map(len, self._waiting.values()))
 
-    def wait(self, client: Waiting, turn: int) -> bool:
+    def wait(self, client: FeedReader, turn: int) -> bool:
         """Serve the client what is new from now on; False when there was a sign since `turn`, and it must look."""
         if turn != self.turn:
             return False
         self.await_more(client)
         return True
 
-    def await_more(self, client: Waiting) -> None:
+    def await_more(self, client: FeedReader) -> None:
         """For a client that was just served: the next page as well."""
         self._waiting.setdefault(client.after, {})[client] = None
 
-    def forget(self, client: Waiting) -> None:
-        """It waits no more."""
+    def forget(self, client: FeedReader) -> None:
+        """Remove a waiting client."""
         there = self._waiting.get(client.after, {})
         there.pop(client, None)
         if not there:
             self._waiting.pop(client.after, None)
 
-    async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Portion:
+    async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Page:
         """The page beyond a seq of the history `epoch`, without the records of some nodes, as new as this call.
 
         It is shared with all who ask for it before the topic moves on. A page that is there already costs a turn of
@@ -216,15 +216,15 @@ class Feed:
             await self._v0.clock.sleep(0)
         return await asyncio.shield(reading)
 
-    async def _load(self, after: int, nodes: frozenset[str], epoch: str) -> Portion:
+    async def _load(self, after: int, nodes: frozenset[str], epoch: str) -> Page:
         looks, ask = self._watch.looks, self._ask(after, nodes, epoch)
         self._v0.recency.touch(self.want.topic_id, ask.now)
         try:
             found = await self._v0.database.read(read_topic_page, ask)
         except TopicNotFound:
-            return Portion(self.want.name, after, None)
+            return Page(self.want.name, after, None)
         self._last = (looks, found) if found.caught_up else self._last
-        return Portion(self.want.name, after, found)
+        return Page(self.want.name, after, found)
 
     def _ask(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> TopicQuery:
         pages = self.want.pages
@@ -240,7 +240,7 @@ class Feed:
             apart=True,
         )
 
-    def _at_hand(self, after: int) -> Portion | None:
+    def _at_hand(self, after: int) -> Page | None:
         """The page beyond the end of the last one, out of memory; None: it has to be read.
 
         The topic must have grown, and changed in no other way, and by the hand of this process alone.
@@ -257,9 +257,9 @@ class Feed:
             return None
         self._v0.recency.touch(self.want.topic_id, ask.now)
         self._last = looks, found
-        return Portion(self.want.name, after, found)
+        return Page(self.want.name, after, found)
 
-    def _linger(self, place: Spot, done: asyncio.Task[Portion]) -> None:
+    def _linger(self, place: ReadKey, done: asyncio.Task[Page]) -> None:
         def forget() -> None:
             if self._reads.get(place, (0, None))[1] is done:
                 del self._reads[place]
@@ -276,23 +276,23 @@ class Feed:
             for after, clients in waiting.items():
                 more |= await self._serve(after, clients)
 
-    async def _serve(self, after: int, clients: Collection[Waiting]) -> bool:
+    async def _serve(self, after: int, clients: Collection[FeedReader]) -> bool:
         """The next page for all of them; whether there is another one that a client waits for."""
         try:
-            portion = self._at_hand(after) or await self.read(after)
+            page = self._at_hand(after) or await self.read(after)
         except Exception:
             for client in clients:
                 client.look()  # and meet the error itself
             return False
         for served, client in enumerate(clients, 1):
-            client.take(portion)
+            client.take(page)
             if not served % AT_ONCE:
                 await self._v0.clock.sleep(0)
         # Danger: without a client that has got on, the same page would be served again and again, for ever.
-        return after < portion.upto in self._waiting and not (portion.caught_up or portion.gone)
+        return after < page.upto in self._waiting and not (page.caught_up or page.gone)
 
     def close(self) -> None:
-        """Nobody uses it any more."""
+        """Stop: no client uses it."""
         self._serving.cancel()
         self._v0.log.wakeups.unwatch(self._watch)
 
@@ -302,14 +302,14 @@ class Feeds:
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
-        self._feeds: dict[Want, Feed] = {}
+        self._feeds: dict[TopicRequest, Feed] = {}
 
     @property
     def in_use(self) -> list[Feed]:
-        """Those that somebody uses."""
+        """The feeds that have users."""
         return [*self._feeds.values()]
 
-    def use(self, want: Want) -> Feed:
+    def use(self, want: TopicRequest) -> Feed:
         """The feed of what is wanted, with the records of all nodes. End the use with `release`."""
         want = want.of_any_node
         feed = self._feeds.get(want)
@@ -318,7 +318,7 @@ class Feeds:
         feed.users += 1
         return feed
 
-    def release(self, feed: Feed, client: Waiting) -> None:
+    def release(self, feed: Feed, client: FeedReader) -> None:
         """End one use."""
         feed.forget(client)
         feed.users -= 1

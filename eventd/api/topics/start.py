@@ -10,7 +10,7 @@ from msgspec import Struct
 from eventd.api.framework.models import U64, require_u64
 from eventd.api.topics.calls import V0
 from eventd.api.topics.models import filter_ids
-from eventd.api.topics.shared_reads import Pages
+from eventd.api.topics.shared_reads import PageOptions
 from eventd.errors import Invalid
 from eventd.log.core.head import read_head
 from eventd.log.core.records import View
@@ -46,10 +46,10 @@ class Viewing(Struct, kw_only=True):
     include_tags: bool = False
     include_data: bool = True
 
-    def pages(self, limit: int, max_bytes: int) -> Pages:
+    def pages(self, limit: int, max_bytes: int) -> PageOptions:
         """Pages of at most so many records and about so many bytes, within our own bounds."""
         view = View(tags=self.include_tags, meta=self.include_meta, data=self.include_data)
-        return Pages(filter_ids(self.node), view, min(limit, MOST_RECORDS), min(max_bytes, MOST_BYTES))
+        return PageOptions(filter_ids(self.node), view, min(limit, MOST_RECORDS), min(max_bytes, MOST_BYTES))
 
 
 class Beginning(Struct, kw_only=True):
@@ -60,7 +60,7 @@ class Beginning(Struct, kw_only=True):
     earliest_seq: int
 
 
-class Found(NamedTuple):
+class TopicSnapshot(NamedTuple):
     """A topic as it was found: its id, the seq of its newest record, that of its oldest, and the history of them."""
 
     topic_id: int
@@ -74,7 +74,7 @@ class Found(NamedTuple):
         return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq)
 
 
-async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, Found]:
+async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:
     """Topics as they are when all that was written upstream of them has arrived.
 
     Raises `TopicNotFound`; `lenient` leaves out what is not there.
@@ -95,11 +95,11 @@ def require_some(names: Collection[str]) -> None:
         raise Invalid(f"`topics` must name 1 to {MOST_TOPICS} topics, and names {len(names)}")
 
 
-def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, Found]:
+def _find(conn: Connection, names: Iterable[str], now: int) -> dict[str, TopicSnapshot]:
     epoch = read_head(conn).epoch
     lines = ((name, find_topic(conn, name)) for name in names)
     return {
-        name: Found(line.id, line.head_seq, read_size(conn, line, now).earliest_seq, epoch_of(epoch, line.id))
+        name: TopicSnapshot(line.id, line.head_seq, read_size(conn, line, now).earliest_seq, epoch_of(epoch, line.id))
         for name, line in lines
         if line is not None
     }

@@ -1,4 +1,4 @@
-"""Topics themselves: made, set, shown, listed, deleted."""
+"""Topics: created, configured, shown, listed, deleted."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TopicChanges: type[Struct] = msgspec.defstruct(
     kw_only=True,
     module=__name__,
 )
-"""Some of what is set for a topic: members that are not given stay, null takes one back to its default."""
+"""A part of a topic's configuration: missing members stay as they are, null resets one to its default."""
 
 
 class InvalidSetting(DetailedError, Invalid):
-    """A topic cannot be set like that; `detail` names what is wrong."""
+    """A topic cannot have this configuration; `detail` names the wrong member."""
 
 
 class TopicSet(Answer):
@@ -121,7 +121,7 @@ class IfEmpty(Query, frozen=True):
 
 
 async def put(call: Call[NoQuery, TopicConfig]) -> TopicSet:
-    """Make a topic, or replace all that is set for it."""
+    """Create a topic, or replace its configuration."""
     refuse_group(call.name, "configured")
     require_name(call.name)
     require_config(call.body, call.name, call.key)
@@ -130,7 +130,7 @@ async def put(call: Call[NoQuery, TopicConfig]) -> TopicSet:
 
 
 async def patch(call: Call[NoQuery, Annotated[Any, TopicChanges]]) -> TopicSet:
-    """Change some of what is set for a topic."""
+    """Change a part of a topic's configuration."""
     refuse_group(call.name, "configured")
     require_known(call.name)
     changes = {name: value for name in call.body.__struct_fields__ if (value := getattr(call.body, name)) is not UNSET}
@@ -147,7 +147,7 @@ def _show_set(call: Call[Any, Any], put: TopicPut) -> TopicSet:
 
 
 def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
-    """Raises `Invalid` for what no topic of this name can be set to.
+    """Raises `Invalid` for a configuration that no topic of this name can have.
 
     Raises `Forbidden` where its dead letters would go to a topic that the key is not for.
     """
@@ -160,7 +160,7 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
         return
     if not NAME.fullmatch(letters):
         told = letters[:255]
-        raise InvalidSetting("`dead_letter` is no name of a topic", detail={"dead_letter": told})
+        raise InvalidSetting("`dead_letter` is not a valid topic name", detail={"dead_letter": told})
     if config.type == "queue" and letters == topic:
         raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
     if letters.startswith(GROUP):
@@ -169,13 +169,13 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
 
 
 def require_known(name: str) -> None:
-    """Names that no topic can have are not even looked for: some of them no database takes."""
+    """Raises `TopicNotFound` for a name that no topic can have: some of these no database takes."""
     if not NAME.fullmatch(name):
         raise TopicNotFound(name)
 
 
 async def show(call: Call[Touch, None]) -> TopicShown:
-    """Show how a topic stands."""
+    """Show the state of a topic."""
     require_known(call.name)
     v0, at = call.v0, Moment.of(call.v0.clock)
     await v0.catch_up(call.name)

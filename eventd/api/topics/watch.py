@@ -1,4 +1,4 @@
-"""Watching topics over HTTP: a session says what is wanted, and its streams of server-sent events tell it."""
+"""Watching topics over HTTP: a session names the topics, and its streams send them as server-sent events."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eventd.api.errors.codes import NotAcceptable
 from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
 from eventd.api.topics.calls import Call
 from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, write_places
-from eventd.api.topics.client_stream import Follower, Following, Outlet, WatchCursor, Watching
+from eventd.api.topics.client_stream import ClientStream, FollowedTopic, Follower, FollowerRegistry, WatchCursor
 from eventd.api.topics.sessions import SESSION_SECONDS, Session, Sessions
-from eventd.api.topics.shared_reads import Portion
+from eventd.api.topics.shared_reads import Page
 from eventd.api.topics.start import Beginning, From, Viewing, find_topics, require_some
 
 RECORDS = 256
 BYTES = 256 << 10
-"""Of a page, if nothing else is asked for."""
+"""Size of a page unless the client asks for another."""
 HEARTBEAT_MS = (1000, 60_000)
 RETRY_MS = 2000
 _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -83,17 +83,17 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     """GET /v0/watch/{wid}."""
     request, v0 = call.request, call.v0
     require_stream(request)
-    sessions, watching = v0.part(Sessions), v0.part(Watching)
+    sessions, registry = v0.part(Sessions), v0.part(FollowerRegistry)
     session = sessions.find(request.match_info["wid"], call.key)
-    await watching.forget_gone()
+    await registry.forget_gone()
     with v0.concurrency.streams.take(call.key), sessions.opening(session):
         present = await find_topics(v0, session.topics, lenient=True)
-        response, outlet = await begin_stream(request)
-        if outlet is None:
+        response, client = await begin_stream(request)
+        if client is None:
             return response
         number, wants, checkpoints = session.begin_stream(present, request.headers.get("Last-Event-ID", ""))
         chunked = request.version >= HttpVersion11
-        follower = SseFollower(watching, outlet, session.heartbeat, chunked=chunked, checkpoints=checkpoints)
+        follower = SseFollower(registry, client, session.heartbeat, chunked=chunked, checkpoints=checkpoints)
         follower.greet()
         for want, cursor in wants:
             follower.follow(want, cursor)
@@ -102,17 +102,17 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     return response
 
 
-async def begin_stream(request: web.Request) -> tuple[web.StreamResponse, Outlet | None]:
-    """Begin a stream of events; without an outlet where the client has gone."""
+async def begin_stream(request: web.Request) -> tuple[web.StreamResponse, ClientStream | None]:
+    """Begin a stream of events; None in place of its stream where the client is gone."""
     response = web.StreamResponse(headers=_HEADERS)
     writer = await response.prepare(request)
     if (transport := request.transport) is None or writer is None:
         return response, None
-    return response, Outlet(transport, writer)
+    return response, ClientStream(transport, writer)
 
 
 def require_stream(request: web.Request) -> None:
-    """Raises `NotAcceptable` for a client that does not take a stream of events."""
+    """Raises `NotAcceptable` for a client that does not accept a stream of events."""
     accept = request.headers.get("Accept", "")
     if accept and "text/event-stream" not in accept and "*/*" not in accept:
         raise NotAcceptable("this is a stream of events", hint="accept text/event-stream")
@@ -123,12 +123,12 @@ def event(kind: str, place: bytes, data: bytes) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (place, kind.encode(), data)
 
 
-def _record_data(portion: Portion) -> bytes:
+def _record_data(page: Page) -> bytes:
     """The same for all clients, whatever else they follow."""
-    if (data := portion.texts.get(_record_data)) is None:
-        begin, end, head = portion.bounds
-        data = f'{{"topic":"{portion.name}",{begin},{head},"records":{portion.records},{end}}}'.encode()
-        portion.texts[_record_data] = data
+    if (data := page.texts.get(_record_data)) is None:
+        begin, end, head = page.bounds
+        data = f'{{"topic":"{page.name}",{begin},{head},"records":{page.records},{end}}}'.encode()
+        page.texts[_record_data] = data
     return data
 
 
@@ -140,52 +140,52 @@ class SseFollower(Follower):
 
     def __init__(
         self,
-        watching: Watching,
-        outlet: Outlet,
+        registry: FollowerRegistry,
+        client: ClientStream,
         heartbeat: float,
         *,
         chunked: bool,
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        super().__init__(watching, outlet, heartbeat)
+        super().__init__(registry, client, heartbeat)
         self._chunked = chunked
         self._checkpoints = checkpoints
 
     def greet(self) -> None:
-        """What comes first."""
-        self.outlet.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
+        """Send the first event."""
+        self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
     def cursors(self) -> dict[str, WatchCursor]:
-        """How far the client was told of each topic."""
+        """How far the client was sent each topic."""
         return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
 
-    def words(self, following: Following, portion: Portion) -> bytes:
+    def words(self, following: FollowedTopic, page: Page) -> bytes:
         """Clients of this topic alone that stand at the same place get the same bytes."""
         key = (SseFollower, self._chunked, following.is_first, following.owes_end)
         alone = len(self.topics) == 1
-        text = portion.texts.get(key) if alone else None
+        text = page.texts.get(key) if alone else None
         if text is None:
-            text = self._chunk(b"".join(self._events(following, portion)))
+            text = self._chunk(b"".join(self._events(following, page)))
             if alone:
-                portion.texts[key] = text
+                page.texts[key] = text
         return text
 
-    def _events(self, following: Following, portion: Portion) -> list[bytes]:
-        name = portion.name
-        if portion.gone:
+    def _events(self, following: FollowedTopic, page: Page) -> list[bytes]:
+        name = page.name
+        if page.gone:
             deleted = {"topic": name, "head_seq": 0, "reason": "deleted"}
             return [event("topic-deleted", self._id(name, None), msgspec.json.encode(deleted))]
         events = []
-        if (lost := portion.tombstone) is not None:
+        if (lost := page.tombstone) is not None:
             is_too_old = following.is_first and lost.reason != "recreated"
-            told = portion.loss(lost, "from_seq_too_old" if is_too_old else "")
-            events.append(event("tombstone", self._id(name, portion.begins_after), msgspec.json.encode(told)))
-        is_end = portion.caught_up and (bool(events or portion.records) or following.owes_end)
-        place = self._id(name, portion.upto) if portion.records or is_end else b""
-        if portion.records:
-            events.append(event("record", place, _record_data(portion)))
+            told = page.loss(lost, "from_seq_too_old" if is_too_old else "")
+            events.append(event("tombstone", self._id(name, page.begins_after), msgspec.json.encode(told)))
+        is_end = page.caught_up and (bool(events or page.records) or following.owes_end)
+        place = self._id(name, page.upto) if page.records or is_end else b""
+        if page.records:
+            events.append(event("record", place, _record_data(page)))
         if is_end:
-            ended = msgspec.json.encode({"topic": name, "head_seq": portion.head_seq})
+            ended = msgspec.json.encode({"topic": name, "head_seq": page.head_seq})
             events.append(event("caught-up", place, ended))
         return events
 

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from eventd.api.bodies.bodies import Held
+from eventd.api.bodies.bodies import BodyReservation
 from eventd.api.errors.codes import TOPICS_FORM, WEBSOCKET_VERSION, UnsupportedVersion
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.decoding import decode
@@ -24,8 +24,8 @@ from eventd.api.framework.models import U32, U64, NoQuery, Performance, require_
 from eventd.api.listener.messages import IncomingMessages
 from eventd.api.listener.runner import MESSAGES
 from eventd.api.topics.calls import V0, Call
-from eventd.api.topics.client_stream import Follower, Following, Outlet, WatchCursor, Watching
-from eventd.api.topics.shared_reads import Portion, Want
+from eventd.api.topics.client_stream import ClientStream, FollowedTopic, Follower, FollowerRegistry, WatchCursor
+from eventd.api.topics.shared_reads import Page, TopicRequest
 from eventd.api.topics.start import From, Viewing, find_topics, require_some
 from eventd.api.topics.write import WriteBody, shown, write
 from eventd.errors import EventdError, Invalid
@@ -111,7 +111,7 @@ class Refusal(Struct, kw_only=True):
 
 
 class InvalidJson(Invalid):
-    """A frame is no JSON object."""
+    """A frame is not a JSON object."""
 
     code = "invalid_json"
 
@@ -148,8 +148,8 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     version = request.headers.get("Sec-WebSocket-Version", WEBSOCKET_VERSION)
     if version != WEBSOCKET_VERSION:
         raise UnsupportedVersion(f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {WEBSOCKET_VERSION}")
-    watching = v0.part(Watching)
-    await watching.forget_gone()
+    registry = v0.part(FollowerRegistry)
+    await registry.forget_gone()
     most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
     socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
     messages = IncomingMessages(v0.concurrency.bodies, key.digest, most)
@@ -157,8 +157,8 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     with v0.concurrency.streams.take(key), v0.callers.using(request, key), closing(messages):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
-            return socket  # the client has gone
-        follower = WsFollower(watching, Outlet(transport, writer), SILENT_SECONDS)
+            return socket  # the client is gone
+        follower = WsFollower(registry, ClientStream(transport, writer), SILENT_SECONDS)
         await Conversation(v0, key, socket, messages, follower).run()
     return socket
 
@@ -168,12 +168,12 @@ class WsFollower(Follower):
 
     stays = True
 
-    def words(self, following: Following, portion: Portion) -> bytes:
+    def words(self, following: FollowedTopic, page: Page) -> bytes:
         """Clients of this topic that stand at the same place get the same bytes."""
         key = (WsFollower, following.owes_end)
-        text = portion.texts.get(key)
+        text = page.texts.get(key)
         if text is None:
-            text = portion.texts[key] = b"".join(_frames(following, portion))
+            text = page.texts[key] = b"".join(_frames(following, page))
         return text
 
     def heartbeat(self) -> bytes:
@@ -183,18 +183,18 @@ class WsFollower(Follower):
         return say("error", code=code, message=message)
 
 
-def _frames(following: Following, portion: Portion) -> list[bytes]:
-    name, head = portion.name, portion.head_seq
-    if portion.gone:
+def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
+    name, head = page.name, page.head_seq
+    if page.gone:
         return [say("topic_deleted", topic=name, head_seq=0, reason="deleted")]
     frames = []
-    if portion.tombstone is not None:
-        frames.append(say("tombstone", **portion.loss(portion.tombstone)))
-    if portion.records:
-        begin, end, newest = portion.bounds
-        said = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{portion.records}}}'
+    if page.tombstone is not None:
+        frames.append(say("tombstone", **page.loss(page.tombstone)))
+    if page.records:
+        begin, end, newest = page.bounds
+        said = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{page.records}}}'
         frames.append(frame(said.encode()))
-    if portion.caught_up and (frames or following.owes_end):
+    if page.caught_up and (frames or following.owes_end):
         frames.append(say("caught_up", topic=name, head_seq=head))
     return frames
 
@@ -218,7 +218,7 @@ class Conversation:
         self._heard = 0
         self._publishing: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[bool]] = set()
-        self._held: Held | None = None  # by the message that is handled
+        self._held: BodyReservation | None = None  # by the message that is handled
         self._commands: dict[str, Callable[[str, Raw], Awaitable[None]]] = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -238,12 +238,12 @@ class Conversation:
                 try:
                     await self._hear(message)
                     self._messages.allow_giving_way(self._held)
-                    await self._follower.outlet.drain()  # a client that does not read answers gets no more of them
+                    await self._follower.stream.drain()  # a client that does not read answers gets no more of them
                 finally:
                     self._messages.handled()
                     self._messages.release(self._held)
         except ConnectionError:
-            pass  # the client has gone
+            pass  # the client is gone
         finally:
             self._follower.end()
             await asyncio.wait({telling, *self._publishing, *self._ending})
@@ -251,7 +251,7 @@ class Conversation:
     def _turn_away(self, error: EventdError) -> None:
         """A message is refused while it arrives, so nothing that follows can be read."""
         self._refuse(_NO_ID, error)
-        self._follower.outlet.part(b"")  # a client that does not read ends as well
+        self._follower.stream.part(b"")  # a client that does not read ends as well
         # Runs once: whatever goes wrong, the connection ends.
         ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
         self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))
@@ -262,9 +262,9 @@ class Conversation:
             await self._follower.run()
             await self._socket.close(code=WSCloseCode.GOING_AWAY)
         except ConnectionError:
-            pass  # the client has gone
+            pass  # the client is gone
         except Exception:
-            self._follower.outlet.abort()
+            self._follower.stream.abort()
             raise
 
     async def _hear(self, message: Any) -> None:
@@ -276,7 +276,7 @@ class Conversation:
             request_id = command.request_id
             perform = self._commands.get(command.op)
             if perform is None:
-                raise Invalid(f"there is no op {command.op[:40]!r}", hint=f"there are {', '.join(self._commands)}")
+                raise Invalid(f"{command.op[:40]!r} is not a valid op", hint=f"use one of {', '.join(self._commands)}")
             if perform != self._publish:
                 await self._settle()
             await perform(message.data, request_id)
@@ -295,12 +295,12 @@ class Conversation:
 
     def _fail(self, request_id: Raw) -> None:
         incident = self._v0.log.chance.token(4).hex()
-        logger.exception("a command failed", extra={"incident": incident})
+        logger.exception("command failed", extra={"incident": incident})
         message = f"a fault in the node: its log has it as incident {incident}"
         self._say("error", request_id, code="internal", message=message)
 
     def _say(self, op: str, request_id: Raw, **members: Any) -> None:
-        self._follower.outlet.write(say(op, request_id=request_id, **members))
+        self._follower.stream.write(say(op, request_id=request_id, **members))
 
     async def _settle(self) -> None:
         """What comes next sees all that was published before."""
@@ -320,7 +320,9 @@ class Conversation:
         self._say("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
         for name, topic in found.items():
-            self._follower.follow(Want(topic.topic_id, name, pages), WatchCursor(begun[name].from_seq, topic.epoch))
+            self._follower.follow(
+                TopicRequest(topic.topic_id, name, pages), WatchCursor(begun[name].from_seq, topic.epoch)
+            )
 
     async def _unsubscribe(self, text: str, request_id: Raw) -> None:
         names = decode(text.encode(), Unsubscribe).names()

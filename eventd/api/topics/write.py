@@ -1,4 +1,4 @@
-"""A write: what a client may bring, how it becomes records, and what is told of them."""
+"""A write: the batch that a client sends, its records, and the answer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
     refuse_group(topic, "written to")
     config = await _config_for(v0, key, topic, body.config)
     _require_count(body.records)
-    idempotency_key = _read_key(body.idempotency_key or header_key)  # what is wrong with the batch comes before records
+    idempotency_key = _read_key(
+        body.idempotency_key or header_key
+    )  # problems of the batch come before those of its records
     drafts = await aside(_bulk(body.records), read_batch, body)
     if not NAME.fullmatch(topic):  # not even looked for: some of these no database takes
         _refuse_name(topic, body.create, body.config)
@@ -105,7 +107,7 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
 
 
 def _refuse_name(topic: str, create: bool | None, config: TopicConfig | None) -> None:
-    """Raises what there is to say of a name that no topic can have: it is not there, and cannot be made either."""
+    """Raises for a name that no topic can have: it does not exist, and cannot be created either."""
     if create is False or (create is None and config is not None and not config.auto_create):
         raise TopicNotFound(topic)
     require_name(topic)
@@ -126,7 +128,7 @@ async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | Non
 def _read_key(key: str) -> str:
     """An idempotency key; empty for none. Raises `Invalid`."""
     if not is_plain(key):
-        raise Invalid("the idempotency key holds U+0000, or bytes that are no UTF-8")
+        raise Invalid("the idempotency key holds U+0000, or bytes that are not UTF-8")
     if size_of(key) > MAX_KEY_BYTES:
         raise Invalid(f"the idempotency key has more than {MAX_KEY_BYTES} bytes")
     return key
@@ -160,7 +162,7 @@ def _read_each(body: WriteBody, reader: _BatchReader) -> Iterator[tuple[str, int
 
 def _require_count(records: list[RecordIn]) -> None:
     if not records:
-        raise Invalid("there are no records in the batch")
+        raise Invalid("the batch holds no records", hint="send at least one")
     if len(records) > MAX_RECORDS:
         raise _too_many(len(records))
 
@@ -196,12 +198,12 @@ class _BatchReader:
         return join_body(node_text, tag_text, data, meta_text), size
 
     def take(self, stored: tuple[str, int]) -> None:
-        """Make what was read a part of the batch."""
+        """Add a record to the batch."""
         self._bodies.append(stored[0])
         self._sizes.append(stored[1])
 
     def drafts(self) -> Drafts:
-        """What was taken."""
+        """The whole batch."""
         paths = [""] * len(self._bodies)
         types, sources = frozenset(self._tags), frozenset(self._sources)
         return Drafts(paths=paths, bodies=self._bodies, types=types, sources=sources, sizes=self._sizes)

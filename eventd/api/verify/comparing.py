@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Verdict, judge
-from eventd.api.verify.resolving import Look, Resolving
+from eventd.api.verify.resolving import LookupPage, Resolver
 from eventd.api.verify.scope import Scope, read_scope
 from eventd.egress.peers.questions import Asker, HistoryEnded
 from eventd.errors import Conflict
@@ -216,8 +216,8 @@ class Comparison:
             self._stage = None
             return
         self._rounds += 1
-        look = Look(self._grain, left, self._sizes, self._found)
-        resolving = Resolving(self._scope, self._database, self._clock, look)
+        look = LookupPage(self._grain, left, self._sizes, self._found)
+        resolving = Resolver(self._scope, self._database, self._clock, look)
         for key in resolving.keys:
             del self._differing[key]
 

@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     UNPROVEN = "unproven"  # the peer's retention may have removed it: when it was delivered has been forgotten
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """A record the peer does not hold, and what that means."""
 
     held: ListedRecord
@@ -53,12 +53,12 @@ _ASIDE = {
 }
 
 
-def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judged]:
+def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judgement]:
     """What it means that the peer does not know these records, by our books; in order of position."""
     stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
     records = [stored[held.position] for held in absent if held.position in stored]
     told = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))
-    found: list[Judged] = []
+    found: list[Judgement] = []
     for held in absent:
         record, delivery = stored.get(held.position), told.get(held.position)
         if record is None:
@@ -73,7 +73,7 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
             verdict = Verdict.UNPROVEN
         else:
             verdict = Verdict.MISSING
-        found.append(Judged(held, verdict))
+        found.append(Judgement(held, verdict))
     return found
 
 
@@ -118,7 +118,7 @@ class Findings:
     def is_clean(self) -> bool:
         return not (self.missing or self.extras or self.others or self.unresolved)
 
-    def add(self, judged: Sequence[Judged]) -> None:
+    def add(self, judged: Sequence[Judgement]) -> None:
         """Take over what was judged; what is missing, in order of position."""
         for held, verdict in judged:
             if verdict is Verdict.MISSING:

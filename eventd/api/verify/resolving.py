@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from eventd.api.verify.findings import Findings, Judged, judge
+from eventd.api.verify.findings import Findings, Judgement, judge
 from eventd.api.verify.scope import Scope
 from eventd.egress.peers.questions import Asker
 from eventd.errors import Conflict
@@ -40,7 +40,7 @@ class _Place(NamedTuple):
     refreshed: bool
 
 
-class Look(NamedTuple):
+class LookupPage(NamedTuple):
     """Which buckets are to be looked at, how many events both sides counted in each, and by how much they differ."""
 
     grain: Grain
@@ -49,10 +49,10 @@ class Look(NamedTuple):
     found: Mapping[int, int]
 
 
-class Resolving:
+class Resolver:
     """One look at some of the buckets: `keys` are those that fit."""
 
-    def __init__(self, scope: Scope, database: Database, clock: Clock, look: Look) -> None:
+    def __init__(self, scope: Scope, database: Database, clock: Clock, look: LookupPage) -> None:
         self._scope = scope
         self._database = database
         self._clock = clock
@@ -158,7 +158,7 @@ class Resolving:
         known = await asker.ask(question, KnownEvents)
         other = [some[at] for at in sorted(set(known.other)) if at < len(some)]
         stale = [held for held in other if places[held.event_id].refreshed]
-        judged: list[Judged] = await self._database.read(judge, self._scope, stale, self._clock.now())
+        judged: list[Judgement] = await self._database.read(judge, self._scope, stale, self._clock.now())
         findings.add(judged)
         for held in other:
             if not places[held.event_id].refreshed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.api.admin.peer_ledger import PeerBooks, open_books
+from eventd.api.admin.peer_ledger import PeerLedger, open_ledgers
 from eventd.errors import Conflict
 from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
@@ -36,7 +36,7 @@ class Scope:
     topic: TopicRow
     head: Head
     cursor: Cursor
-    books: PeerBooks
+    books: PeerLedger
     left_out: Exclusions
     chosen: RecordFilter
     what: RecordScope
@@ -63,7 +63,7 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
     """The scope in this snapshot. Raises NotFound, and Conflict while no node has taken notice of the peer."""
     config = find_group(conn, group)
     peer = find_peer(config, node)
-    books = open_books(conn, peer)
+    books = open_ledgers(conn, peer)
     cursor = books.books.cursor
     if cursor is None:
         raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")

@@ -18,7 +18,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.runner import Runner
 from eventd.api.routes import TOPICS
 from eventd.api.topics.calls import V0
@@ -42,7 +42,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
         metrics = Metrics()
-        callers = Callers(Keys(tuple), Door("", CONNECTIONS, metrics))
+        callers = Callers(Keys(tuple), ConnectionLimiter("", CONNECTIONS, metrics))
         v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
         app = build_app(services, callers, v0.workers, version=v0.version, routes=TOPICS, v0=v0)
         runner = Runner(app, services.log.chance, shutdown_timeout=STOP_SECONDS)

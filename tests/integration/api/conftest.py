@@ -19,7 +19,7 @@ from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.route import BodyLimits, Route
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.routes import SYSTEM
 from eventd.errors import Conflict, DatabaseUnavailable, Full
 from eventd.log.core.eventlog import EventLog
@@ -110,7 +110,7 @@ async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
             metrics, checks = Metrics(), {"database": "ok"}
             app = build_app(
                 Services(log),
-                Callers(Keys(lambda: parse_keys(keys) if keys else ()), Door("", 256, metrics)),
+                Callers(Keys(lambda: parse_keys(keys) if keys else ()), ConnectionLimiter("", 256, metrics)),
                 WorkerPeers(Share(), lambda: checks, metrics),
                 version="1.2.3",
                 limits=Limits(max_body_bytes=max_body_bytes),

@@ -53,7 +53,7 @@ async def test_a_group_may_be_percent_encoded(api: Api) -> None:
     [
         (f"{ECHO}?limit=x", {"limit": "must be a whole number, not 'x'"}),
         (f"{ECHO}?limit=1&limit=2", {"limit": "is given twice"}),
-        (f"{ECHO}?limt=1", {"limt": "is no field of this request, did you mean limit?"}),
+        (f"{ECHO}?limt=1", {"limt": "is not a field of this request, did you mean limit?"}),
         (f"{ECHO}?group=core", {"group": "is given twice, with different values"}),
         (f"{ECHO}?type=%00", {"type[0]": "must not hold the character U+0000"}),
         (f"{ECHO}?limit=99999999999999999999999", {"limit": "must be at most 100, not '99999999999999999999999'"}),

@@ -20,7 +20,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.routes import OPERATIONS
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics
@@ -99,7 +99,7 @@ async def server(migrated_url: str) -> AsyncIterator[TestServer]:
         metrics = Metrics()
         app = build_app(
             Services(log),
-            Callers(Keys(tuple), Door("", 256, metrics)),
+            Callers(Keys(tuple), ConnectionLimiter("", 256, metrics)),
             WorkerPeers(Share(), dict, metrics),
             version="1",
             limits=Limits(max_body_bytes=1 << 20),

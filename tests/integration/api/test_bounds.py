@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from eventd.api.bodies.bodies import HUGE_BYTES, Bodies
+from eventd.api.bodies.bodies import HUGE_BYTES, BodyMemory
 from eventd.api.bodies.memory_limit import MemoryLimit
 from eventd.api.framework import params
 from eventd.api.framework.route import Route
@@ -88,7 +88,12 @@ GOOD = b'{"type":"t"}'
         (EMIT, lambda: events(GOOD)[:-1], 400, "the body is not valid JSON: Input data was truncated"),
         (EMIT, lambda: events(GOOD)[:-1] + b',"brief":7}', 400, "brief must be true or false"),
         (EMIT + "?brief=perhaps", lambda: events(GOOD), 400, "brief must be true or false, not 'perhaps'"),
-        (EMIT, lambda: b'{"evnts":"' + b"x" * 40 * MIB + b'"}', 400, "evnts is no field of this request, did you mean"),
+        (
+            EMIT,
+            lambda: b'{"evnts":"' + b"x" * 40 * MIB + b'"}',
+            400,
+            "evnts is not a field of this request, did you mean",
+        ),
         (EMIT, lambda: b'["' + b"x" * 40 * MIB + b'"]', 400, "the body must be a JSON object"),
         ("/api/v1/groups/none/events", lambda: events(GOOD), 404, "there is no EventGroup none"),
     ],
@@ -133,7 +138,7 @@ async def test_twenty_wrong_fields_are_named_and_the_others_counted(
     body = json.dumps({f"k{n}": 1 for n in range(9_000)} | {"x" * 100_000: 1}).encode()
     status, told, _ = await whole.ask("POST", RENDER, data=body, headers=JSON)
     assert (status, told["error"]["code"]) == (400, "invalid_params")
-    assert told["error"]["message"].startswith("9001 problems in the request:\n  k0 is no field of this request")
+    assert told["error"]["message"].startswith("9001 problems in the request:\n  k0 is not a field of this request")
     assert told["error"]["message"].endswith("\n  and 8981 more")
     assert len(told["error"]["detail"]["fields"]) == len(compared) == 20
 
@@ -190,7 +195,7 @@ async def test_a_group_that_the_key_is_not_for_is_refused_before_the_body_is_rea
 async def test_a_node_short_of_memory_refuses_bodies_and_answers_the_rest(
     start_api: StartApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Bodies, "of_process", classmethod(lambda cls, largest: cls(largest, MemoryLimit(1, 1))))
+    monkeypatch.setattr(BodyMemory, "of_process", classmethod(lambda cls, largest: cls(largest, MemoryLimit(1, 1))))
     api = await start_api()
     body = json.dumps({"data": {"x": "y" * 100_000}}).encode()
     status, told, headers = await api.ask("POST", "/api/v1/groups/g/echo", data=body, headers=JSON)

@@ -18,7 +18,7 @@ from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.dynamic.effective import Following
 from eventd.dynamic.part import form_part
 from eventd.log.core.eventlog import EventLog
@@ -102,7 +102,7 @@ async def site(migrated_sqlite_url: str) -> AsyncIterator[Site]:
         site, metrics = Site(database, log, clock), Metrics()
         app: web.Application = build_app(
             site.services,
-            Callers(Keys(lambda: parse_keys(KEYS)), Door("", 256, metrics)),
+            Callers(Keys(lambda: parse_keys(KEYS)), ConnectionLimiter("", 256, metrics)),
             WorkerPeers(Share(), dict, metrics),
             version="1",
         )

@@ -19,7 +19,7 @@ from eventd.api.app import build_app
 from eventd.api.framework.auth import Keys, parse_keys
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.operations import Services
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.cli.gateway.local_api import topics_of
 from eventd.cli.routerctl import main
 from eventd.log.core.eventlog import EventLog
@@ -117,8 +117,8 @@ class Api(threading.Thread):
             log = await EventLog.open(database, SystemClock())
             keys = Keys(lambda: parse_keys(self._keys) if self._keys else ())
             metrics = Metrics()
-            door, services = Door("", 256, metrics), Services(log)
-            callers = Callers(keys, door)
+            limiter, services = ConnectionLimiter("", 256, metrics), Services(log)
+            callers = Callers(keys, limiter)
             async with topics_of(services, callers, metrics, load({}, {})) as v0:
                 app = build_app(services, callers, v0.workers, version="test", v0=v0)
                 runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

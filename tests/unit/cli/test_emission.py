@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventd.api.admin.emitted import BadEvents, EventsTooLarge, Problem
+from eventd.api.admin.emitted import BadEvents, EventProblem, EventsTooLarge
 from eventd.api.errors.codes import API_FORM, restore
 from eventd.api.errors.problems import encode
 from eventd.cli.federation import emit_lines
@@ -65,8 +65,8 @@ async def test_large_lines_make_smaller_chunks(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_wrong_events_are_left_out_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    large = EventsTooLarge([Problem(0, "300 bytes")], 3)
-    node = Node(r0=BadEvents([Problem(1, "type is required"), Problem(3, "no")], 5), r1=large)
+    large = EventsTooLarge([EventProblem(0, "300 bytes")], 3)
+    node = Node(r0=BadEvents([EventProblem(1, "type is required"), EventProblem(3, "no")], 5), r1=large)
     found = await emit(node, [("g", {"id": n}) for n in range(5)])
     assert [[event["id"] for event in events] for _, events in node.requests] == [[0, 1, 2, 3, 4], [0, 2, 4], [2, 4]]
     assert found.counts["new"] == 2

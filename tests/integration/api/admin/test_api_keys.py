@@ -142,7 +142,7 @@ async def test_a_node_opens_to_others_once_there_is_a_key_and_stays_shut_when_it
     sites: MakeSites, session: ClientSession
 ) -> None:
     (node,) = sites("a")
-    with pytest.raises(SettingsError, match="other machines could reach the API"):
+    with pytest.raises(SettingsError, match="other machines can reach the API"):
         await node.start(api_listen="0.0.0.0:0")
     await node.stop()
     made = await beside(node, "create", name="ops")

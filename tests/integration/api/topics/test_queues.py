@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.topics.claim_cohorts import Cohorts
+from eventd.api.topics.claim_cohorts import ClaimCohorts
 from eventd.testing import ManualClock, until
 from tests.integration.api.topics.conftest import StartServer
 from tests.support.v0 import Client, Server, Told
@@ -135,7 +135,7 @@ async def test_claims_that_come_together_are_dealt_evenly_where_the_queue_wants_
     await server.put("q", type="queue", claim_jitter_ms=120)
     await server.write("q", *range(20))
     claims = [asyncio.ensure_future(claim(server, "q", f"w{n}", max=10)) for n in range(4)]
-    await until(lambda: server.v0.part(Cohorts).waiting("q") == 4)
+    await until(lambda: server.v0.part(ClaimCohorts).waiting("q") == 4)
     assert not any(one.done() for one in claims)
     clock.advance(0.12)
     hands = [seqs(one) for one in await asyncio.gather(*claims)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.topics.client_stream import Watching
+from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.log.core.head import renew_epoch
 from eventd.log.core.tail import TAIL_BYTES
 from eventd.testing import ManualClock, draft, until
@@ -317,10 +317,10 @@ async def test_nothing_is_kept_of_clients_that_have_gone(server: Server) -> None
             async with watching(server, "idle") as goes:
                 await goes.take("caught-up")
         await until(lambda: server.v0.concurrency.streams.taken == 1, "the others to be gone")
-        (feed,) = server.v0.part(Watching).feeds.in_use
+        (feed,) = server.v0.part(FollowerRegistry).feeds.in_use
         assert (feed.users, feed.waiting) == (1, 1)
     await until(lambda: not server.v0.concurrency.streams.taken)
-    assert not server.v0.part(Watching).feeds.in_use
+    assert not server.v0.part(FollowerRegistry).feeds.in_use
 
 
 async def test_a_client_of_an_older_http_gets_the_stream_as_it_is(server: Server) -> None:
@@ -343,15 +343,15 @@ async def test_a_fault_of_the_beat_leaves_no_client_without_heartbeats(
 ) -> None:
     clock = ManualClock()
     server = await start_server(clock=clock)
-    beat, faults = Watching._beat, ["fault"]
+    beat, faults = FollowerRegistry._beat, ["fault"]
 
-    def beating(watched: Watching) -> None:
+    def beating(watched: FollowerRegistry) -> None:
         task = asyncio.current_task()
         if faults and task is not None and task.get_name().startswith("beat"):
             raise KeyError(faults.pop())
         beat(watched)
 
-    monkeypatch.setattr(Watching, "_beat", beating)
+    monkeypatch.setattr(FollowerRegistry, "_beat", beating)
     await server.write("jobs", 1)
     async with watching(server, "jobs", heartbeat_ms=5000) as stream:
         await stream.take("record", "caught-up")

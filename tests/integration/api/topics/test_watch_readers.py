@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from eventd.api.topics.client_stream import Follower, Following, Watching
-from eventd.api.topics.shared_reads import Pages, Portion, Want
+from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry
+from eventd.api.topics.shared_reads import Page, PageOptions, TopicRequest
 from eventd.api.topics.start import find_topics
 from eventd.log.core.records import View
 from eventd.testing import ManualClock, give_turns, until
@@ -54,7 +54,7 @@ async def test_nothing_piles_up_for_who_does_not_read(server: Server) -> None:
 
 
 def _followers(server: Server) -> list[Follower]:
-    return [*server.v0.part(Watching)._followers]
+    return [*server.v0.part(FollowerRegistry)._followers]
 
 
 def _places(server: Server, wid: str) -> list[int]:
@@ -62,7 +62,7 @@ def _places(server: Server, wid: str) -> list[int]:
 
 
 def _untaken(server: Server) -> list[int]:
-    return [follower.outlet._transport.get_write_buffer_size() for follower in _followers(server)]
+    return [follower.stream._transport.get_write_buffer_size() for follower in _followers(server)]
 
 
 async def test_streams_are_told_that_the_node_stops_and_end(server: Server) -> None:
@@ -149,7 +149,7 @@ async def test_a_fault_of_the_node_ends_a_stream_without_telling_more_than_its_n
         (told,) = await stream.take("error")
         assert told.data["code"] == "internal"
         assert "geheim" not in told.data["message"]
-        assert "a stream failed" in caplog.text
+        assert "stream failed" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["stream", "socket"])
@@ -159,14 +159,14 @@ async def test_a_watcher_that_leaves_before_more_than_a_page_comes_costs_nothing
     server = await start_server(clock=ManualClock())  # so that it is not noticed before it is served
     await server.put("box")
     taken: list[int] = []
-    take = Following.take
+    take = FollowedTopic.take
 
-    def counted(following: Following, portion: Portion) -> None:
-        taken.append(portion.after)
+    def counted(following: FollowedTopic, page: Page) -> None:
+        taken.append(page.after)
         assert len(taken) < 100, "the feed serves it for ever"  # which would let nothing else run, this test included
-        take(following, portion)
+        take(following, page)
 
-    monkeypatch.setattr(Following, "take", counted)
+    monkeypatch.setattr(FollowedTopic, "take", counted)
     async with AsyncExitStack() as stack:
         if kind == "stream":
             stream = await stack.enter_async_context(watching(server, "box", limit=7))
@@ -176,12 +176,12 @@ async def test_a_watcher_that_leaves_before_more_than_a_page_comes_costs_nothing
             await socket.say("subscribe", topic="box", limit=7)
             await socket.take("subscribed", "caught_up")
         (follower,) = _followers(server)
-        follower.outlet.abort()
+        follower.stream.abort()
         await server.write("box", *range(20))
         assert (await server.diff("box")).seqs == [*range(1, 21)]
         await give_turns()
         assert taken in ([], [0])
-        (feed,) = server.v0.part(Watching).feeds.in_use or [None]
+        (feed,) = server.v0.part(FollowerRegistry).feeds.in_use or [None]
         assert feed is None or feed.waiting == 0
 
 
@@ -198,9 +198,9 @@ async def test_who_is_caught_up_gets_a_large_batch_page_by_page(server: Server) 
 
 async def test_pages_that_are_there_already_let_others_have_their_turn(server: Server) -> None:
     await server.write("box", *range(10))
-    feeds = server.v0.part(Watching).feeds
+    feeds = server.v0.part(FollowerRegistry).feeds
     (found,) = (await find_topics(server.v0, ["box"], lenient=False)).values()
-    want = Want(found.topic_id, "box", Pages(frozenset(), View(), 1, 1 << 20))
+    want = TopicRequest(found.topic_id, "box", PageOptions(frozenset(), View(), 1, 1 << 20))
     feed = feeds.use(want)
     for after in range(10):
         await feed.read(after)

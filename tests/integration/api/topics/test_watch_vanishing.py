@@ -14,7 +14,7 @@ import pytest
 
 from eventd.api.listener import vanished
 from eventd.api.listener.vanished import Acknowledgements
-from eventd.api.topics.client_stream import Watching
+from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.testing import until
 from tests.support.streams import begin, unread
 from tests.support.v0 import Server
@@ -108,4 +108,4 @@ async def test_a_silent_connection_is_not_taken_for_one_that_vanished(server: Se
 
 
 def _stalls(server: Server) -> bool:
-    return any(follower.outlet.full for follower in server.v0.part(Watching)._followers)
+    return any(follower.stream.full for follower in server.v0.part(FollowerRegistry)._followers)

@@ -11,7 +11,7 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 from msgspec import Raw
 
 from eventd.api.topics import websocket
-from eventd.api.topics.client_stream import Watching
+from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.api.topics.websocket import AT_ONCE, Conversation
 from eventd.testing import until
 from tests.integration.api.topics.conftest import StartServer
@@ -267,7 +267,7 @@ async def test_a_fault_under_a_command_is_told_by_its_number_alone(
             told = await socket.ask(**command, topic="a", request_id=1)
             assert (told["op"], told["request_id"], told["code"]) == ("error", 1, "internal")
             assert "geheim" not in told["message"]
-    assert caplog.text.count("a command failed") == 2
+    assert caplog.text.count("command failed") == 2
 
 
 async def test_a_client_that_takes_no_answers_is_heard_no_further(server: Server) -> None:
@@ -291,8 +291,8 @@ async def _send_many(socket: Any, text: str, count: int) -> None:
 
 
 def _untaken(server: Server) -> list[int]:
-    followers = server.v0.part(Watching)._followers
-    return [follower.outlet._transport.get_write_buffer_size() for follower in followers]
+    followers = server.v0.part(FollowerRegistry)._followers
+    return [follower.stream._transport.get_write_buffer_size() for follower in followers]
 
 
 async def test_many_commands_at_once_let_others_have_their_turn(

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from eventd.api.listener import messages
 from eventd.api.listener.messages import IncomingMessages
-from eventd.api.topics.client_stream import HELD_BYTES, Watching
+from eventd.api.topics.client_stream import HELD_BYTES, FollowerRegistry
 from eventd.api.topics.websocket import Conversation
 from eventd.testing import until
 from tests.integration.api.topics.conftest import StartServer
@@ -128,8 +128,8 @@ def collect_arrived(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def is_blocked(server: Server) -> bool:
     """Whether the node waits for a client to read."""
-    followers = server.v0.part(Watching)._followers
-    return any(follower.outlet._transport.get_write_buffer_size() > HELD_BYTES for follower in followers)
+    followers = server.v0.part(FollowerRegistry)._followers
+    return any(follower.stream._transport.get_write_buffer_size() > HELD_BYTES for follower in followers)
 
 
 async def fill(server: Server, socket: Socket, pings: list[int], size: int) -> int:

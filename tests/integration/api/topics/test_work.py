@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.topics.dispatch import Desk
+from eventd.api.topics.dispatch import QueueDispatcher
 from eventd.testing import ManualClock, until
 from tests.integration.api.topics.conftest import StartServer
 from tests.support.streams import Stream
@@ -105,7 +105,9 @@ async def test_a_worker_is_sent_what_another_lost_or_gave_back(start_server: Sta
         await settle(server, "q", "nack", 1, node="other")
         assert await jobs.seqs(1) == [1]
         await settle(server, "q", "nack", 2, node="other", delay_ms=4000)
-        await until(lambda: any(abs(wait - 4) < 0.01 for wait in clock.waits), "the desk waits for the delay alone")
+        await until(
+            lambda: any(abs(wait - 4) < 0.01 for wait in clock.waits), "the dispatcher waits for the delay alone"
+        )
         clock.advance(4)
         assert await jobs.seqs(1) == [2]
         await until(lambda: any(abs(wait - 6) < 0.01 for wait in clock.waits), "and then for the lease to end")
@@ -197,7 +199,7 @@ async def test_a_queue_nobody_works_on_costs_nothing(start_server: StartServer) 
     server = await start_server(clock=clock)
     await server.put("q", type="queue")
     async with working(server, "q"):
-        await until(lambda: len(clock.waits) == 2, "the desk to wait, and the beat of streams")
+        await until(lambda: len(clock.waits) == 2, "the dispatcher to wait, and the beat of streams")
 
     def nothing_waits() -> bool:
         clock.advance(0.1)
@@ -209,14 +211,14 @@ async def test_a_queue_nobody_works_on_costs_nothing(start_server: StartServer) 
 async def test_a_fault_while_jobs_are_dealt_leaves_no_queue_without_jobs(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pause, faults = Desk._pause, ["fault"]
+    pause, faults = QueueDispatcher._pause, ["fault"]
 
-    def pausing(desk: Desk, look_at: int | None) -> float:
+    def pausing(dispatcher: QueueDispatcher, look_at: int | None) -> float:
         if faults:
             raise KeyError(faults.pop())
-        return pause(desk, look_at)
+        return pause(dispatcher, look_at)
 
-    monkeypatch.setattr(Desk, "_pause", pausing)
+    monkeypatch.setattr(QueueDispatcher, "_pause", pausing)
     await server.put("q", type="queue")
     async with working(server, "q") as jobs:
         await until(lambda: not faults)

@@ -126,7 +126,7 @@ def test_a_port_in_use_is_one_line(daemon: Daemon) -> None:
 
 def test_an_api_without_keys_is_not_opened_to_others(daemon: Daemon) -> None:
     told = one_line(daemon.run("serve", "--api-listen", "0.0.0.0:0"), 1)
-    assert told.startswith("other machines could reach the API on 0.0.0.0:0, and there are no keys to it")
+    assert told.startswith("other machines can reach the API on 0.0.0.0:0, and it has no keys")
     assert not daemon.folder.exists()
 
 

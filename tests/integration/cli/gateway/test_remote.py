@@ -46,7 +46,7 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
     at = ("--server", api.url, "--key")
     control("apply", "-f", control.file(EDGE), *at, "admin-key-0001")
     refused = control("fed", "event", "list", *at, "writer-key-0001", code=1)
-    assert refused.err.endswith("(name one of them, or use a key for all)\n")
+    assert refused.err.endswith("(name one of them, or use a key without a limit)\n")
     control("fed", "event", "emit", "--group", "edge", "--type", "t", "--id", "i", *at, "writer-key-0001")
     assert control("fed", "event", "list", "--group", "edge", "-o", "name", *at, "writer-key-0001").lines == ["i"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.api.admin.redelivery import Link
+from eventd.api.admin.redelivery import PeerLink
 from eventd.log.cursors.cursors import set_paused
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce
@@ -95,5 +95,5 @@ async def test_a_refresh_overtakes_what_waits_and_nothing_comes_twice(sites: Mak
 def _send_ahead(conn: Connection, position: int, now: int) -> None:
     """What fixing starts on a link that is far behind; this one is paused, so that it stays behind."""
     announce(conn)
-    name = Link.read(conn, "edge", "b").start_at(conn, [position], now)
+    name = PeerLink.read(conn, "edge", "b").start_at(conn, [position], now)
     set_paused(conn, name, at=None, by="")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventd.api.bodies import memory_limit
-from eventd.api.bodies.bodies import GROWTH, LIGHT_BYTES, RESERVE, Bodies, _gather
+from eventd.api.bodies.bodies import GROWTH, LIGHT_BYTES, RESERVE, BodyMemory, _gather
 from eventd.api.bodies.memory_limit import MemoryLimit, find_limit
 from eventd.log.topics.errors import Throttled
 
@@ -22,7 +22,7 @@ class Left(MemoryLimit):
 
 
 def test_a_body_is_refused_before_it_fills_what_is_left_of_a_limit() -> None:
-    bodies = Bodies(64 * MIB, Left(RESERVE + GROWTH * MIB, 1))
+    bodies = BodyMemory(64 * MIB, Left(RESERVE + GROWTH * MIB, 1))
     with bodies.hold() as held:
         held.grow_to(LIGHT_BYTES)
         assert held.bytes == 0, "small ones count nothing"
@@ -47,15 +47,15 @@ class Content:
 
 async def test_what_arrived_of_a_body_goes_with_its_connection() -> None:
     """The connection refers to the error, that to the frames, and all of it to itself: nobody frees it for long."""
-    with Bodies(MIB).hold() as held, pytest.raises(ConnectionResetError) as broken:
+    with BodyMemory(MIB).hold() as held, pytest.raises(ConnectionResetError) as broken:
         await _gather(Content(), 2 * MIB, held, setting=True)
     frame = broken.traceback[-2].frame
     assert len(frame.f_locals["body"]) == 0
 
 
 def test_all_bodies_together_take_an_eighth_of_a_limit() -> None:
-    assert Bodies(64 * MIB).most == 256 * MIB
-    assert Bodies(64 * MIB, MemoryLimit(512 * MIB, 1)).most == 64 * MIB
+    assert BodyMemory(64 * MIB).most == 256 * MIB
+    assert BodyMemory(64 * MIB, MemoryLimit(512 * MIB, 1)).most == 64 * MIB
 
 
 GROUPS = """\

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from eventd.api.doctor.checks import check_group
-from eventd.api.doctor.facts import Deliveries, Group, Link, Peer, Runs, Thresholds
+from eventd.api.doctor.facts import Deliveries, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.report import Check, report
 from eventd.runtime.clock import SECOND
 
-FINE = Link()
+FINE = LinkFacts()
 DEFAULTS = Thresholds()
-BLOCKED = Link(state="blocked", reason="unauthorized", last_error="401")
+BLOCKED = LinkFacts(state="blocked", reason="unauthorized", last_error="401")
 
 
-def group(*peers: Peer, **facts: Any) -> Group:
-    return Group("edge", **{"has_own": True, "peers": peers, **facts})
+def group(*peers: PeerFacts, **facts: Any) -> GroupFacts:
+    return GroupFacts("edge", **{"has_own": True, "peers": peers, **facts})
 
 
-def peer(*, node: str = "cloud", endpoint: str = "http://cloud:1", link: Link = FINE, **facts: Any) -> Peer:
-    return Peer("edge", node, endpoint, link, Deliveries(**facts))
+def peer(*, node: str = "cloud", endpoint: str = "http://cloud:1", link: LinkFacts = FINE, **facts: Any) -> PeerFacts:
+    return PeerFacts("edge", node, endpoint, link, Deliveries(**facts))
 
 
-def one(code: str, *, slo: Thresholds = DEFAULTS, link: Link = FINE, **facts: Any) -> tuple[str, str]:
+def one(code: str, *, slo: Thresholds = DEFAULTS, link: LinkFacts = FINE, **facts: Any) -> tuple[str, str]:
     """The status and the detail of the one check with this code, of a peer with these deliveries."""
     found = [check for check in check_group(group(peer(link=link, **facts), slo=slo)) if check.code == code]
     assert len(found) == 1, found
@@ -147,7 +147,7 @@ def test_a_filter_that_leaves_everything_out_is_no_fault() -> None:
 
 
 def test_a_peer_that_cannot_be_read_fails_alone() -> None:
-    checks = named(list(check_group(group(Peer("edge", "bad", "http://x", trouble="no"), peer(delivered=1)))))
+    checks = named(list(check_group(group(PeerFacts("edge", "bad", "http://x", trouble="no"), peer(delivered=1)))))
     assert checks["edge/bad delivery summary"] == "fail"
     assert checks["edge/cloud failed deliveries"] == "pass"
 
@@ -177,7 +177,7 @@ def test_the_pass_of_runs_tells_what_it_tolerates() -> None:
     assert check.detail == "1 run, all succeeded"
 
 
-def told(*groups: Group) -> dict[str, Any]:
+def told(*groups: GroupFacts) -> dict[str, Any]:
     return report(groups, [check for each in groups for check in check_group(each)])
 
 
@@ -261,7 +261,7 @@ def test_an_expiry_of_what_waits_breaks_the_limit_by_its_name() -> None:
         ([], "skip"),
     ],
 )
-def test_the_worst_check_is_the_outcome(peers: list[Peer], overall: str) -> None:
+def test_the_worst_check_is_the_outcome(peers: list[PeerFacts], overall: str) -> None:
     assert told(group(*peers))["summary"]["overall"] == overall
 
 

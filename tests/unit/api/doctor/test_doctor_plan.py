@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventd.api.doctor.checks import check_group
-from eventd.api.doctor.facts import Deliveries, Gaps, Group, Link, Peer, Runs
+from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
 from eventd.api.doctor.remedies import REMEDIES, remedy_for
@@ -49,21 +49,21 @@ def test_each_code_has_its_action(code: str, action: str, safe: bool) -> None:
     }
 
 
-BLOCKED = Link(state="blocked", reason="wrong_audience", last_error="this is c")
+BLOCKED = LinkFacts(state="blocked", reason="wrong_audience", last_error="this is c")
 
 
 @pytest.mark.parametrize(
     ("found", "deliveries", "actions"),
     [
         (BLOCKED, Deliveries(refused_waiting=3), [("align-node-names", False, "make `nodeName` of this EventPeer")]),
-        (Link(), Deliveries(letters=2, refused_again=2), [("drop-dead-letters", False, "dead-letters drop")]),
-        (Link(), Deliveries(letters=3, refused_again=2), [("retry-failed-deliveries", True, "")]),
+        (LinkFacts(), Deliveries(letters=2, refused_again=2), [("drop-dead-letters", False, "dead-letters drop")]),
+        (LinkFacts(), Deliveries(letters=3, refused_again=2), [("retry-failed-deliveries", True, "")]),
     ],
 )
 def test_what_cannot_help_is_not_proposed(
-    found: Link, deliveries: Deliveries, actions: list[tuple[str, bool, str]]
+    found: LinkFacts, deliveries: Deliveries, actions: list[tuple[str, bool, str]]
 ) -> None:
-    group = Group("g", has_own=True, peers=[Peer("g", "b", "http://b", found, deliveries)])
+    group = GroupFacts("g", has_own=True, peers=[PeerFacts("g", "b", "http://b", found, deliveries)])
     planned = plan_actions([*check_group(group), *check_links(group)])
     assert [(each.action, each.safe) for each in planned] == [each[:2] for each in actions]
     assert all(told in each.remedy for each, (_, _, told) in zip(planned, actions, strict=True))
@@ -71,7 +71,7 @@ def test_what_cannot_help_is_not_proposed(
 
 def test_a_conflict_of_an_emitter_with_itself_is_told_as_such() -> None:
     same = ConflictCount("a", "", "a", "", 1, "e1", NOW, NOW)
-    (check,) = check_links(Group("g", conflicts=[same]))
+    (check,) = check_links(GroupFacts("g", conflicts=[same]))
     assert check.detail == (
         "1 time an event of 'a' (emitted here) was not stored, because its id belongs to an earlier one of the same"
         " emitter with other content; the last time at 2026-11-20T12:00:00Z, the id 'e1'"
@@ -105,19 +105,19 @@ def test_one_action_for_each_target_sorted() -> None:
 
 
 def test_an_action_about_a_subscription_names_it() -> None:
-    group = Group("g", runs=[Runs("s", failed=1)])
+    group = GroupFacts("g", runs=[Runs("s", failed=1)])
     (action,) = show_plan(plan_actions(check_group(group)), NOW)["actions"]
     assert action["targetResource"] == "EventSubscription/s"
     assert "targetPeer" not in action
 
 
-def link(state: str = "running", **facts: object) -> Link:
-    return Link(state=state, since=NOW, **facts)  # type: ignore[arg-type]
+def link(state: str = "running", **facts: object) -> LinkFacts:
+    return LinkFacts(state=state, since=NOW, **facts)  # type: ignore[arg-type]
 
 
-def of(found: Link, **facts: object) -> list[tuple[str, str, str]]:
-    peer = Peer("g", "b", "http://b", found, Deliveries(**facts))  # type: ignore[arg-type]
-    return [(c.code, str(c.status), c.detail) for c in check_links(Group("g", peers=[peer]))]
+def of(found: LinkFacts, **facts: object) -> list[tuple[str, str, str]]:
+    peer = PeerFacts("g", "b", "http://b", found, Deliveries(**facts))  # type: ignore[arg-type]
+    return [(c.code, str(c.status), c.detail) for c in check_links(GroupFacts("g", peers=[peer]))]
 
 
 def test_a_link_in_order_is_not_mentioned() -> None:
@@ -146,11 +146,11 @@ def test_a_link_in_order_is_not_mentioned() -> None:
             "not reached since 2026-11-20T12:00:00Z: unreachable; the next try is at 2026-11-20T12:00:01Z",
         ),
         (link("paused", paused_by="ann"), "link-paused", "warn", "paused since 2026-11-20T12:00:00Z by ann"),
-        (Link(noticed=False), "link-new", "warn", "no node has taken notice of this peer yet"),
+        (LinkFacts(noticed=False), "link-new", "warn", "no node has taken notice of this peer yet"),
         (link(protocol="v1"), "protocol-v1", "pass", "sent to with v1, without signed receipts"),
     ],
 )
-def test_a_link_in_trouble_says_which(found: Link, code: str, status: str, detail: str) -> None:
+def test_a_link_in_trouble_says_which(found: LinkFacts, code: str, status: str, detail: str) -> None:
     assert of(found) == [(code, status, detail)]
 
 
@@ -168,9 +168,9 @@ def test_what_waits_for_long_is_judged_like_lag() -> None:
         (link("paused"), 999, "lagWarnSeconds=60"),
     ],
 )
-def test_what_waits_for_too_long_does_not_keep_a_limit(found: Link, waited: int, limit: str) -> None:
-    peer = Peer("g", "b", "http://b", found, Deliveries(waiting_for=waited * SECOND))
-    checks = check_links(Group("g", peers=[peer]))
+def test_what_waits_for_too_long_does_not_keep_a_limit(found: LinkFacts, waited: int, limit: str) -> None:
+    peer = PeerFacts("g", "b", "http://b", found, Deliveries(waiting_for=waited * SECOND))
+    checks = check_links(GroupFacts("g", peers=[peer]))
     assert [check.breach for check in checks if check.breach] == [Breach(limit, f"waitingSeconds={waited}")]
 
 
@@ -186,12 +186,12 @@ def test_dead_letters_of_no_use_are_a_warning() -> None:
 
 def test_gaps_are_told_by_what_the_sender_said() -> None:
     gaps = [Gaps("hub", "lost", 2, NOW), Gaps("hub", "taken_back", 1, NOW)]
-    found = [(c.code, str(c.status)) for c in check_links(Group("g", gaps=gaps))]
+    found = [(c.code, str(c.status)) for c in check_links(GroupFacts("g", gaps=gaps))]
     assert found == [("inbound-gaps", "warn"), ("inbound-history", "warn")]
 
 
 def test_requests_in_v1_are_counted() -> None:
-    (found,) = check_links(Group("g", v1_requests=3))
+    (found,) = check_links(GroupFacts("g", v1_requests=3))
     assert (found.name, found.code, str(found.status)) == ("g protocol", "protocol-v1-requests", "pass")
 
 
@@ -215,8 +215,8 @@ def test_every_reason_that_holds_up_a_link_has_a_remedy_of_its_own_and_a_place_i
 
 
 def test_a_blocked_link_is_in_the_plan_with_the_remedy_of_its_reason() -> None:
-    peer = Peer("g", "b", "http://b", link("blocked", reason="clock_skew", last_error="5 min"), Deliveries())
-    (action,) = show_plan(plan_actions(check_links(Group("g", peers=[peer]))), NOW)["actions"]
+    peer = PeerFacts("g", "b", "http://b", link("blocked", reason="clock_skew", last_error="5 min"), Deliveries())
+    (action,) = show_plan(plan_actions(check_links(GroupFacts("g", peers=[peer]))), NOW)["actions"]
     assert action == {
         "action": "correct-clock",
         "reason": "g/b link: blocked since 2026-11-20T12:00:00Z: clock_skew: 5 min",

@@ -162,7 +162,7 @@ def test_wrong_keys_in_the_settings_are_told_with_their_origin() -> None:
 @pytest.mark.parametrize("listen", ["0.0.0.0:8780", "[::]:8780", "10.0.0.1:1", "node.example:1"])
 def test_an_api_without_keys_does_not_open_to_other_machines(listen: str) -> None:
     found = Keys.of(load({"api_listen": listen}, {}))
-    with pytest.raises(SettingsError, match="other machines could reach the API") as caught:
+    with pytest.raises(SettingsError, match="other machines can reach the API") as caught:
         found.require_any()
     assert "EVENTD_API_KEYS" in caught.value.hint
     with pytest.raises(Unauthorized):  # also where nobody has asked

@@ -76,7 +76,7 @@ def test_what_a_query_says_as_text_is_understood() -> None:
         ({"word": "bad"}, {"word": "is not fine"}),
         ({"group": "a\0b"}, {"group": "must not hold the character U+0000"}),
         ({"type": ["x", {"y": "\0"}]}, {"type[1].y": "must not hold the character U+0000"}),
-        ({"a\0": 1}, {"a\0": "is no name of a field"}),
+        ({"a\0": 1}, {"a\0": "is not a valid field name"}),
     ],
 )
 def test_each_problem_names_its_field(values: dict[str, Any], told: dict[str, str]) -> None:
@@ -108,8 +108,8 @@ def test_one_problem_is_one_line() -> None:
 
 
 def test_an_unknown_field_gets_a_guess_or_the_list() -> None:
-    assert wrong(subjectPrefx="x") == {"subjectPrefx": "is no field of this request, did you mean subjectPrefix?"}
-    assert wrong(zzz="x")["zzz"].startswith("is no field of this request, which has group, limit, subjectPrefix")
+    assert wrong(subjectPrefx="x") == {"subjectPrefx": "is not a field of this request, did you mean subjectPrefix?"}
+    assert wrong(zzz="x")["zzz"].startswith("is not a field of this request, which has group, limit, subjectPrefix")
 
 
 def test_a_number_no_database_holds_is_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventd.api.listener.arriving import Arriving, NoRoom
+from eventd.api.listener.arriving import ArrivingBodies, NoRoom
 
 
 def _request(chunks: AsyncIterator[bytes]) -> Any:
@@ -18,7 +18,7 @@ def _request(chunks: AsyncIterator[bytes]) -> Any:
 
 
 async def test_a_body_that_has_given_way_takes_no_room_with_what_was_already_here() -> None:
-    arriving = Arriving(10)
+    arriving = ArrivingBodies(10)
     waits, comes = asyncio.Event(), asyncio.Event()
 
     async def withheld() -> AsyncIterator[bytes]:

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from eventd.api.listener.connections import Door, address_of
+from eventd.api.listener.connections import ConnectionLimiter, address_of
 
 
 class Link:
-    """A transport as far as a door sees it: where it comes from, and whether it was ended."""
+    """A transport as far as a limiter sees it: where it comes from, and whether it was ended."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -26,7 +26,7 @@ class Link:
 
 
 class Figures:
-    """What a door tells."""
+    """What a limiter tells."""
 
     def __init__(self) -> None:
         self.turned_away_for: list[str] = []
@@ -38,7 +38,7 @@ class Figures:
 
 
 class Guest:
-    """One connection at the door."""
+    """One connection at the limiter."""
 
     def __init__(self, link: Link) -> None:
         self.trusted: tuple[str, ...] = ()
@@ -54,19 +54,19 @@ def figures() -> Figures:
 
 
 @pytest.fixture
-def door(figures: Figures) -> Door:
-    return Door("edge", 8, figures)
+def limiter(figures: Figures) -> ConnectionLimiter:
+    return ConnectionLimiter("edge", 8, figures)
 
 
 @pytest.fixture
-def come(door: Door) -> Come:
+def come(limiter: ConnectionLimiter) -> Come:
     """`come(host, key=…)`: a connection, that of a peer where it has a key; it is ended where there is no place."""
 
     def one(host: str, key: str = "") -> Link:
         link = Link(host)
-        link.ended = not door.enter(cast(Any, link), cast(Any, Guest(link)))
+        link.ended = not limiter.enter(cast(Any, link), cast(Any, Guest(link)))
         if key:
-            door.trust(cast(Any, link), key)
+            limiter.trust(cast(Any, link), key)
         return link
 
     return one
@@ -79,8 +79,8 @@ def test_the_address_with_most_strangers_gives_up_its_oldest(come: Come) -> None
     assert not lone.ended
     assert all(link.ended for link in crowd)
     assert [link.ended for link in more] == [True] * 13 + [False] * 7
-    guest = come("10.0.0.8")
-    assert not guest.ended
+    connection = come("10.0.0.8")
+    assert not connection.ended
     assert not lone.ended
 
 
@@ -99,8 +99,8 @@ def test_a_host_has_one_address_however_many_it_takes(hosts: list[str], address:
 
 def test_one_key_holds_half_of_the_places_and_no_more(come: Come, figures: Figures) -> None:
     first = [come(f"10.0.1.{number}", "k1") for number in range(8)]
-    guest = come("10.0.0.9")
-    assert not guest.ended
+    connection = come("10.0.0.9")
+    assert not connection.ended
     assert [link.ended for link in first] == [True] + [False] * 7  # the one that lost its trust first
     newer = [come(f"10.0.1.{number}", "k1") for number in range(20)]
     assert sum(not link.ended for link in [*first, *newer]) <= 8
@@ -117,29 +117,31 @@ def test_one_address_holds_half_of_the_trusted_places_with_whatever_keys(come: C
     assert sum(link.ended for link in many) == 1
 
 
-def test_one_key_to_the_api_cannot_keep_the_others_out(come: Come, door: Door, figures: Figures) -> None:
+def test_one_key_to_the_api_cannot_keep_the_others_out(
+    come: Come, limiter: ConnectionLimiter, figures: Figures
+) -> None:
     idle = [come("10.0.0.1") for _ in range(8)]
     for link in idle:
-        door.trust(cast(Any, link), "read-only", by_address=False)
+        limiter.trust(cast(Any, link), "read-only", by_address=False)
     operator = come("10.0.0.1")
     assert not operator.ended
-    door.trust(cast(Any, operator), "operator", by_address=False)
+    limiter.trust(cast(Any, operator), "operator", by_address=False)
     assert [link.ended for link in idle] == [True] + [False] * 7
     assert figures.turned_away_for == ["displaced"]
 
 
-def test_a_key_that_is_not_named_has_no_share(come: Come, door: Door) -> None:
+def test_a_key_that_is_not_named_has_no_share(come: Come, limiter: ConnectionLimiter) -> None:
     links = [come("10.0.0.1") for _ in range(8)]
     for link in links:
-        door.trust(cast(Any, link))
+        limiter.trust(cast(Any, link))
     assert come("10.0.0.2").ended
 
 
-def test_who_leaves_is_forgotten(come: Come, door: Door) -> None:
+def test_who_leaves_is_forgotten(come: Come, limiter: ConnectionLimiter) -> None:
     for _ in range(3):
         links = [come("10.0.0.1", "k1") for _ in range(6)] + [come("10.0.0.2") for _ in range(2)]
         for link in links:
-            door.leave(cast(Any, link))
-    assert not door._guests
-    assert not door._strangers
-    assert not door._trusted
+            limiter.leave(cast(Any, link))
+    assert not limiter._connections
+    assert not limiter._strangers
+    assert not limiter._trusted

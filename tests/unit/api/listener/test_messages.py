@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.api.bodies.bodies import Bodies
+from eventd.api.bodies.bodies import BodyMemory
 from eventd.api.errors.codes import SlowBody
 from eventd.api.listener import messages as under_test
 from eventd.api.listener.masking import MaskedFrames
@@ -32,7 +32,7 @@ class Reader:
 class Client:
     """A WebSocket client of one key, as far as its bytes have arrived."""
 
-    def __init__(self, bodies: Bodies, key: bytes = b"one") -> None:
+    def __init__(self, bodies: BodyMemory, key: bytes = b"one") -> None:
         self.messages = IncomingMessages(bodies, key, 4 * MIB)
         self.reader = Reader()
         self.refusals: list[EventdError] = []
@@ -49,13 +49,13 @@ class Client:
 
 
 @pytest.fixture
-def bodies() -> Bodies:
-    bodies = Bodies(64 * MIB)
+def bodies() -> BodyMemory:
+    bodies = BodyMemory(64 * MIB)
     bodies.most = 4 * MIB
     return bodies
 
 
-async def test_a_frame_that_never_ends_holds_its_room_until_its_connection_ends(bodies: Bodies) -> None:
+async def test_a_frame_that_never_ends_holds_its_room_until_its_connection_ends(bodies: BodyMemory) -> None:
     client = Client(bodies)
     client.send(10, of=3 * MIB)
     assert bodies.held == 3 * MIB
@@ -70,7 +70,7 @@ async def test_a_frame_that_never_ends_holds_its_room_until_its_connection_ends(
     assert bodies.held == 0
 
 
-async def test_fragments_of_one_message_count_together(bodies: Bodies) -> None:
+async def test_fragments_of_one_message_count_together(bodies: BodyMemory) -> None:
     client = Client(bodies)
     client.send(60 * KIB, last=False)
     assert bodies.held == 0, "small ones count nothing"
@@ -83,7 +83,7 @@ async def test_fragments_of_one_message_count_together(bodies: Bodies) -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 100_000, 1 << 30])
-async def test_a_message_holds_its_room_until_it_is_handled(bodies: Bodies, piece: int) -> None:
+async def test_a_message_holds_its_room_until_it_is_handled(bodies: BodyMemory, piece: int) -> None:
     client = Client(bodies)
     large = bytes([0x81, 0xFF]) + (100_000).to_bytes(8, "big") + bytes(4 + 100_000)
     small = bytes([0x81, 0x85]) + bytes(4 + 5)
@@ -109,7 +109,7 @@ def split_ping(size: int = 10) -> tuple[bytes, bytes]:
     return ping[:8], ping[8:]
 
 
-async def test_a_split_control_frame_does_not_hide_the_end_of_the_message_before_it(bodies: Bodies) -> None:
+async def test_a_split_control_frame_does_not_hide_the_end_of_the_message_before_it(bodies: BodyMemory) -> None:
     """The library delivers the message before the rest of the control frame arrives."""
     client = Client(bodies)
     large = bytes([0x81, 0xFF]) + MIB.to_bytes(8, "big") + bytes(4 + MIB)
@@ -125,7 +125,7 @@ async def test_a_split_control_frame_does_not_hide_the_end_of_the_message_before
     client.messages.close()
 
 
-async def test_a_split_control_frame_between_fragments_does_not_end_their_message(bodies: Bodies) -> None:
+async def test_a_split_control_frame_between_fragments_does_not_end_their_message(bodies: BodyMemory) -> None:
     client = Client(bodies)
     begin, rest = split_ping()
     client.send(MIB, last=False)
@@ -138,7 +138,7 @@ async def test_a_split_control_frame_between_fragments_does_not_end_their_messag
     assert bodies.held == 0
 
 
-async def test_a_message_that_was_missed_does_not_keep_later_ones_from_being_released(bodies: Bodies) -> None:
+async def test_a_message_that_was_missed_does_not_keep_later_ones_from_being_released(bodies: BodyMemory) -> None:
     client = Client(bodies)
     client.messages.handled()  # before its end is seen
     client.send(MIB)
@@ -149,7 +149,7 @@ async def test_a_message_that_was_missed_does_not_keep_later_ones_from_being_rel
     assert bodies.held == 0
 
 
-async def test_a_connection_that_has_ended_takes_no_room(bodies: Bodies) -> None:
+async def test_a_connection_that_has_ended_takes_no_room(bodies: BodyMemory) -> None:
     """The library reads on while it waits for the client to close."""
     client = Client(bodies)
     client.send(MIB)
@@ -164,7 +164,7 @@ async def test_a_connection_that_has_ended_takes_no_room(bodies: Bodies) -> None
     assert (bodies.held, client.refusals) == (0, [])
 
 
-async def test_a_message_that_waits_for_its_client_to_read_the_answer_gives_way_again(bodies: Bodies) -> None:
+async def test_a_message_that_waits_for_its_client_to_read_the_answer_gives_way_again(bodies: BodyMemory) -> None:
     client = Client(bodies)
     client.send(3 * MIB)
     taken = client.messages.take()
@@ -179,7 +179,7 @@ async def test_a_message_that_waits_for_its_client_to_read_the_answer_gives_way_
 
 
 @pytest.mark.parametrize("size", [10, 3 * MIB], ids=["arriving", "waiting"])
-async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: Bodies, size: int) -> None:
+async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: BodyMemory, size: int) -> None:
     client, handled = Client(bodies), Client(bodies)
     handled.send(MIB)
     taken = handled.messages.take()
@@ -190,7 +190,7 @@ async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: Bo
             "the room for this body is needed by another key: send it later"
         ]
         assert (bodies.held, handled.refusals) == (2 * MIB, [])
-        with pytest.raises(Throttled, match="are being handled"):
+        with pytest.raises(Throttled, match="are in progress"):
             held.grow_to(4 * MIB)
     handled.messages.release(taken)
     for each in (client, handled):
@@ -200,7 +200,7 @@ async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: Bo
 
 @pytest.mark.parametrize("last", [True, False], ids=["within a frame", "between fragments"])
 async def test_a_message_that_does_not_end_is_refused(
-    bodies: Bodies, monkeypatch: pytest.MonkeyPatch, last: bool
+    bodies: BodyMemory, monkeypatch: pytest.MonkeyPatch, last: bool
 ) -> None:
     monkeypatch.setattr(under_test, "BODY_SECONDS", 0.05)
     idle, client, busy = Client(bodies), Client(bodies), Client(bodies)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from eventd.api.listener.connections import Door
+from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.parsing_time import BURST_SECONDS, READ_BYTES, SHARE, ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.runtime.chance import SYSTEM
@@ -241,11 +241,11 @@ class Figures:
 @asynccontextmanager
 async def listening(parsing: ParsingTime, trusted: list[str]) -> AsyncIterator[int]:
     """A port that answers with the size of a body, and trusts those who come for a `trusted` path."""
-    door = Door("", 64, Figures(), parsing)
+    limiter = ConnectionLimiter("", 64, Figures(), parsing)
 
     async def answer(request: web.Request) -> web.Response:
         if request.path in trusted:
-            door.trust(request.transport, "key")
+            limiter.trust(request.transport, "key")
         return web.Response(text=str(len(await request.read())))
 
     app = web.Application(client_max_size=1 << 30)
@@ -253,7 +253,7 @@ async def listening(parsing: ParsingTime, trusted: list[str]) -> AsyncIterator[i
     runner = Runner(app, SYSTEM)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    await door.open_at(runner, [listener])
+    await limiter.open_at(runner, [listener])
     try:
         yield listener.getsockname()[1]
     finally:

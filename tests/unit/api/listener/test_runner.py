@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from eventd.api.listener.runner import Runner
-from eventd.api.listener.unread_answers import Untaken
+from eventd.api.listener.unread_answers import UnreadAnswers
 from eventd.runtime.chance import SYSTEM
 
 MIB = 1 << 20
@@ -108,7 +108,7 @@ async def test_chunks_of_a_body_are_read_as_one_piece(connection: Any) -> None:
 
 
 async def test_an_answer_that_is_not_taken_makes_room_for_others() -> None:
-    untaken = Untaken(3 * MIB)
+    untaken = UnreadAnswers(3 * MIB)
     stuck, slow, other = Link(left=MIB), Link(left=MIB // 2), Link("10.0.0.2", left=MIB)
     with untaken.hold(stuck, MIB), untaken.hold(slow, MIB), untaken.hold(other, MIB):
         with untaken.hold(Link("10.0.0.3"), MIB):
