@@ -302,7 +302,7 @@ async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkey
         reads.append(ask)
         return read_topic_page(conn, ask)
 
-    monkeypatch.setattr(polls, "read_slice", counting)
+    monkeypatch.setattr(polls, "read_topic_page", counting)
     ask = {"from_seq": 1, "wait_ms": 20_000}
     waiting = [asyncio.create_task(server.ask("POST", "/topics/t/diff", ask)) for _ in range(50)]
     waiting += [asyncio.create_task(server.ask("POST", "/topics/t/diff", {**ask, "node": "self"})) for _ in range(5)]

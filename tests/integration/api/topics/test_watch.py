@@ -256,7 +256,7 @@ async def test_one_read_at_most_serves_all_clients_at_the_same_place(server: Ser
             await server.write("hot", "x" * size)
             for stream in streams:
                 assert (await stream.take("record", "caught-up"))[0].seqs == [1]
-        assert reads.count("read_slice") == needed
+        assert reads.count("read_topic_page") == needed
 
 
 @pytest.mark.parametrize(("size", "needed"), [(1, 0), (TAIL_BYTES, 1)], ids=["from memory", "too large for it"])
@@ -274,7 +274,7 @@ async def test_nodes_that_do_not_want_to_hear_themselves_share_a_read(server: Se
                 record, _ = await stream.take("record", "caught-up")
                 assert record.seqs == [seq for seq in range(1, 6) if seq != own or own == 5]
                 assert record.data["to_seq"] == 5
-        assert reads.count("read_slice") == needed
+        assert reads.count("read_topic_page") == needed
 
 
 async def test_nodes_hear_themselves_where_the_topic_says_so(server: Server) -> None:

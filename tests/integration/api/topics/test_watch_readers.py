@@ -127,7 +127,7 @@ async def test_a_database_that_fails_ends_a_stream_with_the_reason(
 
     async with watching(server, "box") as stream:
         await stream.take("caught-up")
-        monkeypatch.setattr(shared_reads, "read_slice", fail)
+        monkeypatch.setattr(shared_reads, "read_topic_page", fail)
         await server.write("box", 1)
         (told,) = await stream.take("error")
         assert (told.data["code"], told.data["message"]) == ("not_ready", "the disk is full")
