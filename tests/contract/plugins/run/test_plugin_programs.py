@@ -273,7 +273,7 @@ async def test_bytes_that_are_no_answer(plugins: Plugins, tmp_path: Path, answer
         (HEAD + "{}}", "status.ttl is required"),
         (HEAD + '{"ttl":null}}', "status.ttl is required"),
         (HEAD + '{"ttl":NaN}}', "status.ttl 'NaN' is not a duration; write 30s, 5m or 168h"),
-        (HEAD + '{"ttl":"1d"}}', "status.ttl '1d' is not a duration; write 30s, 5m or 168h"),
+        (HEAD + '{"ttl":"1w"}}', "status.ttl '1w' is not a duration; write 30s, 5m or 168h"),
         (HEAD + '{"ttl":"1h","observedAt":"9999-12-31T23:30:00Z"}}', "status.observedAt is so late"),
         (HEAD + '{"ttl":"1h","resources":{}}}', "status.resources must be a list"),
         (HEAD + '{"ttl":"1h","x":.nan}}', "holds a number that is not finite"),
