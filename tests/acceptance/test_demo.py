@@ -77,7 +77,7 @@ def test_it_proves_on_a_terminal_that_nothing_is_lost(processes: Processes, fold
 def test_it_can_be_kept_and_its_commands_work(processes: Processes, folder: Path) -> None:
     """Without a terminal, and with settings in the environment that would lead every command astray."""
     demo = processes.start("demo", [*DAEMON, "demo", "--keep"], env={"TMPDIR": str(folder), **CONFUSING})
-    wait_for(lambda: "stay until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
+    wait_for(lambda: "run until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
     assert demo.running, demo.log()
     assert "\x1b" not in demo.log()
     for command in suggested(demo):
