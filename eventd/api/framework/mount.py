@@ -52,12 +52,13 @@ def make_app(
 
 def _serve_operation(route: Route, endpoint: Endpoint, services: Any, admission: Admission, _clock: Clock) -> Handler:
     assert endpoint.params is not None
+    assert not route.surface.counted
     reader = ParamsReader(route, endpoint.params, admission.max_body_bytes)
 
     async def serve(request: web.Request) -> web.StreamResponse:
         key = admission.identify(route, request)
         admit(route, request.match_info, key)
-        with admission.under_way(route, request, key), admission.limits.bodies.hold(key.digest) as held:
+        with admission.limits.bodies.hold(key.digest) as held:
             params = await reader.read(request, held)
             key.require_group(getattr(params, "group", None) or None)
             return success(await endpoint.run(services, params))
