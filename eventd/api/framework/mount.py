@@ -13,6 +13,7 @@ from eventd.api.errors.faults import Handler, answering
 from eventd.api.errors.problems import success
 from eventd.api.framework.admission import Admission, admit
 from eventd.api.framework.endpoint import Endpoint, load
+from eventd.api.framework.operations import Params
 from eventd.api.framework.reading import CallReader, ParamsReader
 from eventd.api.framework.route import Route, surface_of
 from eventd.api.framework.worker_peers import WorkerPeers
@@ -44,16 +45,19 @@ def make_app(
     for route in routes:
         endpoint = load(route)
         context = contexts[endpoint.context]
-        serve = _serve_operation if endpoint.params is not None else _serve_call
-        handler = serve(route, endpoint, context, admission, clock)
+        if endpoint.params is not None:
+            handler = _serve_operation(route, endpoint, endpoint.params, context, admission)
+        else:
+            handler = _serve_call(route, endpoint, context, admission, clock)
         app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), handler)
     return app
 
 
-def _serve_operation(route: Route, endpoint: Endpoint, services: Any, admission: Admission, _clock: Clock) -> Handler:
-    assert endpoint.params is not None
+def _serve_operation(
+    route: Route, endpoint: Endpoint, params: type[Params], services: Any, admission: Admission
+) -> Handler:
     assert not route.surface.counted
-    reader = ParamsReader(route, endpoint.params, admission.max_body_bytes)
+    reader = ParamsReader(route, params, admission.max_body_bytes)
 
     async def serve(request: web.Request) -> web.StreamResponse:
         key = admission.identify(route, request)

@@ -38,7 +38,7 @@ async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, mo
         await _come(b, number)
     assert len(ingress._asked) == 9
     assert "a" in ingress._asked
-    assert len(ingress._gate._passed) == 8
+    assert len(ingress._reorder._passed) == 8
     await a.emit("e1")
     await b.holds("e0", "e1", *[f"x{number}" for number in range(40)])
     assert (await a.cursor("b")).rewound_from is None
