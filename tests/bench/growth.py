@@ -39,7 +39,7 @@ def main() -> int:
     try:
         _run(options)
     except (EventdError, Wrong, RuntimeError, OSError) as error:
-        print(f"error: the figures do not count: {error}", file=sys.stderr)
+        print(f"error: the figures are not valid: {error}", file=sys.stderr)
         return 1
     return 0
 

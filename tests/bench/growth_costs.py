@@ -34,7 +34,7 @@ Costs = dict[str, Cost]
 
 
 class Wrong(Exception):
-    """What was counted is not what is there: the figures do not count."""
+    """What was counted is not what is there: the figures are not valid."""
 
 
 async def measure(urls: tuple[str, str], home: Path, shape: Shape) -> tuple[Costs, dict[str, float]]:

@@ -1,7 +1,7 @@
 """`make bench`: a short run over the hot paths, each beside a yardstick of the same minute, held against kept ratios.
 
 `python -m tests.bench.guard [--keep]`. It reports and judges nothing: whatever got slower, it ends with 0. It ends with
-1 where what it counted was not all there, for then the figures do not count.
+1 where what it counted was not all there, for then the figures are not valid.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Figures = dict[Measure, list[tuple[float, float]]]
 
 
 class NotVerified(Exception):
-    """What was counted was not all there: the figures do not count."""
+    """What was counted was not all there: the figures are not valid."""
 
 
 def main() -> int:
@@ -187,7 +187,7 @@ async def _run(bench: Benchmark, wanted: BenchPlan) -> dict[str, Any]:
     left: list[str] = []
     result: Result = await run_bench(bench, wanted, lambda _words, _done, _of: None, left)
     if not result.verified:
-        raise NotVerified(f"the figures do not count: {result.bench}: {'; '.join(result.problems)}")
+        raise NotVerified(f"the figures are not valid: {result.bench}: {'; '.join(result.problems)}")
     return result.show()
 
 

@@ -12,7 +12,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine import changes
 from eventd.store.engine.database import Database
 from tests.integration.conftest import MakeSites
-from tests.support.bookkeeping import BY_NAME
+from tests.support import operations
 from tests.support.declared import group, peer
 from tests.support.sites import Site
 
@@ -48,8 +48,7 @@ async def test_what_another_process_appends_wakes_a_node_for_one_group(migrated_
 
 
 async def _emit(log: EventLog, group: str, event_id: str) -> None:
-    operation = BY_NAME["events.emit"]
-    await operation.run(Services(log), operation.params(group=group, events=[{"id": event_id, "type": "t"}]))
+    await operations.run(Services(log), "events.emit", group=group, events=[{"id": event_id, "type": "t"}])
 
 
 @pytest.mark.postgres
