@@ -122,8 +122,8 @@ async def test_slices_hold_what_the_records_one_by_one_do(
         for at, some in enumerate(batches)
     ]
     records = await _append(log, topic, named)
-    after = base + data.draw(st.integers(0, len(records)))
-    until = data.draw(st.integers(after, base + len(records)))
+    skipped = data.draw(st.integers(0, len(records)))
+    after, until = base + skipped, base + data.draw(st.integers(skipped, len(records)))
     meant = [r for r in records if after < r.position <= until and _is_meant(r, chosen)]
     assert await _sums(log, topic, chosen, after, until) == _expected(meant)
     keys = set(_expected(meant[::2]))
