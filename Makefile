@@ -14,6 +14,7 @@ PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest
 ARGS ?=
+unexport PYTHONDONTWRITEBYTECODE # the suite starts hundreds of programs: each would compile everything anew
 
 # The stamp holds the directory it was made for: a virtual environment does not survive being moved, and its
 # interpreter may be gone after a system upgrade.

@@ -19,7 +19,7 @@ SECONDS = 100.0
 ON_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 WITH_A_TAKEN_PORT = (
     "import sys; from eventd.cli.demo import demo, nodes; from eventd.cli.program import exits; import typer;"
-    "nodes.PATIENCE_SECONDS = 8.0; nodes.free_ports = lambda count: {ports};"
+    "nodes.PATIENCE_SECONDS = 20.0; nodes.free_ports = lambda count: {ports};"
     "app = typer.Typer(); app.command()(demo.run); exits.run(app, 'demo')"
 )
 CONFUSING = {
@@ -115,7 +115,7 @@ def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) ->
     driver = WITH_A_TAKEN_PORT.format(ports=[port, port, free_port()])
     demo = processes.start("demo", [sys.executable, "-c", driver], env={"TMPDIR": str(folder)})
     assert demo.wait_exit(seconds=60) == 1
-    assert re.search(r"error: waited 8 s for site-[ab] to be ready", demo.log())
+    assert re.search(r"error: waited 20 s for site-[ab] to be ready", demo.log())
     assert re.search(rf"cannot listen on 127.0.0.1 port {port}", demo.log())
     assert "Traceback" not in demo.log()
     assert_nothing_left(folder)
