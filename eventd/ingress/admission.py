@@ -1,4 +1,4 @@
-"""Admitting an event into a group's topic, and the draft it becomes. Pure."""
+"""Decides whether a received event enters a group's topic, and builds the draft to append. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from federation.loops import encode_path, extend_path
 
 
 def drafts_of(lines: Lines, sender: str, key_id: str) -> Drafts:
-    """What a batch's lines become here: their path now leads through the sender. The bodies stay as they are."""
+    """Return the drafts for a batch's lines. The sender is appended to each path; the bodies stay unchanged."""
     paths = {path: extend_path(path, sender) for path in set(lines.paths)}
     return Drafts(
         lines.ids,
@@ -26,14 +26,15 @@ def drafts_of(lines: Lines, sender: str, key_id: str) -> Drafts:
 
 
 def draft_of(event: Event, body: str, path: str) -> Draft:
-    """The draft of a normalised event whose canonical form is `body`."""
+    """Return the draft of a normalised event whose canonical form is `body`."""
     return Draft(event.id, event.source_node, event.type, expiry_micros(event), path, body)
 
 
 def admit_v1(event: Event, group: GroupConfig, key: Key) -> Draft:
-    """The draft of an event that came by v1. Raises `V1Refused` in the words a v1 sender knows.
+    """Return the draft of an event received over v1.
 
-    The older protocol names no sender, so the source stands for the path: a record with an empty path is our own.
+    Raises `V1Refused` with the messages that v1 senders know. v1 names no sender, so the event's source stands for the
+    path: an empty path marks a record as this node's own.
     """
     if event.group != group.name:
         raise V1Refused("validation", f"federation event group is not {group.name}")

@@ -1,4 +1,4 @@
-"""Storing a received batch: events, nonce, mark and receipt, in one transaction or not at all."""
+"""Stores a received batch: events, nonce, mark and receipt are committed in one transaction, or none of them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from federation.ranges import Mark, Step, follow
 from federation.wire import BatchHeader, Receipt, Refusal, encode_json
 
 STRANGERS = 1000
-"""Senders of a group, besides its peers, whose marks are kept: those heard of last."""
+"""How many senders that are not declared peers keep their marks in a group; the most recent ones are kept."""
 SPARE = 100
-"""So many more may come before marks are removed: a sender of a new name must not cost a look at all of them."""
+"""Marks may exceed the limit by this many before any is removed, so that a new name does not cost a scan of all marks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedBatch:
-    """A verified batch: its header, and what was made of its lines. `keep_nonce_until` in microseconds."""
+    """A verified batch: its header and the drafts of its lines. `keep_nonce_until` is in microseconds."""
 
     header: BatchHeader
     digest: str
@@ -51,7 +52,7 @@ class VerifiedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """What is durable now. `repeated` says that the receipt was given before and nothing was stored again."""
+    """What is durable now. `repeated`: the receipt was issued before, and nothing was stored again."""
 
     receipt: bytes
     accepted: int
@@ -61,11 +62,11 @@ class StoreResult:
 
 
 class StoreBatch:
-    """A unit of the writer. Result: `StoreResult`.
+    """A unit of the writer that stores one batch. Result: `StoreResult`.
 
-    Raises `Conflict` for a nonce seen before, `BatchConflict` for a batch id used twice, `RangeAhead` where a batch
-    before this one is missing, `Full` at the ceiling on stored bytes, and `NotFound` when the group was deleted; then
-    nothing is stored, the nonce neither.
+    Raises `Conflict` for a nonce seen before, `BatchConflict` for a batch id used twice, `RangeAhead` when an earlier
+    batch is missing, `Full` at the limit on stored bytes, and `NotFound` when the group was deleted. Then nothing is
+    stored, not even the nonce.
     """
 
     cursor = None
@@ -111,7 +112,7 @@ class StoreBatch:
 
     def _follow(self, tx: Transaction) -> None:
         key = ("mark", *self._link)
-        if key not in tx.shared:  # a batch before this one may be in the same transaction
+        if key not in tx.shared:  # The batch that precedes this one may be stored in the same transaction.
             stored = read_mark(tx.conn, *self._link)
             tx.shared[key] = stored and Mark(
                 epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base
@@ -179,7 +180,7 @@ class StoreBatch:
             record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)
 
     def _bound_strangers(self, tx: Transaction) -> None:
-        """Forget the marks of those heard of longest ago: a member of a shared key can invent names without end."""
+        """Delete the oldest marks of undeclared senders: a member with a shared key can invent any number of names."""
         if count_links(tx.conn, self.topic_id) > len(self._peers) + STRANGERS + SPARE:
             stale = stale_links(tx.conn, self.topic_id, self._peers, most=STRANGERS, before=0)
             forget_links(tx.conn, self.topic_id, stale)

@@ -1,4 +1,4 @@
-"""Who a refused request says that it is from: in our own words, or anybody could write into the books."""
+"""The sender that a refused request names, reduced to known names: otherwise a stranger could write into the ledger."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from federation.signing import Head
 
 STRANGER: Final = "?"
 MOST_SHOWN: Final = 253
-"""Characters of a name that are logged: what a node's may have."""
+"""Characters of a name that are logged: the limit for a node's name."""
 _KEY_ID: Final = re.compile(r';keyid="([^"\\]{1,200})"')
 
 
 class Claim(NamedTuple):
-    """`peer` is a peer's node, `?` for anybody else, blank where nobody was named; `key_id` is blank unless known."""
+    """The sender as far as it is known.
+
+    `peer` is a declared peer's node, `?` for any other, empty if the request names none; `key_id` is empty unless it is
+    a known key.
+    """
 
     peer: str = ""
     key_id: str = ""
@@ -30,27 +34,27 @@ NOBODY: Final = Claim()
 
 
 class Sender(NamedTuple):
-    """Where a request came from, and what it says of itself, for the log: nothing of it but `address` is proven."""
+    """The origin of a request, for the log. Only `address` is certain; the other fields are what the request claims."""
 
     address: str = ""
     node: str = ""
     key_id: str = ""
 
     def show(self) -> dict[str, str]:
-        """What there is of it, fit for a log."""
+        """Return the known fields as log fields."""
         shown = {"address": self.address, "claimed_node": self.node, "key_id": self.key_id}
         return {name: _plain(text) for name, text in shown.items() if text}
 
 
 def sender_in(head: Head, address: str) -> Sender:
-    """What the head of a request says of its sender."""
+    """Return what the head of a v2 request claims about its sender."""
     headers = _headers(head)
     named = _KEY_ID.search(headers.get("signature-input", ""))
     return Sender(address, headers.get(FROM_HEADER.lower(), ""), named.group(1) if named else "")
 
 
 def sender_of_v1(body: bytes | None, address: str) -> Sender:
-    """The same of v1, whose head names nobody: only the event's source is claimed."""
+    """Return what a v1 body claims about its sender: v1 heads name no sender, only the event's source is claimed."""
     try:
         event = msgspec.json.decode(body or b"", type=_Sourced)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -67,14 +71,14 @@ def _plain(text: str) -> str:
 
 
 def claim_of(node: str, key_id: str, peers: Collection[str]) -> Claim:
-    """The claim to be this node, with a key that is known; blank: with none that is."""
+    """Return the claim to be `node`, signed with a key that is known; `key_id` is empty for an unknown key."""
     return Claim(node if node in peers or not node else STRANGER, key_id)
 
 
 def claim_in(head: Head, peers: Collection[str], ring: Callable[[], KeyRing]) -> Claim:
-    """The claim in the head of a request, of which nothing has been proven.
+    """Return the claim in the head of a request that has proven nothing.
 
-    `ring` may raise an `EventdError`: then no key is known.
+    `ring` may raise an `EventdError`; then no key counts as known.
     """
     headers = _headers(head)
     named = _KEY_ID.search(headers.get("signature-input", ""))

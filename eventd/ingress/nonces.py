@@ -1,4 +1,6 @@
-"""Requests of v2 that were seen before: a captured one must have no effect when it is sent again, nor cost much."""
+"""Nonces of v2 requests that were seen before: a captured request must have no effect when it is replayed, and cost
+little.
+"""
 
 from __future__ import annotations
 
@@ -11,40 +13,42 @@ from federation.errors import Conflict
 from federation.signing import VerifiedRequest
 
 RECENT: Final = 10_000
-"""Nonces of one group that are kept in memory besides the database, so that a repetition is refused by its head."""
+"""How many nonces of one group are cached in memory, so that a replay is refused by its head alone."""
 
 
 class Nonces:
-    """The nonces of one group. Those of batches are stored with the batch, those of queries by `keep`.
+    """The nonces of one group.
 
-    What counts is the database: what was seen before a restart is refused after it.
+    Nonces of batches are stored with the batch, those of queries by `keep`. The database decides: a request that was
+    seen before a restart is still refused after it.
     """
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._recent: dict[tuple[str, str], None] = {}  # the latest at the end
+        self._recent: dict[tuple[str, str], None] = {}  # newest last
 
     def require_new(self, request: VerifiedRequest) -> None:
-        """Raise `Conflict` where the head of a request alone shows that it was seen before."""
+        """Raise `Conflict` when the head of a request shows that the request was seen before."""
         if (request.key.id, request.nonce) in self._recent:
             raise repeated()
 
     async def keep(self, request: VerifiedRequest) -> None:
-        """Store the nonce of a query, before the query has any effect. Raises `Conflict` where it was seen before."""
+        """Store the nonce of a query before the query has any effect. Raises `Conflict` for a nonce seen before."""
         group, key_id, nonce = request.header.group, request.key.id, request.nonce
-        if await self._log.database.read(nonce_seen, group, key_id, nonce):  # a repetition does not bother the writer
+        # a replay that is found here costs the writer nothing
+        if await self._log.database.read(nonce_seen, group, key_id, nonce):
             raise repeated()
         await self._log.submit(_KeepNonce(request))
 
     def remember(self, request: VerifiedRequest) -> None:
-        """The nonce of this request is stored."""
+        """Cache the nonce of a request that is stored."""
         self._recent[request.key.id, request.nonce] = None
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
 
 
 class _KeepNonce(Change[None]):
-    """A unit of the writer: store a nonce. Raises `Conflict` where it was seen before."""
+    """A unit of the writer that stores one nonce. Raises `Conflict` for a nonce seen before."""
 
     def __init__(self, request: VerifiedRequest) -> None:
         self._request = request
@@ -58,5 +62,5 @@ class _KeepNonce(Change[None]):
 
 
 def repeated() -> Conflict:
-    """The refusal of a request that was seen before."""
+    """Return the refusal of a replayed request."""
     return Conflict("this very request was taken before")

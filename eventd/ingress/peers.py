@@ -1,4 +1,4 @@
-"""Receiving a push from a peer: prove it, admit its events, store them, answer with what is durable."""
+"""Receives pushes from peers: proves the sender, admits the events, stores them, and answers with what is durable."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, LinkQuery, Ver
 
 LOG_SECONDS = 60.0
 MOST_ASKED = 4096
-"""Nodes of which it is remembered that they asked where they stand, those declared as peers aside."""
+"""How many undeclared nodes are remembered as having asked for their mark."""
 
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
-"""What a batch may be, as its answer tells (RFC 9110, 12.5.1)."""
+"""Which batches this node accepts; sent with the answer (RFC 9110, 12.5.1)."""
 
 logger = logging.getLogger("eventd.ingress")
 
 
 class IngressMetrics(Protocol):
-    """Who is told what came in: for metrics, and to end back-offs. Counts are per call."""
+    """Notified of what was received: counts for metrics, and signs of life that end back-offs. Counts are per call."""
 
     def accepted(self, group: str, new: int, duplicates: int) -> None: ...
 
@@ -67,7 +67,7 @@ class IngressMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back: a status, the headers, and the body. `key_id` names the key that has proven a new request."""
+    """The answer to a request. `key_id` names the key that proved a request seen for the first time."""
 
     status: int
     headers: dict[str, str]
@@ -77,9 +77,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class TakenV1:
-    """The body of a 200 of v1, the key that signed the request, and whether its event was `new` or refreshed one.
+    """The body of a 200 over v1 and the key that signed the request.
 
-    v1 has no nonce: only a new event tells that its request is not a captured one that somebody repeats.
+    `new` is false when the event was stored before. v1 has no nonce: only a new event shows that the request is no
+    replay.
     """
 
     answer: bytes
@@ -89,7 +90,7 @@ class TakenV1:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was received since the start."""
+    """What was received since the node started."""
 
     received: int = 0
     duplicate: int = 0
@@ -97,16 +98,16 @@ class Counts:
 
 
 class LinkForgotten(Conflict):
-    """A batch goes on from a position of which nothing is known here, and its sender has not asked where it stands.
+    """A batch continues from a position of a link that is unknown here, and its sender has not asked for its mark.
 
-    So it believes us to have what came before. Told this, it asks, and learns what we have lost.
+    The sender believes that this node has the earlier events. The refusal makes it ask, and so it learns what was lost.
     """
 
     code = "range_ahead"
 
 
 class PeerIngress:
-    """The receiving side of one group. `ring` gives the keys of the moment; it may raise an `EventdError`."""
+    """The receiving side of one group. `ring` returns the current keys; it may raise an `EventdError`."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class PeerIngress:
         self._refusals = refusals
         self._logged: dict[str, float] = {}
         self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
-        self._asked: dict[str, None] = {}  # whoever asked last is at the end
+        self._asked: dict[str, None] = {}  # most recent last
         self._since = log.clock.now() // SECOND
         self._questions = Questions(topic_id, log)
         self._nonces = Nonces(log)
@@ -138,8 +139,7 @@ class PeerIngress:
     ) -> TakenV1:
         """Store one event of a v1 sender. Raises `V1Refused` unless the answer is 200.
 
-        `body` is None where it is longer than v1 allows: then nothing of it was kept. `address` is the sender's, for
-        the log.
+        `body` is None when it exceeds the limit of v1; nothing of it was read. `address` is the sender's, for the log.
         """
         try:
             return await self._push_v1(timestamp, signature, body)
@@ -169,7 +169,7 @@ class PeerIngress:
         return TakenV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
-        """The answer to a v1 status request. Counting is a look at one row."""
+        """Answer a v1 status request. The count costs one row read."""
         topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
         status = {
             "node": self.config.node_name,
@@ -187,10 +187,11 @@ class PeerIngress:
     async def push_v2(
         self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]], address: str = ""
     ) -> Answer:
-        """Answer a batch, a link query, or a question. Every answer to a request that was proven is signed.
+        """Answer a batch, a mark query or a question; every answer to a proven request is signed.
 
-        `declared` is the length the head gives. `read` reads the body, only once the head has proven who sends. It
-        raises `MessageError` where it cannot, TooLarge beyond the limit. `address` is the sender's, for the log.
+        `declared` is the Content-Length. `read` reads the body, and is called only when the head has proven the sender;
+        it raises `MessageError` when the body cannot be read and `TooLarge` beyond the limit. `address` is the
+        sender's, for the log.
         """
 
         def sender() -> Sender:
@@ -207,7 +208,7 @@ class PeerIngress:
             self._nonces.require_new(verified)
             body = await read()
             check_body(verified, body)
-        except (TooLarge, Conflict) as error:  # of the head alone, which is enough: the sender knows what it has sent
+        except (TooLarge, Conflict) as error:  # the digest of the head suffices: the sender knows what it sent
             proven = False
             self.reject(error.reason, self._claimed(verified), sender, code=error.code)
             status, told = error.status, encode_json(answer_to(error))
@@ -222,7 +223,7 @@ class PeerIngress:
         return Answer(status, signed | takes, told, verified.key.id if proven else "")
 
     def most_bytes(self, path: str) -> int:
-        """Bytes of a body that is sent to that path, at most."""
+        """Return the largest body in bytes that is accepted at this path."""
         return QUESTION_BYTES if path == VERIFY_PATH else self.config.limits.max_batch_bytes
 
     def _over(self, path: str, declared: int | None) -> TooLarge | None:
@@ -233,13 +234,13 @@ class PeerIngress:
         return None
 
     def _prove(self, head: Head) -> tuple[VerifiedRequest, Key]:
-        """The request as its head proves it, and the key of the answer: what cannot be answered for is not stored."""
+        """Return the proven request and the key that signs the answer: what cannot be answered is not stored."""
         ring = self._ring()
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
         return verified, ring.signer(self.config.node_name)
 
     def _unproven(self, error: MessageError | EventdError, claim: Claim, sender: Callable[[], Sender]) -> Answer:
-        """The unsigned answer to a request that has proven nothing, or that cannot be answered for."""
+        """Return the unsigned answer to a request that proved nothing, or that this node cannot sign an answer for."""
         if isinstance(error, NoSigningKey):
             self.reject("no_signing_key", claim, sender, code="unavailable")
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
@@ -270,7 +271,7 @@ class PeerIngress:
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
-        """The request is no repetition of an earlier one: its sender is up."""
+        """Report that the sender is up: the request is no replay."""
         self._nonces.remember(verified)
         self._metrics.alive(self.config.name, verified.header.from_node)
 
@@ -311,22 +312,29 @@ class PeerIngress:
             raise
 
     def _require_asked(self, header: BatchHeader, mark: Mark | None) -> None:
-        """A link of which nothing is stored begins at nothing, or with a question. Raises `LinkForgotten`."""
+        """Require that the first batch of an unknown link begins at position 0 or follows a mark query.
+
+        Raises `LinkForgotten`.
+        """
         claim, node = header.range, header.from_node
         if claim.after and node not in self._asked and (mark is None or mark.epoch != claim.epoch):
             raise LinkForgotten(f"nothing is known here of the link up to position {claim.after}: ask where it stands")
 
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
         if created >= self._since:
-            # Danger: a database that was put back has forgotten nonces. A captured query and a captured batch would
-            # give the link a mark beyond what was lost, and the sender would never send that again.
+            # Danger: a restored database has lost nonces. A captured query and a captured batch together would give the
+            # link
+            # a mark beyond what was lost, and the sender would never send that again.
             self._remember_asked(header.from_node)
         self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 
     def _remember_asked(self, node: str) -> None:
-        """Whoever is forgotten asks again. A member can invent names without end, but not the names of our peers."""
+        """Remember that this node asked for its mark.
+
+        Invented names cannot displace declared peers; a displaced node asks again.
+        """
         self._asked.pop(node, None)
         self._asked[node] = None
         if len(self._asked) > MOST_ASKED + len(self.config.peers):
@@ -359,11 +367,11 @@ class PeerIngress:
     def reject(
         self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender, *, code: str = ""
     ) -> None:
-        """Count a request that was refused as a whole, and log the precise reason, which its sender is not told.
-        The log has the `code` of the answer as well, which the sender's link shows; v1 has none.
+        """Count a request that was refused as a whole, and log the exact reason, which the sender does not learn.
 
-        Once a minute for each reason: a stranger must not be able to fill the log. With it go the address, the node
-        and the key id of the `sender` as the request names them, so that an operator finds out whose key is wrong.
+        At most one line a minute is logged for each reason, so that a stranger cannot fill the log. The line has the
+        address, and the node and key id that the request claims, so that an operator finds the sender with the wrong
+        key. `code` is the code of the answer, which the sender's link shows; v1 has none.
         """
         now = self._log.clock.monotonic()
         if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
@@ -393,7 +401,7 @@ def _own_code(error: EventdError) -> str:
 
 
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:
-    """This node cannot take the request now. What exactly is wrong stays in its own log."""
+    """Return the answer when this node cannot store events now. The cause stays in this node's log."""
     code = _own_code(error)
     words = error.message if isinstance(error, Full) else "this node cannot store events now"
     return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))

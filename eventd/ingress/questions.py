@@ -1,7 +1,7 @@
-"""Answering what a peer asks about what this node holds of its events.
+"""Answers peers that ask what this node holds of their events.
 
-A question may be about millions of records. It is worked on in slices of a few milliseconds with rests between them,
-for about a second at most, and then the peer is told how far it came; so neither the loop nor deliveries wait for it.
+A question may cover millions of records. It is processed in slices of a few milliseconds with pauses between them, for
+about a second at most; the answer then says how far it got. Neither the loop nor deliveries wait for it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from federation.event import from_micros
 from federation.ranges import Mark
 
 PAGE_SECONDS = 1.0
-"""How long one question is worked on."""
+"""Seconds that one question is processed at most."""
 AT_ONCE = 2
-"""Questions of different nodes that are worked on at a time."""
+"""Questions of different nodes that are processed at the same time."""
 MOST_GAPS = 100
 MOST_TEXT = 1 << 20
-"""Characters of the ids in an answer, about."""
+"""Approximate limit of the characters of ids in one answer."""
 
 
 class Questions:
@@ -57,10 +57,7 @@ class Questions:
         self._at_work: set[str] = set()
 
     async def answer(self, node: str, body: bytes) -> bytes:
-        """The body of the answer to a question that `node` has just asked.
-
-        Raises `Malformed`, `OtherHistory`, `TooMany`.
-        """
+        """Return the body of the answer to a question of `node`. Raises `Malformed`, `OtherHistory`, `TooMany`."""
         question = read_question(body)
         if node in self._at_work or len(self._at_work) >= AT_ONCE:
             raise TooMany("other questions are being answered: ask again in a moment")
@@ -114,7 +111,10 @@ class Questions:
     async def _go_on(
         self, question: AskSums | AskIds, work: Callable[[int], Awaitable[int]], is_full: Callable[[], bool]
     ) -> int | None:
-        """Work on slice after slice until all is done, time is up, or the answer is full; how far that is."""
+        """Process slice after slice until the question is answered, time is up, or the answer is full.
+
+        Returns the position reached, or None when all is done.
+        """
         clock, after = self._log.clock, question.after
         end = clock.monotonic() + PAGE_SECONDS
         while after < question.upto:
@@ -128,7 +128,7 @@ class Questions:
 
 
 def chosen_by(node: str, what: RecordScope) -> RecordFilter:
-    """The records here that a question of that node is about."""
+    """Return the filter that selects the records a node's question is about."""
     return RecordFilter(PathFilter(node, what.own).takes, what.selector, since=what.since)
 
 

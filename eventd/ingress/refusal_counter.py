@@ -1,7 +1,7 @@
-"""Counting what is refused: in memory, and now and then in the book of refusals.
+"""Counts refused requests in memory and writes the counts to the refusal ledger from time to time.
 
-An attack is one row a minute for each kind of refusal, and kinds are few: only the names of peers and of keys that are
-known make one. What is counted when a node is killed is lost, at most a minute of it.
+An attack costs at most one row a minute for each kind of refusal, and kinds are few: only names of declared peers and
+known keys make one. A node that is killed loses at most a minute of counts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
 from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 5.0
-"""So long the first refusal of a kind waits at most to be written."""
+"""Seconds that the first refusal of a kind waits at most until it is written."""
 ROW_SECONDS: Final = 60.0
-"""Between two rows of one kind."""
+"""Seconds between two rows of one kind."""
 MOST_KINDS: Final = 1000
-"""Beyond so many in a minute, who was named makes no kind of its own any more."""
+"""Limit of kinds in one minute; beyond it, refusals are counted without the name of the sender."""
 
 logger = logging.getLogger("eventd.ingress")
 
@@ -44,10 +44,10 @@ class RefusalCounter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: dict[_Kind, _Seen] = {}
-        self._written: dict[_Kind, float] = {}  # when, the latest at the end
+        self._written: dict[_Kind, float] = {}  # the time of the last row by kind, newest last
 
     def note(self, group: str, reason: str, claim: Claim, times: int = 1) -> None:
-        """Something was refused so many times."""
+        """Count `times` refusals."""
         kind = _Kind(group, claim.peer, claim.key_id, reason)
         if kind not in self._seen and len(self._seen) + len(self._written) >= MOST_KINDS:
             kind = _Kind(group, STRANGER if claim.peer else "", "", reason)
@@ -56,13 +56,13 @@ class RefusalCounter:
         self._seen[kind] = _Seen(before.times + times, before.first_at, now)
 
     async def write_for_ever(self, log: EventLog) -> None:
-        """Write what has to be, every few seconds."""
+        """Write the due counts every few seconds, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             await self.write(log)
 
     async def write(self, log: EventLog, *, ends: bool = False) -> None:
-        """Write the kinds of which no row was written for a minute, or all of them when the node `ends`."""
+        """Write the kinds whose last row is older than a minute; all kinds if the node `ends`."""
         now = self._clock.monotonic()
         self._written = {kind: at for kind, at in self._written.items() if now - at < ROW_SECONDS}
         due = {kind: seen for kind, seen in self._seen.items() if ends or kind not in self._written}

@@ -1,8 +1,8 @@
-"""Holding a batch whose predecessor is still under way.
+"""Holds a batch whose predecessor has not arrived yet.
 
 A sender has several requests in flight over several connections, so they may arrive out of order. A batch that begins
-beyond what was let through waits a moment for the one in between, within a bound on memory. The gate only orders;
-whether a range fits is decided in the transaction that stores it.
+beyond the last one waits a moment for the batch between them, within a limit on memory. This buffer only orders
+batches; the transaction that stores a batch decides whether its range fits.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from federation.peers import RANGE_WAIT
 from federation.ranges import Mark, Range
 
 MOST_LINKS = 4096
-"""Links of which it is remembered how far they have come; one that is forgotten is looked up again."""
+"""How many links are remembered with their latest position; a link that was dropped is read from the database again."""
 
 LinkLife = tuple[str, str, int]
 """The sending node, and the epoch and incarnation of its log."""
 
 
 class ReorderBuffer:
-    """The gate of one group. `max_bytes` bounds the bodies that wait at one time."""
+    """The reorder buffer of one group. `max_bytes` limits the bodies that wait at the same time."""
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
         self._room = max_bytes
-        self._passed: dict[str, tuple[LinkLife, int]] = {}  # by the sending node, the one heard of last at the end
+        self._passed: dict[str, tuple[LinkLife, int]] = {}  # by sending node, most recent last
         self._waiting: dict[LinkLife, set[asyncio.Future[None]]] = {}
 
     def knows(self, life: LinkLife) -> bool:
-        """Whether it is known how far the link has come."""
+        """Return whether the latest position of the link is known."""
         return self._upto(life) is not None
 
     def _upto(self, life: LinkLife) -> int | None:
@@ -38,12 +38,12 @@ class ReorderBuffer:
         return known[1] if known is not None and known[0] == life else None
 
     def learn(self, life: LinkLife, mark: Mark | None) -> None:
-        """Take over the stored mark, if it is of this life of the sender's log."""
+        """Remember the stored mark, if it is of this life of the sender's log."""
         if mark is not None and (mark.epoch, mark.incarnation) == life[1:]:
             self._raise(life, mark.upto)
 
     async def enter(self, life: LinkLife, claim: Range, size: int) -> None:
-        """Return when the batch's predecessor was let through, when time is up, or at once when memory is short."""
+        """Return when the predecessor of the batch has passed, when time is up, or at once when memory is short."""
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:
             self._room -= size
@@ -60,7 +60,7 @@ class ReorderBuffer:
         return upto is not None and claim.after > upto
 
     async def _change(self, life: LinkLife, deadline: float) -> bool:
-        """Wait for the next change of this link; False when the time is up."""
+        """Wait for the next change of this link. Returns False when time is up."""
         left = deadline - self._clock.monotonic()
         if left <= 0:
             return False
@@ -78,14 +78,14 @@ class ReorderBuffer:
 
     def _raise(self, life: LinkLife, upto: int) -> None:
         before = self._upto(life) or 0
-        self._passed.pop(life[0], None)  # a sender has one history at a time, and whoever was heard of goes last
+        self._passed.pop(life[0], None)  # a sender has one history at a time; the most recent sender goes last
         self._passed[life[0]] = (life, max(upto, before))
         if len(self._passed) > MOST_LINKS:
             del self._passed[next(iter(self._passed))]
         self._tell(life)
 
     def forget(self, life: LinkLife) -> None:
-        """A batch that was let through was not stored: what is known must be read again."""
+        """A batch that passed was not stored: the position of the link must be read again."""
         if self.knows(life):
             del self._passed[life[0]]
         self._tell(life)

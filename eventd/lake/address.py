@@ -1,4 +1,7 @@
-"""A lake's address in messages. Apart from what opens lakes: settings are shown by every command."""
+"""Shows a lake's address in messages.
+
+It is separate from the module that opens lakes, because every command shows settings.
+"""
 
 from __future__ import annotations
 
@@ -6,5 +9,5 @@ import re
 
 
 def shown(url: str) -> str:
-    """An address as it may be shown: no password, no query."""
+    """Return an address without password and query."""
     return re.sub(r"//[^/@\s]*@", "//***@", re.sub(r"\?\S*", "?***", url))

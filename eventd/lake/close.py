@@ -1,4 +1,4 @@
-"""A node that is out of service for good is closed by an operator: its ledger ends where it ends."""
+"""Closes the ledgers of a node that an operator took out of service for good: they end where they are."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
 
 _AT_WORK: Final = 5 * 60 * SECOND
-"""A node that reported more recently than this is at work, and would open its state again."""
+"""A node that reported within this time (microseconds) is in service, and would write its state again."""
 
 
 def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
-    """Close the latest state of a node at the time `now` (microseconds); the state as it is then.
+    """Close the latest state of a node at the time `now` (microseconds). Returns the closed state.
 
-    Raises NotFound for a node without one, Conflict for one that is at work, and LakeUnavailable.
+    Raises NotFound for a node without a state, Conflict for one in service, and LakeUnavailable.
     """
     states = [state for state in survey(storage).nodes if state.node == node]
     if not states:

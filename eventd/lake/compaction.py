@@ -1,9 +1,8 @@
-"""Closed days are put into the archive, a file or few instead of thousands, and what is too old is removed.
+"""Compacts closed days into the archive, a few files instead of thousands, and deletes what has expired.
 
-Nobody who reads meanwhile is disturbed: what the archive takes the place of stays where it is for a day, and so do
-segments that were marked as expired: the time of the mark is stored. A run that is broken off leaves a lake that is as
-good, and the next goes on.
-Only one program at a time should tidy up after a node; two at once do the same work twice, and no harm.
+Readers are not disturbed: segments that the archive replaces stay for a day, and so do segments that were marked as
+expired. A run that is interrupted leaves a valid lake, and the next run continues. Only one program at a time should
+compact the ledgers of a node; two at once do the same work twice, without harm.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from eventd.runtime.clock import SECOND
 
 DAY: Final = 86_400 * SECOND
 GRACE: Final = DAY
-"""How long what is not needed any more is kept for those who may be reading it (microseconds)."""
+"""How long replaced and expired segments are kept for readers (microseconds)."""
 ARCHIVE_ROWS: Final = 2_000_000
-"""Rows that one file of the archive holds at most, unless a single segment has more."""
+"""Rows in one file of the archive at most, unless a single segment has more."""
 
 
 class Done(NamedTuple):
-    """What one piece of work has done: how many segments were archived, removed, or marked as expired."""
+    """The result of one step: how many segments were archived, deleted, or marked as expired."""
 
     compacted: int = 0
     removed: int = 0
@@ -53,7 +52,9 @@ class Done(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """What retention does to one book of a node and epoch: segments it marks as expired, and those it removes."""
+    """What retention does to one ledger of a node and epoch: the segments that it marks as expired, and those it
+    deletes.
+    """
 
     node: str
     epoch: str
@@ -69,7 +70,7 @@ class _Key(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """The segments of a book by tree, and files that nothing speaks of."""
+    """The segments of a ledger by folder, and files without a manifest."""
 
     landing: list[Place]
     archive: list[Place]
@@ -83,10 +84,10 @@ class _Files(NamedTuple):
 def compacting(
     storage: Storage, nodes: Collection[str], *, now: int, after: int, grace: int = GRACE, most: int = ARCHIVE_ROWS
 ) -> Iterator[Done]:
-    """Put the closed days of these nodes into the archive, piece by piece: each step of the iteration is one.
+    """Compact the closed days of these nodes, one step per iteration.
 
-    A day is closed so long `after` its end; what it leaves in the landing goes a `grace` later. In microseconds.
-    `most` rows are in one file. Raises LakeUnavailable, MissingExtra.
+    A day is closed `after` microseconds past its end; the segments that the archive replaces are deleted `grace`
+    microseconds later. `most` is the limit of rows in one file. Raises LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
     for key, files in sorted(_list(storage, names).items()):
@@ -96,9 +97,8 @@ def compacting(
 
 
 def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE) -> Iterator[Done]:
-    """Mark segments of days older than `keep` as expired, and remove those that a run at least `grace` ago marked.
-
-    Otherwise as `compacting`.
+    """Mark segments of days older than `keep` as expired, and delete those marked at least `grace` ago, like
+    `compacting`.
     """
     names = {slug(node): node for node in nodes}
     shelves = _list(storage, names)
@@ -113,7 +113,7 @@ def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, 
 def plan_retention(
     storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE
 ) -> list[Retention]:
-    """What `retaining` would do, for those books that it would change. Raises as `retaining`."""
+    """Return what `retaining` would do, for the ledgers that it would change. Raises like `retaining`."""
     names = {slug(node): node for node in nodes}
     states = _read_states(storage, names)
     plans = []
@@ -142,7 +142,7 @@ def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
 
 
 def _is_left_over(place: Place, files: _Files) -> bool:
-    """Whether somebody was killed while it was archived, or removed. In the landing it may just be being written."""
+    """Return whether the files are left from an interrupted run. Files in the landing may still be in the writing."""
     return place.tree == ARCHIVE or not holes(files.archive, Span(place.after, place.upto))
 
 
@@ -168,12 +168,12 @@ def _read_manifests(storage: Storage, places: Sequence[Place]) -> list[Segment]:
         try:
             segments.append(Segment(place, decode(texts.get(place.manifest, b""), Manifest)))
         except Unreadable:
-            continue  # it stays as it is, for those who look for what is wrong
+            continue  # it stays as it is, for the search for the cause
     return segments
 
 
 def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
-    """Segments that follow each other, up to so many rows."""
+    """Group consecutive segments, up to a limit of rows."""
     run: list[Segment] = []
     rows = 0
     for segment in segments:
@@ -187,7 +187,7 @@ def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
 
 
 def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
-    """One file of the run; around what cannot be trusted, several."""
+    """Merge a run of segments into one file; an invalid segment splits the run."""
     first = run[0].place
     place = archived(first.book, node, first.epoch, first.after, run[-1].upto, day=day)
     try:
@@ -218,18 +218,18 @@ def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[D
             continue
         try:
             read_segment(storage, found[0], ["number"])
-        except BadSegment:  # then what it was made of is all there is: it is made again
+        except BadSegment:  # until the archive can be read, its sources are all there is: it is written again
             _remove(storage, [whole])
             yield Done(removed=1)
             continue
         _remove(storage, parts)
-        kept = msgspec.structs.replace(found[0].manifest, replaces=())  # or it would list what nobody can find
+        kept = msgspec.structs.replace(found[0].manifest, replaces=())  # or it would list segments that no longer exist
         storage.put(whole.manifest, encode(kept))
         yield Done(removed=len(parts))
 
 
 def _remove(storage: Storage, places: Sequence[Place]) -> None:
-    storage.delete(place.manifest for place in places)  # first: a file without one counts for nobody
+    storage.delete(place.manifest for place in places)  # manifests first: a file without one does not count
     storage.delete(place.data for place in places)
 
 
@@ -237,13 +237,13 @@ def _remove(storage: Storage, places: Sequence[Place]) -> None:
 
 
 class _Step(NamedTuple):
-    """What is to be done for one book: segments to mark up to a number, and segments and files to remove."""
+    """The work for one ledger: the number up to which segments are marked, and the segments and files to delete."""
 
     expired: Sequence[Place]
     removed: Sequence[Place]
     unfinished: Sequence[Place]
     kept: tuple[Mark, ...]
-    """The marks that are still of use afterwards."""
+    """The marks that are still needed afterwards."""
 
 
 class _History:
@@ -256,7 +256,10 @@ class _History:
         self._expiry = read_expiry(storage, slug, epoch)
 
     def plan(self, book: Book, files: _Files, now: int, keep: int, grace: int) -> _Step:
-        """What is to be done now. Nothing is removed whose mark is younger than `grace`, or that is to be kept."""
+        """Return the work that is due now.
+
+        A segment is deleted only if its mark is older than `grace` and it is older than `keep`.
+        """
         last_day = day_of(now - keep)
         old = _prefix(files, last_day)
         marks = tuple(mark for mark in self._expiry.marks.get(book, ()) if not self._promises(book, mark.upto))
@@ -273,12 +276,12 @@ class _History:
         )
 
     def _promises(self, book: Book, upto: int) -> bool:
-        """Whether the node's state promises numbers up to this one: then readers rely on them, whatever was marked."""
+        """Return whether the node's state promises numbers up to this one: then readers rely on them."""
         reach = self._state.segments.get(book) if self._state is not None else None
         return reach is not None and reach.after < min(upto, reach.upto)
 
     def retain(self, books: Mapping[Book, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
-        """Do it for each book, and take what is removed out of `books`."""
+        """Do the work for each ledger; deleted segments are removed from `books`."""
         for book, files in sorted(books.items()):
             step = self.plan(book, files, now, keep, grace)
             if step.expired:
@@ -293,7 +296,7 @@ class _History:
             self._note(book, step.kept)
 
     def _withdraw(self, book: Book, upto: int) -> None:
-        """Promise numbers up to this one no longer. The node may have written its state since it was read."""
+        """Withdraw the promise of numbers up to this one. The node may have rewritten its state since it was read."""
         if self._state is None:
             return
         self._state = read_state(self._storage, self._state.node, self._epoch)
@@ -313,7 +316,7 @@ class _History:
 def _forget_epochs(
     storage: Storage, states: Mapping[tuple[str, str], NodeState], shelves: Mapping[_Key, _Files], before: int
 ) -> Iterator[Done]:
-    """Remove the states of epochs that ended before a time and have no segment left, but for a node's last epoch."""
+    """Delete the states of epochs that ended before a time and have no segments left, except a node's last epoch."""
     newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
     for (node, epoch), state in states.items():
         is_empty = not any(files.both for key, files in shelves.items() if key[:2] == (node, epoch))
@@ -323,7 +326,7 @@ def _forget_epochs(
 
 
 def _prefix(files: _Files, day: str) -> list[Place]:
-    """What is of days before this one, up to the first that is not."""
+    """Return the leading files of days before this one."""
     old = []
     for place in choose(files.both):
         if place.day >= day:

@@ -1,7 +1,8 @@
-"""Which segments together hold each row of a book once, and where there is a hole between them.
+"""Selects segments that together hold each row of a ledger once, and finds the gaps between them.
 
-A node that is killed may leave a segment that it ships again under another range: then two ways lead from one number to
-a later one. The way that reaches farthest is taken, and what lies beside it holds nothing that is not on it.
+A node that is killed may leave a segment whose rows it ships again under another range: then segments overlap, and two
+chains lead from one number to a later one. The chain that reaches farthest is chosen; the segments outside of it hold
+no row that the chain lacks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class Ranged(Protocol):
-    """Something that covers the numbers in (after, upto]."""
+    """An object that covers the numbers in (after, upto]."""
 
     @property
     def after(self) -> int: ...
@@ -31,7 +32,7 @@ class Span(NamedTuple):
 
 
 def choose(ranges: Sequence[RangedT]) -> list[RangedT]:
-    """Ranges that do not overlap, in order, and reach as far without a hole as any of these do."""
+    """Return ranges that do not overlap, in order, and reach as far without a gap as any of the given ranges."""
     chosen: list[RangedT] = []
     reach: int | None = None
     rest = sorted(ranges, key=lambda one: (one.after, one.upto))
@@ -47,7 +48,7 @@ def choose(ranges: Sequence[RangedT]) -> list[RangedT]:
 
 
 def _farthest_way(ranges: Sequence[RangedT]) -> list[RangedT]:
-    """From the first of sorted ranges, from each to one that begins where it ends, as far as that goes."""
+    """Follow sorted ranges from the first, each to one that begins where it ends, as far as possible."""
     came: dict[int, RangedT | None] = {ranges[0].after: None}
     for one in ranges:
         if one.after in came and one.upto not in came:
@@ -61,7 +62,7 @@ def _farthest_way(ranges: Sequence[RangedT]) -> list[RangedT]:
 
 
 def holes(ranges: Sequence[RangedT], span: Span) -> list[Span]:
-    """What of the span lies in none of the ranges."""
+    """Return the parts of the span that no range covers."""
     found, reach = [], span.after
     for one in sorted(ranges, key=lambda one: one.after):
         if one.after > reach and reach < span.upto:

@@ -1,6 +1,6 @@
-"""When retention marked which segments as expired: readers have a day from then on.
+"""Records when retention marked segments as expired: readers may use them for one more day.
 
-The marks lie beside a node's state and not in it: the node writes its state anew all the time.
+The marks are stored beside a node's state, not in it, because the node rewrites its state regularly.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from eventd.lake.storage import Storage
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments with numbers up to `upto` expired at the time `at` (microseconds), if no earlier mark covers them."""
+    """Segments with numbers up to `upto` expired at `at` (microseconds), unless an earlier mark covers them."""
 
     upto: int
     at: int
 
 
 class Expiry(msgspec.Struct, frozen=True, kw_only=True):
-    """The marks of one node and epoch by book, each list in order of number."""
+    """The marks of one node and epoch, by ledger, each list ordered by number."""
 
     schema: int = SCHEMA_VERSION
     marks: dict[Book, tuple[Mark, ...]] = {}
 
 
 def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:
-    """The marks of a node, by its slug. A file that cannot be read counts as none, so that its segments stay longer.
+    """Read the marks of a node, given its slug. Raises LakeUnavailable.
 
-    Raises LakeUnavailable.
+    An unreadable file counts as no marks, so that the segments stay longer.
     """
     path = expiry_path(slug, epoch)
     text = storage.read_many([path]).get(path)
@@ -41,7 +41,7 @@ def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:
 
 
 def write_expiry(storage: Storage, slug: str, epoch: str, expiry: Expiry) -> None:
-    """Replace the marks of a node; a file without marks is removed. Raises LakeUnavailable."""
+    """Replace the marks of a node; without marks, the file is deleted. Raises LakeUnavailable."""
     kept = {book: marks for book, marks in expiry.marks.items() if marks}
     if kept:
         storage.put(expiry_path(slug, epoch), encode(Expiry(marks=kept)))

@@ -1,4 +1,4 @@
-"""The packages that only a lake needs. A node without one runs without them."""
+"""Loads the packages that only a lake needs. A node without a lake runs without them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from eventd.errors import MissingExtra
 
 
 def pyarrow() -> Any:
-    """The package `pyarrow`. Raises MissingExtra."""
+    """Return the package `pyarrow`. Raises MissingExtra."""
     return _load("pyarrow")
 
 
 def parquet() -> Any:
-    """`pyarrow.parquet`. Raises MissingExtra."""
+    """Return `pyarrow.parquet`. Raises MissingExtra."""
     return _load("pyarrow.parquet")
 
 
 def fsspec() -> Any:
-    """The package `fsspec`. Raises MissingExtra."""
+    """Return the package `fsspec`. Raises MissingExtra."""
     return _load("fsspec")
 
 
 def require() -> None:
-    """See that the packages are there, without loading them. Raises MissingExtra."""
+    """Check that the packages are installed, without loading them. Raises MissingExtra."""
     for package in ("pyarrow", "fsspec"):
         if find_spec(package) is None:
             raise _missing(package)

@@ -1,4 +1,7 @@
-"""Where things lie in a lake, and how they are called. A segment's name alone says whose it is and what it covers."""
+"""Names and folders in a lake.
+
+The name of a segment alone says which node and ledger it belongs to and which numbers it covers.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ NODES: Final = "nodes"
 DATA: Final = ".parquet"
 MANIFEST: Final = ".json"
 TEMPORARY: Final = ".tmp"
-"""How the name of a file ends that is not complete yet. Nobody reads it."""
+"""The suffix of incomplete files, which readers ignore."""
 
 MINUTE: Final = 60 * SECOND
-"""Microseconds of a slot: both ends of a link put an event into the same one, by its own time."""
+"""Microseconds of a slot: both ends of a link assign an event to the same slot, by its own time."""
 
 _SLUG_CHARACTERS: Final = 40
 _SEGMENT: Final = re.compile(
@@ -32,7 +35,7 @@ _STATE: Final = re.compile(rf"{NODES}/(?P<slug>[a-z0-9-]+)/(?P<epoch>[A-Za-z0-9_
 
 
 class Place(NamedTuple):
-    """What a segment is called, taken apart. It covers the numbers in (after, upto] of a book. `day`: YYYY-MM-DD."""
+    """The name of a segment, parsed. It covers the numbers in (after, upto] of a ledger. `day` is YYYY-MM-DD."""
 
     tree: str
     book: Book
@@ -44,50 +47,50 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The segment's name: its path in the lake without the ending."""
+        """The segment's name: its path in the lake without the extension."""
         folder = f"{self.tree}/{self.book.value}/dt={self.day}/node={self.slug}"
         return f"{folder}/{self.slug}-{self.epoch}-{self.after:020d}-{self.upto:020d}"
 
     @property
     def data(self) -> str:
-        """Path of the Parquet file."""
+        """The path of the Parquet file."""
         return self.name + DATA
 
     @property
     def manifest(self) -> str:
-        """Path of the manifest."""
+        """The path of the manifest."""
         return self.name + MANIFEST
 
 
 def slug(node: str) -> str:
-    """A node's name for folders: lower-case ASCII, digits and dashes. Two names never share one."""
+    """Return a node's name for folders: lower-case ASCII, digits and dashes, unique for each name."""
     plain = re.sub(r"[^a-z0-9]+", "-", node.lower()).strip("-")[:_SLUG_CHARACTERS].rstrip("-")
     mark = hashlib.sha256(node.encode()).hexdigest()[:8]
     return f"{plain}-{mark}" if plain else mark
 
 
 def day_of(micros: int) -> str:
-    """The UTC day of a time, as folders are called: YYYY-MM-DD."""
+    """Return the UTC day of a time as YYYY-MM-DD, the name of its folder."""
     return datetime.fromtimestamp(micros // SECOND, UTC).strftime("%Y-%m-%d")
 
 
 def slot_of(micros: int) -> int:
-    """The minute since 1970 that a time lies in."""
+    """Return the minute since 1970 that contains a time in microseconds."""
     return micros // MINUTE
 
 
 def landing(book: Book, node: str, epoch: str, after: int, upto: int, *, at: int) -> Place:
-    """The place of a new segment whose first row is of the time `at` (microseconds)."""
+    """Return the name of a new segment whose first row has the time `at` (microseconds)."""
     return Place(LANDING, book, day_of(at), slug(node), epoch, after, upto)
 
 
 def archived(book: Book, node: str, epoch: str, after: int, upto: int, *, day: str) -> Place:
-    """The place of the segment that takes the place of others of one day."""
+    """Return the name of an archived segment that replaces others of one day."""
     return Place(ARCHIVE, book, day, slug(node), epoch, after, upto)
 
 
 def parse_place(path: str) -> Place | None:
-    """The place of a segment's file or manifest, by its path in the lake; None for any other file."""
+    """Parse the path of a segment's file or manifest; None for any other file."""
     match = _SEGMENT.fullmatch(path)
     if match is None or match["book"] not in list(Book):
         return None
@@ -96,20 +99,23 @@ def parse_place(path: str) -> Place | None:
 
 
 def parse_name(name: str) -> Place | None:
-    """The place of a segment by its name, which is its path without the ending."""
+    """Parse the name of a segment, which is its path without the extension."""
     return parse_place(name + DATA)
 
 
 def state_path(node: str, epoch: str) -> str:
-    """Path of the small file in which a node says how far its books are."""
+    """Return the path of the file in which a node reports how far its ledgers are shipped."""
     return f"{NODES}/{slug(node)}/{epoch}.json"
 
 
 def expiry_path(slug: str, epoch: str) -> str:
-    """Path of the file with the times at which retention marked a node's segments as expired; no state is named so."""
+    """Return the path of the file with the times at which retention marked a node's segments as expired.
+
+    No state has this name.
+    """
     return f"{NODES}/{slug}/{epoch}-expired.json"
 
 
 def is_state(path: str) -> bool:
-    """Whether a path is that of a node's state."""
+    """Return whether a path is that of a node's state."""
     return _STATE.fullmatch(path) is not None

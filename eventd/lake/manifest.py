@@ -1,5 +1,7 @@
-"""What is written beside the data: the manifest that makes a file a segment, and the state in which a node tells of its
-books. Both are JSON with the names below; times are microseconds since 1970, UTC.
+"""The JSON files beside the data: the manifest that makes a file a segment, and the state in which a node reports on
+its ledgers.
+
+Times are microseconds since 1970, UTC.
 """
 
 from __future__ import annotations
@@ -12,19 +14,21 @@ from eventd.lake.schema import SCHEMA_VERSION, Book
 
 
 class Unreadable(Exception):
-    """A manifest or a state that cannot be understood; the text, which reads on after its name, says why."""
+    """A manifest or state that cannot be read; the text gives the reason and continues a sentence that begins with its
+    name.
+    """
 
 
 class OtherSchema(Unreadable):
-    """It was written by another version of the schema."""
+    """The file was written with another version of the schema."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """One segment: the rows of `book` with numbers in (after, upto], as `node` kept them in `epoch`.
+    """One segment: the rows of ledger `book` with numbers in (after, upto], recorded by `node` in `epoch`.
 
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot of the events' own times,
-    None for books that have none; `times` the first and last time of the rows themselves. `replaces`: names of the
-    segments whose rows this one holds. `payloads`: whether it holds what the events say.
+    None for ledgers without them; `times` are the first and last time of the rows. `replaces` names the segments whose
+    rows this one contains. `payloads`: the events have their payloads.
     """
 
     schema: int = SCHEMA_VERSION
@@ -44,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What was meant for a peer, from `declared_at` on, under a version that the books refer to."""
+    """A peer's selection from `declared_at` on, under the version that ledger rows refer to."""
 
     version: int
     declared_at: int
@@ -52,9 +56,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerState(msgspec.Struct, frozen=True, kw_only=True):
-    """A link as its sender sees it: all positions up to `cursor` are settled, but for what repairs still go through.
+    """A link as its sender sees it: all positions up to `cursor` are settled, except in the ranges of `repairs`.
 
-    `repairs` are the ranges (after, upto] that are left of them.
+    `repairs` are the ranges (after, upto] that are still to be sent.
     """
 
     peer: str
@@ -70,28 +74,27 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of a node, and whom it sends to."""
+    """One group of a node and its peers."""
 
     group: str
     peers: tuple[PeerState, ...] = ()
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """The segments of a book, without a hole from `after` to `upto`. What was before has outlived its retention."""
+    """The segments of a ledger, without a gap from `after` to `upto`. Earlier segments have expired."""
 
     after: int
     upto: int
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the books of one node and epoch are in the lake.
+    """How far the ledgers of one node and epoch are shipped.
 
-    Every fact that the node recorded before `complete_until`, by its own clock, is in the lake. `instance` is random
-    for each database. `head` is the log's last position, `books` the number up to which each book is in the lake. Its
-    segments are `segments`, which may end sooner: where numbers stand for nothing that is shipped, there are none.
-    `began_at` and `as_of` are when the first and the latest of these states were written. `interval`: how often the
-    node looks for something to ship, in microseconds. `closed_at`: when an operator declared the node out of service;
-    0: never.
+    Every row that the node recorded before `complete_until`, by its own clock, is in the lake. `instance` is random for
+    each database. `head` is the log's last position, `books` the number up to which each ledger is shipped. Its
+    segments are `segments`, which may end earlier: numbers without rows to ship have no segments. `began_at` and
+    `as_of` are when the first and the latest of these states were written. `interval` is how often the node looks for
+    rows to ship, in microseconds. `closed_at` is when an operator took the node out of service; 0: never.
     """
 
     schema: int = SCHEMA_VERSION
@@ -111,7 +114,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a folder a lake. `id` is random: a cursor is of one lake only."""
+    """The file that makes a folder a lake. `id` is random: a cursor belongs to one lake."""
 
     schema: int = SCHEMA_VERSION
     id: str
@@ -126,12 +129,12 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """The JSON text of a manifest, a state or a lake's head."""
+    """Return the JSON text of a manifest, a state or a lake's head."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
 def decode(text: bytes, kind: type[StructT]) -> StructT:
-    """Read one back. Raises Unreadable, and OtherSchema for one of another version."""
+    """Parse such a text. Raises Unreadable, and OtherSchema for another schema version."""
     try:
         version = msgspec.json.decode(text, type=_Version).schema
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The figures of shipping, beside those of the node."""
+"""The metrics of shipping to a lake, shown with those of the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECOND: Final = 1_000_000
 
 
 class LakeFigures:
-    """Counters and gauges in a registry. A node without a lake has them without values."""
+    """Counters and gauges in a registry. On a node without a lake they have no values."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -23,7 +23,7 @@ class LakeFigures:
         self._removed = self._counter("removed_segments_total", "Segments that were removed from the lake.")
         self._state = self._gauge("state", "1 for the state that shipping is in.", "state")
         self._until = self._gauge("complete_until_seconds", "All that was recorded before this time is in the lake.")
-        self._until.set(float("nan"))  # nothing was promised: no alert may take that for 1970
+        self._until.set(float("nan"))  # 0 would be taken for 1970 by an alert
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"routerd_eventd_lake_{name}", text, labels, registry=self._registry)
@@ -32,28 +32,28 @@ class LakeFigures:
         return Gauge(f"routerd_eventd_lake_{name}", text, labels, registry=self._registry)
 
     def shipped(self, book: str, rows: int, size: int) -> None:
-        """A segment of so many rows and bytes is in the lake."""
+        """Count a shipped segment with its rows and bytes."""
         self._segments.labels(book).inc()
         self._rows.labels(book).inc(rows)
         self._bytes.labels(book).inc(size)
 
     def held_up(self, state: str, reason: str) -> None:
-        """A try to ship did not work; `state` is that of the cursors now."""
+        """Count a failed attempt; `state` is the new state of the cursors."""
         self._failures.labels(reason).inc()
         self._show(state)
 
     def rested(self, complete_until: int) -> None:
-        """All that was recorded before this time (microseconds) is in the lake."""
+        """Everything recorded before this time (microseconds) is in the lake."""
         self._until.set(complete_until / _SECOND)
         self._show("running")
 
     def tidied(self, compacted: int, removed: int) -> None:
-        """Segments went into the archive, and were removed."""
+        """Count segments that were compacted and deleted."""
         self._compacted.inc(compacted)
         self._removed.inc(removed)
 
     def not_tidied(self, reason: str) -> None:
-        """A try to tidy up did not work."""
+        """Count a failed attempt to tidy."""
         self._failures.labels(reason).inc()
 
     def _show(self, state: str) -> None:

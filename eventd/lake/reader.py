@@ -1,4 +1,4 @@
-"""What lies in a lake, and what is wrong with it. Only what has a manifest counts, and every trouble is a value."""
+"""Reads a lake and reports its problems as values. Only files with a manifest count."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 
 class TroubleKind(StrEnum):
-    """What can be wrong with a lake."""
+    """The kinds of problems of a lake."""
 
-    CORRUPT = "corrupt"  # rows are missing or cannot be trusted: nothing that touches them can be called complete
-    EPOCHS = "epochs"  # a node has begun a new history: it was restored from a back-up, or set up anew
+    CORRUPT = "corrupt"  # rows are missing or cannot be trusted: a result that involves them is incomplete
+    EPOCHS = "epochs"  # a node began a new history: it was restored from a backup, or set up anew
     TWO_NODES = "two nodes"  # two databases ship under one name at the same time
 
 
 class Trouble(NamedTuple):
-    """One thing that is wrong. `name` is of a segment, as it is or would be called, or the path of a state.
+    """One problem. `name` is the name of a segment, existing or missing, or the path of a state.
 
-    It concerns the numbers in (after, upto] of `book`; a trouble of a whole node has no book and no numbers. An EPOCHS
-    or TWO_NODES trouble is of the later epoch; `message` tells the other, and the times.
+    It concerns the numbers in (after, upto] of `book`; a problem of a whole node has neither ledger nor numbers. EPOCHS
+    and TWO_NODES problems have the later epoch; `message` names the other epoch and the times.
     """
 
     kind: TroubleKind
@@ -64,7 +64,7 @@ class Trouble(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A lake at one moment: the states of its nodes, the segments that count, each row in one of them, and troubles."""
+    """A lake at one moment: the states of its nodes, segments that hold each row once, and problems."""
 
     head: Head
     nodes: Sequence[NodeState]
@@ -73,7 +73,7 @@ class Survey(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """A book of one node and epoch; the node as a slug."""
+    """A ledger of one node and epoch; the node as a slug."""
 
     slug: str
     epoch: str
@@ -81,7 +81,7 @@ class _Key(NamedTuple):
 
 
 class _Bad(NamedTuple):
-    """A segment that does not count, and why."""
+    """A segment that does not count, and the reason."""
 
     place: Place
     message: str
@@ -96,7 +96,7 @@ class _Bad(NamedTuple):
 
 
 class _Shelf:
-    """The segments of one book, good and bad."""
+    """The segments of one ledger, valid and invalid."""
 
     def __init__(self) -> None:
         self.good: list[Segment] = []
@@ -104,13 +104,13 @@ class _Shelf:
 
 
 def survey(storage: Storage) -> Survey:
-    """Look at a whole lake, but into no file.
+    """Survey a whole lake without opening data files.
 
-    Raises NotFound where there is no lake, LakeUnusable for one of another schema, LakeUnavailable.
+    Raises NotFound, LakeUnusable for another schema version, LakeUnavailable.
     """
     head = open_lake(storage)
-    # In this order what is being shipped and compacted meanwhile cannot look like a loss: states promise less than
-    # there is by the time segments are listed, and what is gone from the landing has long been in the archive.
+    # This order prevents that shipping or compaction at the same time looks like a loss: the states promise less than
+    # the segments listed later, and what left the landing has long been in the archive.
     states, troubles = _read_states(storage)
     shelves = _read_shelves(storage, [*storage.list(LANDING), *storage.list(ARCHIVE)])
     segments: list[Segment] = []
@@ -124,8 +124,8 @@ def survey(storage: Storage) -> Survey:
         node = names.get(key.slug) or next((one.manifest.node for one in shelf.good), key.slug)
         chosen = choose(shelf.good)
         segments += chosen
-        # Where a node says nothing at all, whatever lies there is taken for a promise; where it does, what it has not
-        # promised yet is being written, up to the last segment that is whole.
+        # Without a state, every segment counts as promised. With a state, the numbers beyond its promise are being
+        # written, up to the last valid segment.
         shown: list[Segment | _Bad] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *shelf.bad]
         troubles += _troubles_of(key, node, shelf, chosen, _join(reaches.get(key), shown))
     troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in shelves} - known)]
@@ -133,7 +133,7 @@ def survey(storage: Storage) -> Survey:
 
 
 class StateFile(NamedTuple):
-    """A node's state as it lies in a lake; the node as a slug. `state`: why it is none, where it cannot be read."""
+    """The file of a node's state; the node as a slug. `state` is the reason if the file cannot be read."""
 
     path: str
     slug: str
@@ -142,7 +142,7 @@ class StateFile(NamedTuple):
 
 
 def state_files(storage: Storage) -> Iterator[StateFile]:
-    """The states of all nodes and epochs, by path. Raises LakeUnavailable."""
+    """Yield the states of all nodes and epochs, by path. Raises LakeUnavailable."""
     paths = [entry.path for entry in storage.list(NODES) if is_state(entry.path)]
     for path, text in sorted(storage.read_many(paths).items()):
         _, node, epoch = path.removesuffix(MANIFEST).split("/")
@@ -153,7 +153,7 @@ def state_files(storage: Storage) -> Iterator[StateFile]:
 
 
 def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
-    """The state of the node with this slug. Raises Unreadable, also for that of another node or epoch."""
+    """Decode the state of the node with this slug. Raises Unreadable, also for the state of another node or epoch."""
     state = decode(text, NodeState)
     if (slug(state.node), state.epoch) != (slug_, epoch):
         raise Unreadable("is of another node or epoch than its name says")
@@ -161,7 +161,7 @@ def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
 
 
 def read_state(storage: Storage, node: str, epoch: str) -> NodeState | None:
-    """The state of a node; None where there is none that can be read. Raises LakeUnavailable."""
+    """Read the state of a node; None if it is missing or cannot be read. Raises LakeUnavailable."""
     path = state_path(node, epoch)
     try:
         return decode_state(storage.read_many([path]).get(path, b""), slug(node), epoch)
@@ -205,7 +205,7 @@ def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _She
         shelf = shelves[_Key(place.slug, place.epoch, place.book)]
         text = texts.get(place.manifest)
         if text is None and name in manifests:
-            continue  # removed since it was listed: whatever took its place is listed, too
+            continue  # deleted since it was listed: its replacement is listed as well
         found = _judge(place, text, sizes.get(name))
         if isinstance(found, _Bad):
             shelf.bad.append(found)
@@ -219,7 +219,7 @@ def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _She
 
 
 def _judge(place: Place, text: bytes | None, size: int | None) -> Segment | _Bad:
-    """A segment, or why it is none."""
+    """Return a segment, or the reason why it does not count."""
     if text is None:
         return _Bad(place, "its manifest is missing")
     try:
@@ -241,7 +241,9 @@ def _judge(place: Place, text: bytes | None, size: int | None) -> Segment | _Bad
 
 
 def _beyond(place: Place, replaced: Sequence[str]) -> str | None:
-    """A name that a segment may not replace: the archive alone replaces, segments of the landing within its range."""
+    """Return a name that a segment may not replace: only the archive replaces, and only segments of the landing within
+    its range.
+    """
     for name in replaced:
         other = parse_name(name)
         if (
@@ -255,7 +257,7 @@ def _beyond(place: Place, replaced: Sequence[str]) -> str | None:
 
 
 def _join(promised: Span | None, shown: Sequence[Segment | _Bad]) -> Span | None:
-    """What was promised, and what lies beyond: segments are written one after the other."""
+    """Join the promised range with the segments beyond it, which are written in sequence."""
     if not shown:
         return promised
     after = min(one.after for one in shown) if promised is None else promised.after
@@ -265,12 +267,12 @@ def _join(promised: Span | None, shown: Sequence[Segment | _Bad]) -> Span | None
 def _troubles_of(
     key: _Key, node: str, shelf: _Shelf, chosen: Sequence[Segment], promised: Span | None
 ) -> Iterator[Trouble]:
-    """What is missing of the numbers that should be there."""
+    """Yield the problems of the numbers that should be there."""
     present: list[Segment | _Bad] = [*chosen, *shelf.bad]
     if promised is None:
         return
     for bad in shelf.bad:
-        # What lies beyond is being written, what lies before is being removed.
+        # Numbers beyond are being written, earlier ones are being deleted.
         if bad.after < promised.upto and bad.upto > promised.after and holes(chosen, Span(bad.after, bad.upto)):
             yield _corrupt(key, node, bad.place.name, bad, bad.message)
     for hole in holes(present, promised):
@@ -283,7 +285,7 @@ def _corrupt(key: _Key, node: str, name: str, span: Span | _Bad, message: str) -
 
 
 def _histories(states: Sequence[NodeState]) -> Iterator[Trouble]:
-    """Nodes that have several epochs. One of them must have ended before the next began."""
+    """Yield problems of nodes with several epochs: each must end before the next begins."""
     by_node: defaultdict[str, list[NodeState]] = defaultdict(list)
     for state in states:
         by_node[state.node].append(state)
@@ -302,14 +304,16 @@ def _iso(micros: int) -> str:
 
 
 class BadSegment(Exception):
-    """A segment is not what its manifest says; the text, which reads on after its name, says why."""
+    """A segment differs from its manifest; the text gives the reason and continues a sentence that begins with its
+    name.
+    """
 
 
 def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a segment, or some columns of them.
+    """Read a segment, or some of its columns.
 
-    Raises as `open_segment`, and BadSegment for rows of another node or epoch, where `node` or `epoch` are among the
-    columns: a node must not speak for another.
+    Raises like `open_segment`, and BadSegment for rows of another node or epoch if those columns are read: a node must
+    not report for another.
     """
     table = open_segment(storage, segment).read(columns)
     for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
@@ -321,7 +325,7 @@ def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | No
 
 
 def open_segment(storage: Storage, segment: Segment) -> parquet_type.ParquetFile:
-    """The Parquet file of a segment, in memory, after its size and digest were checked.
+    """Return the Parquet file of a segment in memory, with size and digest verified.
 
     Raises BadSegment and LakeUnavailable.
     """

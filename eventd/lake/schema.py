@@ -1,4 +1,4 @@
-"""The columns of every book, said once: Arrow schemas and the tables of `docs/reference/lake.md` follow from here."""
+"""The columns of every ledger: Arrow schemas and the tables of `docs/reference/lake.md` are derived from them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION: Final = 1
-"""Of everything in a lake: files, manifests and states. A reader refuses a number that it does not know."""
+"""The version of files, manifests and states. Readers refuse any other number."""
 
 
 class Book(StrEnum):
-    """An append-only list of facts that one node keeps."""
+    """An append-only table of what one node recorded."""
 
     EVENTS = "events"
     DELIVERIES = "deliveries"
@@ -27,20 +27,20 @@ class Book(StrEnum):
 
 
 class Kind(StrEnum):
-    """The type of a column, as the contract calls it."""
+    """The type of a column, as the interface for auditors names it."""
 
     INT64 = "int64"
     INT32 = "int32"
     INT16 = "int16"
     BOOL = "bool"
     STRING = "string"
-    WORD = "word"  # a string of few different values: dictionary<int32, string>
+    WORD = "word"  # a string with few distinct values: dictionary<int32, string>
     TIME = "time"  # timestamp of microseconds, UTC
     DIGEST = "digest"  # 32 bytes
 
 
 class Column(NamedTuple):
-    """One column. `null`: it may have no value."""
+    """One column. `null`: the value may be missing."""
 
     name: str
     kind: Kind
@@ -185,7 +185,7 @@ COLUMNS: Final[dict[Book, tuple[Column, ...]]] = {
     Book.GAPS: (*_KEPT_BY, *_GAPS),
     Book.REFUSALS: (*_KEPT_BY, *_REFUSALS),
 }
-"""The columns of each book, in their order."""
+"""The columns of each ledger, in order."""
 
 OWN_TIME: Final[dict[Book, str]] = {
     Book.EVENTS: "recorded_at",
@@ -195,15 +195,15 @@ OWN_TIME: Final[dict[Book, str]] = {
     Book.GAPS: "recorded_at",
     Book.REFUSALS: "last_at",
 }
-"""The column that says when a row came into being: it decides on the day a segment is filed under."""
+"""The column with the time a row was created; it decides under which day a segment is filed."""
 
 SLOTTED: Final = frozenset({Book.EVENTS, Book.DELIVERIES})
-"""Books whose manifests tell the slots of their events."""
+"""Ledgers whose manifests list the slots of their events."""
 
 
 @cache
 def arrow_schema(book: Book) -> pa.Schema:
-    """The Arrow schema of a book. Raises MissingExtra."""
+    """Return the Arrow schema of a ledger. Raises MissingExtra."""
     arrow = pyarrow()
     types = {
         Kind.INT64: arrow.int64(),

@@ -1,6 +1,6 @@
-"""Where a lake is kept: a folder of this machine, or any store that fsspec reaches. Paths are relative to the lake.
+"""The storage of a lake: a local folder, or any object store that fsspec supports.
 
-What is put appears whole or not at all. Errors name the lake without what may be secret in its address.
+Paths are relative to the lake. A file appears whole or not at all. Errors show the lake's address without secrets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventd.lake.layout import HEAD, TEMPORARY
 from eventd.runtime.chance import Chance
 
 _TOLD = 200
-"""Characters of somebody else's error that are passed on."""
+"""Characters of a foreign error message that are passed on."""
 
 
 class Entry(NamedTuple):
@@ -34,53 +34,53 @@ class Entry(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What became of a file: its size, and SHA-256 in hex."""
+    """The size of a written file, and its SHA-256 in hex."""
 
     bytes: int
     sha256: str
 
 
 class Storage(Protocol):
-    """A lake's files. Every method raises LakeUnavailable when the store does not do what it should."""
+    """The files of a lake. Every method raises LakeUnavailable when the store fails."""
 
     url: str
-    """As it may be shown: no password, no query."""
+    """The address to show: without password and query."""
 
     def list(self, folder: str) -> list[Entry]:
-        """Every complete file below a folder, by path; none where there is no such folder."""
+        """Return every complete file below a folder, by path; empty for a missing folder."""
         ...
 
     def unfinished(self, folder: str) -> Sequence[str]:
-        """Paths of files below a folder whose writer is at work, or was killed."""
+        """Return paths of files below a folder that are being written, or whose writer was killed."""
         ...
 
     def read(self, path: str) -> bytes:
-        """A whole file. Raises NotFound."""
+        """Read a whole file. Raises NotFound."""
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Those of the files that are there, by path."""
+        """Read those of the files that exist, by path."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, durably, in the place of one that may be there."""
+        """Write a file durably, replacing an existing one."""
         ...
 
     def create(self, path: str) -> contextlib.AbstractContextManager[Draft]:
-        """Write a file piece by piece; it appears at the end of the block, and not at all if that fails."""
+        """Write a file piece by piece; it appears at the end of the block, and not at all if the block fails."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; those that are not there are no error."""
+        """Delete files; missing files are no error."""
         ...
 
     def locate(self, path: str) -> str:
-        """The path or address of a file for other programs; may hold a secret: never to be shown."""
+        """Return the path or address of a file for other programs. It may hold a secret and must not be shown."""
         ...
 
 
 class Draft:
-    """A file that is being written. `written` tells its size and digest once the block has ended."""
+    """A file that is being written. `written` has its size and digest after the block."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -89,7 +89,7 @@ class Draft:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Take all of `data`, which may be anything that has bytes."""
+        """Append all of `data`, any bytes-like object."""
         view = memoryview(data)
         self._file.write(view)
         self._hash.update(view)
@@ -97,22 +97,22 @@ class Draft:
         return view.nbytes
 
     def flush(self) -> None:
-        """For those who write to files."""
+        """Do nothing; part of the interface of files."""
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Return the bytes written so far."""
         return self._bytes
 
     @property
     def written(self) -> Written:
-        """What was written so far."""
+        """Return the size and digest so far."""
         return Written(self._bytes, self._hash.hexdigest())
 
 
 def connect(url: str) -> Storage:
-    """The store behind a path or an fsspec address. Looks at nothing yet.
+    """Return the storage for a path or an fsspec address, without access to it.
 
-    Raises MissingExtra, and LakeUnusable for an address that nothing is known to handle.
+    Raises MissingExtra, and LakeUnusable for an unsupported address.
     """
     if url.startswith("file://"):
         return _Folder(Path(url.removeprefix("file://")))
@@ -120,7 +120,10 @@ def connect(url: str) -> Storage:
 
 
 def open_lake(storage: Storage) -> manifest.Head:
-    """What the lake says of itself. Raises NotFound where there is none, LakeUnusable for one of another schema."""
+    """Read the head of a lake.
+
+    Raises NotFound for a folder that is no lake, LakeUnusable for another schema version.
+    """
     try:
         text = storage.read(HEAD)
     except NotFound:
@@ -136,16 +139,16 @@ def open_lake(storage: Storage) -> manifest.Head:
 
 
 def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.Head:
-    """The lake, made if it is missing. Raises as `open_lake`."""
+    """Open a lake, creating it if it is missing. Raises like `open_lake`."""
     try:
         return open_lake(storage)
     except NotFound:
         storage.put(HEAD, manifest.encode(manifest.Head(id=chance.token(8).hex(), made_at=now)))
-        return open_lake(storage)  # two nodes may make it at the same time: the later one counts for both
+        return open_lake(storage)  # two nodes may create it at the same time: the later one counts for both
 
 
 class _Folder:
-    """A folder of this machine."""
+    """A local folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -169,8 +172,8 @@ class _Folder:
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(place / entry.name, path)
-            elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, in a circle too
-                with contextlib.suppress(FileNotFoundError):  # removed since
+            elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, also in a circle
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                     yield Entry(path, entry.stat(follow_symlinks=False).st_size)
 
     def read(self, path: str) -> bytes:
@@ -199,7 +202,7 @@ class _Folder:
             _make_folder(target.parent)
             try:
                 hidden.unlink(missing_ok=True)
-                with hidden.open("xb") as file:  # and not through a link that somebody put there
+                with hidden.open("xb") as file:  # not through a link that another program placed there
                     draft = Draft(file)
                     yield draft
                     file.flush()
@@ -216,7 +219,7 @@ class _Folder:
             for path in paths:
                 (self._root / path).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # not empty, or gone
-                    for folder in (self._root / path).parents[:2]:  # of the node, and of the day
+                    for folder in (self._root / path).parents[:2]:  # the folders of the node and of the day
                         folder.rmdir()
 
     def locate(self, path: str) -> str:
@@ -227,7 +230,7 @@ class _Folder:
 
 
 class _Remote:
-    """A store behind fsspec. One put is atomic there, as object stores do it."""
+    """A store behind fsspec, whose put is atomic, as in object stores."""
 
     def __init__(self, url: str) -> None:
         package = fsspec()
@@ -244,7 +247,7 @@ class _Remote:
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        """The file system, and where the lake lies in it. Some stores are called for that."""
+        """Return the file system and the lake's path in it. Some stores are contacted for this."""
         fs, root = fsspec().core.url_to_fs(self._at, use_listings_cache=False)
         return fs, root
 
@@ -266,7 +269,7 @@ class _Remote:
             return sorted(entry for entry in entries if not entry.path.endswith(TEMPORARY))
 
     def unfinished(self, folder: str) -> Sequence[str]:
-        return []  # what is put there appears whole
+        return []  # an object appears whole
 
     def read(self, path: str) -> bytes:
         with self._trouble(f"read {path}"):
@@ -276,7 +279,7 @@ class _Remote:
                 raise NotFound(f"{path} is not in the lake at {self.url}") from None
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
-        with self._trouble("read files"):  # all at once: a store answers many requests in the time of one
+        with self._trouble("read files"):  # concurrently: a store answers many requests in the time of one
             named = {self._path(path): path for path in paths}
             if not named:
                 return {}
@@ -338,16 +341,16 @@ def _local_trouble(what: str, url: str) -> Iterator[None]:
 
 
 def _told(error: Exception, url: str) -> str:
-    """Somebody else's error in one line, without what the address may hold."""
+    """Return a foreign error in one line, without secrets of the address."""
     text = " ".join(str(error).replace(url, shown(url)).split())
     return f"{type(error).__name__}: {shown(text)}"[:_TOLD]
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, durably."""
+    """Create a folder and its parents, durably."""
     if folder.is_dir():
         return
-    if folder.exists() and not folder.is_dir():  # which somebody else may have made since
+    if folder.exists() and not folder.is_dir():  # which another process may have created meanwhile
         raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder")
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)

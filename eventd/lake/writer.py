@@ -1,4 +1,4 @@
-"""Segments are written here, by a node and by whoever else makes a lake: the file first, then its manifest."""
+"""Writes segments: the data file first, then its manifest."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP: Final = 131_072
-"""Rows that are compressed, and read, together."""
+"""Rows that are compressed and read together."""
 ZSTD_LEVEL: Final = 1
 
 
 class Segment(NamedTuple):
-    """A segment: where it lies, and what its manifest says."""
+    """A segment: its name and its manifest."""
 
     place: Place
     manifest: Manifest
 
     @property
     def after(self) -> int:
-        """It covers the numbers behind this one."""
+        """The number before its first."""
         return self.manifest.after
 
     @property
     def upto(self) -> int:
-        """Up to this one."""
+        """Its last number."""
         return self.manifest.upto
 
 
@@ -47,11 +47,12 @@ def write_segment(
     payloads: bool = False,
     replaces: tuple[str, ...] = (),
 ) -> Segment:
-    """Write the rows of a book with numbers in (place.after, place.upto], in their order.
+    """Write the rows of a ledger with numbers in (place.after, place.upto], in order, replacing a segment of the same
+    name.
 
-    `rows` have the columns of `arrow_schema(place.book)`; several tables are written one after the other, and only what
-    makes a row group is held in memory. `now` is in microseconds. Raises Invalid for rows that do not belong there, or
-    none at all, and LakeUnavailable. What lay there under the same name is replaced.
+    `rows` have the columns of `arrow_schema(place.book)`; several tables are written one after the other, and only one
+    row group is held in memory. `now` is in microseconds. Raises Invalid for rows outside of the range or no rows at
+    all, and LakeUnavailable.
     """
     facts = _Facts(place)
     with storage.create(place.data) as draft:
@@ -83,7 +84,7 @@ def write_segment(
 
 
 def write_state(storage: Storage, state: NodeState) -> None:
-    """Say how far a node's books are. Raises LakeUnavailable."""
+    """Write a node's state. Raises LakeUnavailable."""
     storage.put(state_path(state.node, state.epoch), encode(state))
 
 
@@ -102,7 +103,7 @@ def _writer(draft: Any, book: Book) -> Any:
 
 
 def _row_groups(tables: Iterable[pa.Table], book: Book) -> Iterator[pa.Table]:
-    """The rows in tables of at least one row group, but for the last."""
+    """Yield the rows in tables of at least one row group each, except the last."""
     arrow = pyarrow()
     held: list[pa.Table] = []
     count = 0
@@ -117,7 +118,7 @@ def _row_groups(tables: Iterable[pa.Table], book: Book) -> Iterator[pa.Table]:
 
 
 class _Facts:
-    """What the manifest says of the rows. Adding rows raises Invalid where they do not belong into the segment."""
+    """The manifest's summary of the rows. Adding rows raises Invalid if they do not belong into the segment."""
 
     def __init__(self, place: Place) -> None:
         self._place = place

@@ -1,4 +1,4 @@
-"""Running a chore so that its failure is logged and does not end the node."""
+"""Runs a chore; a failure is logged and does not end the node."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ logger = logging.getLogger("eventd.housekeeping")
 
 
 async def attempt(job: str, work: Coroutine[Any, Any, None]) -> None:
-    """Await the work; log an error of it, to be tried again in the next round."""
+    """Await the work. An error is logged, and the next round tries again."""
     try:
         await work
     except EventdError as error:
         logger.warning("housekeeping failed", extra={"job": job, "error": str(error)})
-    except Exception:  # a fault in here must not end a node that works
+    except Exception:  # a defect here must not end a node that works
         logger.exception("housekeeping failed", extra={"job": job})

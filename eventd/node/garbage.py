@@ -1,8 +1,7 @@
-"""When garbage is looked for, beside what the collector does by itself.
+"""Triggers garbage collections by the memory of the process, in addition to the interpreter's own.
 
-The collector counts objects. What a broken connection leaves behind is few objects that refer to each other, with
-buffers of megabytes, and strangers can break connections as often as they like. So the memory of the process decides
-as well.
+The interpreter counts objects. A broken connection leaves few objects in reference cycles, but buffers of megabytes,
+and a stranger can break any number of connections.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 1.0
 YOUNG_BYTES: Final = 64 << 20
-"""After so much growth what is young is looked through, which takes milliseconds."""
+"""Growth in bytes after which the young generation is collected, which takes milliseconds."""
 ALL_BYTES: Final = 512 << 20
-"""After so much growth everything is."""
+"""Growth in bytes after which all generations are collected."""
 _PAGE: Final = resource.getpagesize()
 
 
 def resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 where the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
@@ -32,7 +31,7 @@ def resident_bytes() -> int:
 
 
 class Garbage:
-    """Has garbage collected as the process grows. `collect` takes the oldest generation to look through."""
+    """Collects garbage as the process grows. `collect` takes the oldest generation to collect."""
 
     def __init__(
         self,
@@ -46,13 +45,13 @@ class Garbage:
         self._after_young = self._after_all = measure()
 
     async def collect_for_ever(self) -> None:
-        """Look now and then."""
+        """Check from time to time, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Collect if the process has grown by so much since the last time, or since it was smallest."""
+        """Collect if the process has grown enough since the last collection, or since its smallest size."""
         now = self._measure()
         if now > self._after_all + ALL_BYTES:
             self._collect(2)

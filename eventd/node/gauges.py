@@ -1,4 +1,4 @@
-"""The gauges of a node: what is stored, and how links and subscriptions stand."""
+"""The gauges of a node: stored events, and the state of links and subscriptions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from eventd.store.rows.registry import read_resources
 
 MEASURE_SECONDS = 10.0
 MEASURE_REST = 20
-"""How much longer than a measurement it rests at least: many peers that are far behind must not keep a node busy."""
+"""The pause after a measurement as a multiple of its duration: peers that are far behind must not keep a node busy."""
 
 
 @dataclass(slots=True)
 class _Measured:
-    """What has figures: groups, and their peers and subscriptions."""
+    """What has gauges: groups, and their peers and subscriptions."""
 
     topics: set[str] = field(default_factory=set)
     links: set[tuple[str, str]] = field(default_factory=set)
@@ -42,7 +42,7 @@ class Gauges:
         self._measured = _Measured()
 
     async def run_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
-        """Keep the gauges fresh."""
+        """Refresh the gauges until cancelled."""
         while True:
             begun = self._log.clock.monotonic()
             await attempt("metrics", self._measure(groups()))
@@ -76,7 +76,10 @@ class Gauges:
         self._measured = seen
 
     async def _count_conflicts(self, group: GroupConfig, topic_id: int) -> Counter[tuple[str, str, str, str]]:
-        """Conflicts of ids by both sides. Sources may be invented: those that are no nodes of ours have one name."""
+        """Count id conflicts by both sources.
+
+        Sources may be invented: those that are not declared nodes share one name.
+        """
         nodes = {group.node_name, *(peer.node_name for peer in group.peers.values())}
         counts: Counter[tuple[str, str, str, str]] = Counter()
         for each in await self._log.database.read(read_conflicts, topic_id):
@@ -85,7 +88,7 @@ class Gauges:
         return counts
 
     def _forget(self, before: _Measured, seen: _Measured) -> None:
-        """Whatever is no longer declared has no figures."""
+        """Remove the gauges of everything that is no longer declared."""
         for link in before.links - seen.links:
             self._metrics.forget_link(*link)
         for subscription in before.subscriptions - seen.subscriptions:

@@ -1,4 +1,4 @@
-"""The chores of a node: retention, the write-ahead log, gauges, and what has to be done before it serves."""
+"""The chores of a node: retention, the write-ahead log, gauges, and the work before it serves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKPOINT_SECONDS = 0.5
 
 
 class Housekeeping:
-    """The chores of one node. None of them may fail the node: an error is logged, and the chore tried again."""
+    """The chores of one node. A failed chore is logged and tried again; it never ends the node."""
 
     def __init__(self, log: EventLog, settings: Settings, metrics: Metrics, share: Share = ALL) -> None:
         self._share = share
@@ -35,10 +35,10 @@ class Housekeeping:
         self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:
-        """What has to be done before the node serves: with its last run ephemeral records ended, and leases of jobs.
+        """Do the work that must precede serving: end the ephemeral records and job leases of the previous run.
 
-        A node for one group leaves them alone: others may be at work in the same database. So does a process that goes
-        on for one that ended.
+        A node for one group leaves them alone, because other nodes may use the same database. So does a process that
+        replaces one that ended.
         """
         await self._log.database.take_over_checkpoints()
         if self._settings.group is not None or self._share.resumed or not self._share.is_first:
@@ -49,11 +49,13 @@ class Housekeeping:
             after = await self._log.database.write(clear_ephemeral, after, self._log.clock.now())
 
     async def end(self) -> None:
-        """What is to be written when all else has ended."""
+        """Write what must be written after everything else has ended."""
         await self.refusals.write(self._log, ends=True)
 
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Chore]:
-        """What runs as long as the node does, by its name; what is to be done once, in its first process."""
+        """Return the chores that run as long as the node, by name; those for the whole node run in its first process
+        only.
+        """
         refusals: dict[str, Chore] = {"refusals": partial(self.refusals.write_for_ever, self._log)}
         if not self._share.is_first:
             return refusals
@@ -67,7 +69,7 @@ class Housekeeping:
         }
 
     async def checkpoint_for_ever(self) -> None:
-        """Keep SQLite's write-ahead log short, beside the appends and not among them."""
+        """Checkpoint SQLite's write-ahead log regularly, outside of the appends, until cancelled."""
         while True:
             await self._log.clock.sleep(CHECKPOINT_SECONDS)
             await attempt("checkpoint", self._log.database.checkpoint())

@@ -1,4 +1,4 @@
-"""This node's way to the lake, if one is set."""
+"""Connects this node to its lake, if one is configured."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ logger = logging.getLogger("eventd.lake")
 def chores(
     log: EventLog, settings: Settings, figures: LakeFigures, spawn: Spawn, chance: Callable[[], float]
 ) -> dict[str, Chore]:
-    """The consumer that ships to the lake, by the name of its task; none without a lake.
+    """Return the chore that ships to the lake, by task name; empty without a lake.
 
-    Raises MissingExtra and LakeUnusable where nothing can ever be shipped. An unreachable lake does not prevent the
-    node from starting.
+    Raises MissingExtra and LakeUnusable if shipping can never work. An unreachable lake does not prevent the node from
+    starting.
     """
     if not settings.lake:
         return {}
     require()
     if "://" in settings.lake:
         connect(settings.lake)
-    if settings.group is not None:  # or each of several processes over one database would ship the same books
+    if settings.group is not None:  # otherwise several processes over one database would ship the same ledgers
         logger.warning("lake shipping off", extra={"reason": "a node for one group leaves it to a node for all groups"})
         return {}
     return {"lake": _shipping(log, settings, figures, spawn, chance)}
@@ -79,7 +79,7 @@ def _terms(log: EventLog, settings: Settings) -> Terms:
 
 
 def _address(database: Database) -> str:
-    """The database for one who only reads, and must not make a file where there is none any more."""
+    """Return the database URL for a reader, which must not create a missing SQLite file."""
     url = database.url
     if database.path is not None:
         url = url.set(database=f"file:{quote(str(database.path.absolute()))}", query={"mode": "ro", "uri": "true"})

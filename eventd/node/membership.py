@@ -1,6 +1,6 @@
-"""This node's part in one group: its keys, its listener, and one consumer for each link.
+"""This node's membership in one group: its keys, its listener, and one consumer for each link.
 
-A change of the group swaps what it concerns and nothing else; a change of one peer restarts that peer's consumer alone.
+A change of the group restarts only the parts it concerns; a change of one peer restarts that peer's consumer alone.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ from federation.keys import KeyRing
 logger = logging.getLogger("eventd.group")
 
 SHUTDOWN_SECONDS = 5.0
-"""How long a listener that closes waits for the requests under way."""
+"""Seconds that a closing listener waits for requests under way."""
 LINGER_SECONDS = 2.0
-"""How long the rest of a refused body is read, so that its sender gets to see the answer."""
+"""Seconds that the rest of a refused body is read, so that its sender receives the answer."""
 
 
 class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
-    """Who is told what comes in and goes out."""
+    """Notified of what the group receives and sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDependencies:
-    """What all groups of a node share. `credentials` is where the service manager keeps secrets, `max_connections` is
-    for each listener."""
+    """Dependencies shared by all groups of a node.
+
+    `credentials` is the folder of the service manager's secrets; `max_connections` applies to each listener.
+    """
 
     log: EventLog
     transport: Transport
@@ -62,7 +64,10 @@ class GroupDependencies:
 
 
 class Membership:
-    """One group on this node. `trouble` names what is not as declared, and why; empty when all is well."""
+    """One group on this node.
+
+    `trouble` maps what differs from the declaration to the reason; empty when all is well.
+    """
 
     def __init__(self, config: GroupConfig, topic_id: int, dependencies: GroupDependencies) -> None:
         self.config = config
@@ -86,13 +91,13 @@ class Membership:
     # --- keys -------------------------------------------------------------------------------------------------
 
     def ring(self) -> KeyRing:
-        """The keys of the moment. Raises `SecretUnreadable` while they cannot be read."""
+        """Return the current keys. Raises `SecretUnreadable` while they cannot be read."""
         if isinstance(self._ring, EventdError):
             raise self._ring
         return self._ring
 
     async def load_keys(self) -> None:
-        """Read the key files again. A file that cannot be read keeps the links where they are, and is shown."""
+        """Read the key files again. An unreadable file leaves the links as they are and is reported."""
         try:
             self._ring = await asyncio.to_thread(load_ring, self.config, self._dependencies.credentials)
             self.trouble.pop("keys", None)
@@ -105,12 +110,12 @@ class Membership:
     # --- life -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read the keys and open the listener. Raises `Unavailable` when the address cannot be had."""
+        """Read the keys and open the listener. Raises `Unavailable` when the address cannot be bound."""
         await self.load_keys()
         await patiently(self._listen, self._dependencies.log.clock)
 
     async def update(self, config: GroupConfig) -> None:
-        """Take over another declaration of the group."""
+        """Apply a changed declaration of the group."""
         before, self.config = self.config, config
         if before.same_but_peers(config):
             self.ingress.config = config
@@ -125,7 +130,7 @@ class Membership:
         self.wake_all()
 
     async def mend(self) -> None:
-        """Try again what did not work: a key file that was not there, an address that was taken."""
+        """Retry what failed before: a missing key file, an address in use."""
         if "keys" in self.trouble:
             await self.load_keys()
         if self._listening != self.config.listen:
@@ -166,7 +171,7 @@ class Membership:
         logger.info("listening", extra={"group": self.config.name, "address": where.address, "port": where.port})
 
     async def stop_listening(self) -> None:
-        """Take no further request; let those under way end."""
+        """Accept no further requests; let those under way finish."""
         runner, self._runner, self._listening, self.address = self._runner, None, None, None
         if runner is not None:
             await runner.cleanup()
@@ -175,25 +180,27 @@ class Membership:
             self._limiter = None
 
     async def stop(self, seconds: float) -> None:
-        """Stop listening, let every consumer settle what is under way for that long, then end them."""
+        """Stop listening, give every consumer that many seconds to settle the work under way, then end it."""
         await self.stop_listening()
         await self._links.end(self._links.names, seconds)
 
     async def leave(self) -> None:
-        """The group is gone: send nothing more, then see requests under way to their end, which store nothing."""
+        """End the membership of a deleted group: send nothing more, and wait for requests under way, which store
+        nothing.
+        """
         await self._links.end(self._links.names, 0.0)
         await self.stop_listening()
 
     # --- links ------------------------------------------------------------------------------------------------
 
     async def retire(self, config: GroupConfig) -> list[str]:
-        """End the consumers that another declaration of the group changes, and only those; their names."""
+        """End the consumers that a changed declaration of the group affects, and only those. Returns their names."""
         peers = {peer.node_name: peer for peer in config.peers.values()}
         moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
         return await self._links.retire(lambda name: None if moved else peers.get(peer_of(name)[1]))
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
-        """Run a consumer for each cursor of the group's peers, and none besides."""
+        """Run a consumer for each cursor of the group's peers, and no others."""
         peers = {peer.node_name: peer for peer in self.config.peers.values()}
         mine = {
             cursor.name: cursor
@@ -218,33 +225,35 @@ class Membership:
         )
 
     def wake(self, node: str) -> None:
-        """That node called us, so it is up: do not wait for the end of a back-off."""
+        """That node called this one, so it is up: do not wait for the end of the back-off."""
         for name, consumer in self._links:
             if peer_of(name)[1] == node:
                 consumer.wake()
 
     def reopen(self, node: str) -> None:
-        """That node was started: what it has may be less than it had."""
+        """That node was restarted and may have lost records: compare again."""
         for name, consumer in self._links:
             if peer_of(name)[1] == node:
                 consumer.reopen()
 
     def wake_all(self) -> None:
-        """Whatever held the links up may be gone: look at every cursor again."""
+        """The cause of blocked links may be gone: look at every cursor again."""
         for _, consumer in self._links:
             consumer.reread()
 
     def count_links(self) -> int:
-        """How many cursors are being worked on."""
+        """Return the number of running consumers."""
         return len(self._links)
 
     def link_names(self) -> list[str]:
-        """The cursors that are being worked on."""
+        """Return the cursors of the running consumers."""
         return self._links.names
 
 
 def rings_of(groups: Mapping[str, Membership], dependencies: GroupDependencies) -> Callable[[GroupConfig], KeyRing]:
-    """Gives the keys that a group works with here, or has in its files where it is served by another process."""
+    """Return a function that gives the keys of a group: those in use here, or those in its files when another process
+    serves it.
+    """
 
     def ring(config: GroupConfig) -> KeyRing:
         here = groups.get(config.name)

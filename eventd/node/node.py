@@ -55,7 +55,7 @@ BROKEN_SECONDS = 1.0
 
 
 class NodeMetrics(Metrics):
-    """The figures of a node, and one thing more: a peer that calls us is up, perhaps after a restart."""
+    """The metrics of a node. It also learns of peers that call: they are up, perhaps after a restart."""
 
     def __init__(self, groups: Mapping[str, Membership]) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class NodeMetrics(Metrics):
 class Node:
     """One node over one database, or its `share` of one. `start`, then `run_until_stopped`; `stop` drains and closes.
 
-    It ends with an error when it loses its `claim` on the database to another. Its API is served at `sockets` that
-    listen already, or else where the settings say.
+    It ends with an error when another node takes over its `claim` on the database. Its API is served on `sockets` that
+    already listen, or else on the configured address.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Node:
     # --- starting ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the database, the groups, the API, in this order. What was opened is closed again on an error."""
+        """Open the database, the groups and the API, in this order. On an error, close what was opened."""
         try:
             await self._start()
         except BaseException:
@@ -187,7 +187,7 @@ class Node:
 
     def _keep_up(self) -> None:
         chores: dict[str, Chore] = {}
-        if self._share.is_first:  # first of all, because it may refuse
+        if self._share.is_first:  # first, because it may refuse to start
             chores = lake_shipping.chores(
                 self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._chance.fraction
             )
@@ -201,9 +201,9 @@ class Node:
             "routers": self.routing.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,
         }
-        # A node that works must not end for a fault in one of them: each is run again.
+        # A working node must not end for a failure in one chore: each is run again.
         self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
-        if self._claim is not None:  # without it, another node may serve the database
+        if self._claim is not None:  # without the claim, another node may serve the database
             self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
         self._started.append(self._end_chores)
 
@@ -254,11 +254,11 @@ class Node:
     # --- following what is declared -----------------------------------------------------------------------------
 
     async def _follow_changes(self) -> None:
-        """Notice what other processes wrote: events raise the head, declarations raise the version."""
+        """Follow what other processes write: new events raise the head, new declarations raise the version."""
         source = self.log.database.change_source(self._clock.sleep)
         try:
             while True:
-                if not self._database_trouble:  # what could not be done is tried again, sign or no sign
+                if not self._database_trouble:  # what failed is retried even without a new change
                     await source.wait()
                 try:
                     head = await self.log.look_around()
@@ -272,14 +272,14 @@ class Node:
                         logger.error("database unavailable", extra={"error": str(error)})
                     self._database_trouble = str(error)
                     await self._clock.sleep(BROKEN_SECONDS)
-                except Exception as error:  # a fault of ours: the supervisor runs this again
+                except Exception as error:  # a defect: the supervisor runs this again
                     self._database_trouble = f"{type(error).__name__} in this node; see its log"
                     raise
         finally:
             await source.close()
 
     async def _follow_writing(self) -> None:
-        """Whoever asks for readiness before writing would never write again: so this node finds out by itself."""
+        """Detect that writing works again: a client that waits for readiness before it writes would never write."""
         while True:
             await self._clock.sleep(BROKEN_SECONDS)
             if self.log.work.failing:
@@ -287,7 +287,7 @@ class Node:
                     await self.log.try_writing()
 
     async def _take_over_now(self) -> None:
-        """Somebody has declared something through this node. What fails here is tried again when it is noticed."""
+        """Apply what was declared through this node. A failure is retried when the change is noticed."""
         try:
             await self._read_keys()
             await self.reconciler.apply()
@@ -299,11 +299,11 @@ class Node:
         self.routing.changed()
 
     async def _read_keys(self) -> None:
-        """Take over the keys that were made, and let go of those that were revoked."""
+        """Apply created keys and drop revoked ones."""
         self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def reload(self) -> None:
-        """Read every key again, and forgive what was held up for want of one. Raises `BadSettings`."""
+        """Read every key again and retry links that lacked one. Raises `BadSettings`."""
         await self.reconciler.reload()
         self.keys.reload()
         logger.info("keys reloaded")
@@ -311,7 +311,7 @@ class Node:
     # --- being asked ------------------------------------------------------------------------------------------
 
     def readiness(self) -> dict[str, str]:
-        """Name of each check → "ok", or what is wrong."""
+        """Return each check by name with "ok" or the problem."""
         groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
         trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
         trouble = trouble or shortage(self.log.database.path)
@@ -320,7 +320,7 @@ class Node:
     # --- stopping ---------------------------------------------------------------------------------------------
 
     async def run_until_stopped(self) -> None:
-        """Return when `stop` was asked for; raise when something failed without which the node cannot go on."""
+        """Return once `stop` was requested; raise when a part fails that the node cannot run without."""
         waits: set[asyncio.Future[Any]] = {
             self.supervisor.spawn(self._stopped.wait(), "stopped"),  # awaited here
             self.supervisor.failed,
@@ -330,7 +330,7 @@ class Node:
             self.supervisor.failed.result()
 
     async def stop(self) -> None:
-        """Take nothing more, settle what is under way, close. Harmless when repeated."""
+        """Accept nothing more, settle what is under way, close. May be called again."""
         self._stopped.set()
         if self._started and not self._stopping.done():
             self._stopping.set_result(None)
@@ -338,7 +338,7 @@ class Node:
             await self._started.pop()()
 
     async def _end_chores(self) -> None:
-        """First of all: what follows the declarations must not open what is being closed, nor be cut off half-way."""
+        """End the chores first: following declarations must not open what is being closed, nor be cut off half-way."""
         async with self.reconciler.at_rest:
             for task in self._chores:
                 task.cancel()
@@ -348,4 +348,4 @@ class Node:
         groups = list(self.groups.values())
         self.groups.clear()
         stopping = [self.supervisor.spawn(group.stop(self.settings.drain_timeout), "a group") for group in groups]
-        await asyncio.gather(*stopping, return_exceptions=True)  # one that fails is logged; the others end all the same
+        await asyncio.gather(*stopping, return_exceptions=True)  # a failed chore is logged; the others end all the same

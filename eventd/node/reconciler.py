@@ -1,4 +1,4 @@
-"""What runs is brought in line with what is declared: groups, their links, subscriptions, schedules."""
+"""Brings what runs in line with what is declared: groups, their links, subscriptions and schedules."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from eventd.store.rows.registry import StoredResource
 logger = logging.getLogger("eventd.node")
 
 MEND_SECONDS = 5.0
-"""How often what did not work is tried again: a key file that is missing, an address that is taken."""
+"""Seconds between retries of what failed: a missing key file, an address in use."""
 
 
 class Reconciler:
-    """Follows the declarations for one process. `groups` are those it serves; it fills and empties them.
+    """Follows the declarations for one process.
 
-    `changed` is told when other things are declared. `begin` gives it what runs beside the groups; `apply` then does
-    the work, as often as it is called.
+    `groups` are the ones it serves; it adds and removes them. `changed` is called when declarations changed. `begin`
+    says what runs beside the groups; `apply` then brings all in line, and may be called any number of times.
     """
 
     def __init__(
@@ -41,30 +41,30 @@ class Reconciler:
         self.version = 0
         self.declared: list[StoredResource] = []
         self.configs: Mapping[str, GroupConfig] = {}
-        """The groups of this node, also those that another of its processes serves."""
+        """The groups of this node, including those that another of its processes serves."""
         self.at_rest = asyncio.Lock()
-        """Held while something is being taken over, and by whoever must not come in between."""
+        """Held while declarations are applied, and by code that must not run at the same time."""
         self._settings = settings
         self._share = share
         self._log = log
         self._groups = groups
         self._told = changed
-        self._changed: set[str] = set()  # links whose hold-ups are to be forgotten
+        self._changed: set[str] = set()  # links whose failures are to be cleared
 
     def begin(self, around: GroupDependencies, subscribers: Subscribers, schedules: Schedules) -> None:
-        """Say what is to be kept in line."""
+        """Set what is brought in line beside the groups."""
         self._dependencies = around
         self._subscribers = subscribers
         self._schedules = schedules
 
     async def apply(self, *, strict: bool = False) -> None:
-        """Bring what runs in line with what is declared. `strict`: an address that is taken is an error."""
+        """Bring what runs in line with the declarations. `strict`: an address in use is an error."""
         async with self.at_rest:
             while not await self._take_over(strict=strict):
-                pass  # somebody has declared something else meanwhile
+                pass  # the declarations changed meanwhile
 
     async def _take_over(self, *, strict: bool) -> bool:
-        """One try to; False when what was read is not in force any more by the time the cursors are to follow it."""
+        """Try once; False when the declarations that were read are outdated by the time the cursors are adjusted."""
         version, declared, topics = await self._log.database.read(read_declared)
         configs = {name: c for name, c in effective(declared).items() if self._settings.group in (None, name)}
         served = {name: config for name, config in configs.items() if self._share.serves(name)}
@@ -86,22 +86,22 @@ class Reconciler:
         self.declared = declared
         self.configs = configs
         await self._subscribers.adjust(cursors)
-        if self._settings.group is None and self._share.is_first:  # or each of several processes would run them
+        if self._settings.group is None and self._share.is_first:  # otherwise each of several processes would run them
             await self._schedules.adjust(schedules(declared))
         self.version = version
         self._told()
         return True
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
-        """End what is no longer declared as it was; the links that were changed.
+        """End what is declared differently now; return the changed links.
 
-        A group with another topic was deleted and declared again since the last look: it is another group.
+        A group with another topic was deleted and declared again since the last call: it is another group.
         """
         changed: list[str] = []
         for name, group in list(self._groups.items()):
             if name not in configs or group.topic_id != topics.get(topic_of(name)):
                 del self._groups[name]
-                self._log.wakeups.touch(group.topic_id)  # whoever watches it learns that it is no more
+                self._log.wakeups.touch(group.topic_id)  # streams of its events are notified that it is gone
                 await group.leave()
                 logger.info("group left", extra={"group": name})
             else:
@@ -125,7 +125,7 @@ class Reconciler:
     # --- what does not work yet -------------------------------------------------------------------------------
 
     async def mend_for_ever(self) -> None:
-        """Try again, now and then, what did not work."""
+        """Retry what failed, from time to time, until cancelled."""
         while True:
             await self._log.clock.sleep(MEND_SECONDS)
             async with self.at_rest:  # a group that is being left must not be opened again
@@ -144,13 +144,13 @@ class Reconciler:
             await self._forgive(group)
 
     async def reload(self) -> None:
-        """Read every key of the groups again, and forgive what was held up for want of one."""
-        async with self.at_rest:  # or the keys of an earlier declaration could be read last
+        """Read every key of the groups again and retry links that lacked one."""
+        async with self.at_rest:  # otherwise the keys of an earlier declaration could be read last
             for group in self._groups.values():
                 await group.load_keys()
                 await self._forgive(group)
 
     async def _forgive(self, group: Membership) -> None:
-        """Whatever held the group's links up may be gone: try each of them at once."""
+        """The cause of the group's blocked links may be gone: try each of them at once."""
         await self._log.database.write(forgive, group.link_names(), self._log.clock.now())
         group.wake_all()

@@ -1,4 +1,4 @@
-"""What a node removes while it serves: evicted events, expired rows, deleted topics, and records over their limits."""
+"""Deletes stored data while a node serves: evicted events, expired rows, deleted topics, records over their limits."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from eventd.store.rows.registry import read_resources
 from eventd.store.rows.runs import forget_runs
 
 STRANGER_AGE = 30 * 24 * 3600 * SECOND
-"""How long the mark of a sender that is no peer is kept after its last batch."""
+"""How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
 PARTS = 500
-"""Parts that are removed at a time."""
+"""Parts that are deleted at a time."""
 STEP_REST = 2
-"""How much longer than one step of removing deleted topics the rest after it is."""
+"""The pause after one step of removing deleted topics, as a multiple of the step's duration."""
 MOST_REST = 1.0
-"""Seconds that this rest lasts at most."""
+"""Longest pause in seconds."""
 SWEEP_SECONDS = 1.0
-"""Readers are not shown records that have outlived their time to live; so long these may still take up room."""
+"""Seconds between two removals of expired records. Readers do not see these records, but they still take up room."""
 
 
 class Retention:
-    """The chores of one node that remove rows and records."""
+    """The chores of one node that delete rows and records."""
 
     def __init__(self, log: EventLog, settings: Settings, metrics: Metrics) -> None:
         self._log = log
@@ -46,7 +46,7 @@ class Retention:
         self._metrics = metrics
 
     async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
-        """Apply every group's retention, at the start and then at its interval."""
+        """Apply every group's retention at the start and then at its interval, until cancelled."""
         while True:
             await attempt("retention", self._prune(groups()))
             await self._log.clock.sleep(self._settings.prune_interval)
@@ -54,7 +54,7 @@ class Retention:
     async def _prune(self, groups: Iterable[GroupConfig]) -> None:
         for group in groups:
             self._metrics.pruned(group.name, await self._evict(group))
-        # The books are of all groups, also of those that another process of this database works for.
+        # The ledgers hold rows of all groups, including those that another process of this database serves.
         declared = await self._log.database.read(_read_declared)
         ids = max((group.retention.ids for group in declared), default=0)
         day = 24 * 3600 * SECOND
@@ -78,7 +78,7 @@ class Retention:
             await self._forget_strangers(group)
 
     async def _evict(self, group: GroupConfig) -> int:
-        """Apply a group's retention; how many events were evicted."""
+        """Apply a group's retention. Returns the number of evicted events."""
         if group.retention.max_events is None and group.retention.max_age is None:
             return 0
         try:
@@ -87,15 +87,16 @@ class Retention:
             return 0
 
     async def _forget_older(self, forget: Callable[..., int], age: int, portion: int) -> None:
-        """Remove what ended longer ago than `age` (microseconds): runs, and parts, which take no part any more."""
+        """Delete what ended longer ago than `age` (microseconds): runs, and parts that are no longer in effect."""
         before = self._log.clock.now() - age
         while await self._log.database.write(forget, before, portion):
             pass  # a little at a time, so that appends come in between
 
     async def _forget_strangers(self, group: GroupConfig) -> None:
-        """Whoever holds a key for any node can invent senders without end.
+        """Delete old marks of undeclared senders: a member whose key may speak for any node can invent any number of
+        names.
 
-        A mark that is gone loses no fact: its sender goes back to the beginning, and ids tell what is here.
+        A deleted mark loses no event: its sender starts from the beginning, and ids show what is stored already.
         """
         database, now = self._log.database, self._log.clock.now()
         peers = {peer.node_name for peer in group.peers.values()}
@@ -104,16 +105,16 @@ class Retention:
             await database.write(_forget_links, topic_id, stale[first : first + CHUNK])
 
     async def remove_deleted_for_ever(self) -> None:
-        """Remove what deleted topics have left, at the start and then at the interval of retention.
+        """Remove the data of deleted topics at the start and then at the retention interval, until cancelled.
 
-        Apart from retention: that must not wait until much is removed.
+        It is separate from retention, which must not wait until much data is removed.
         """
         while True:
             await attempt("removal of deleted topics", self._remove_deleted())
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _remove_deleted(self) -> None:
-        """One round. The row of a topic goes one round after all else."""
+        """Run one round. The topic's own row is deleted one round after everything else."""
         database, clock, bare = self._log.database, self._log.clock, await self._read_bare()
         after: str | None = ""
         while after is not None:
@@ -133,12 +134,12 @@ class Retention:
         return bare
 
     async def _rest_after(self, begun: float) -> None:
-        """Rest for longer than a step took that began then: most who write meanwhile find the writer free."""
+        """Pause for longer than the step took that started at `begun`, so that most writers find the database free."""
         spent = self._log.clock.monotonic() - begun
         await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
 
     async def sweep_for_ever(self) -> None:
-        """Remove from topics what has outlived its time to live, or is over a cap that was lowered."""
+        """Remove expired records, and records over a lowered limit, from topics, until cancelled."""
         while True:
             await attempt("sweep of topics", self._sweep())
             await self._log.clock.sleep(SWEEP_SECONDS)
@@ -156,11 +157,11 @@ def _read_declared(conn: Connection) -> list[GroupConfig]:
 def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tuple[int, list[tuple[str, int]]]:
     try:
         topic_id = read_topic(conn, topic_of(group)).id
-    except NotFound:  # deleted meanwhile, or nobody has looked at it yet
+    except NotFound:  # deleted meanwhile, or not loaded yet
         return 0, []
     return topic_id, stale_links(conn, topic_id, peers, most=STRANGERS, before=now - STRANGER_AGE)
 
 
 def _forget_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:
-    lock_head(conn)  # before the marks, as a batch does
+    lock_head(conn)  # before the marks, in the same order as a batch
     forget_links(conn, topic_id, stale)

@@ -1,6 +1,6 @@
-"""Plugins that run by the clock: those with an interval of their own, and those of a DynamicConfigSource.
+"""Scheduled plugin runs: plugins with an interval, and those of a DynamicConfigSource.
 
-The books of runs say when one ran last, so a restart neither skips a run nor makes one too many.
+The ledger of runs has the time of the last run, so a restart neither skips a run nor adds one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from eventd.store.rows.runs import RunStatus, interrupt_runs, last_run
 logger = logging.getLogger("eventd.schedules")
 
 BROKEN_SECONDS = 1.0
-"""How long to wait when the database cannot say what has run."""
+"""Seconds to wait when the database cannot say what has run."""
 
 
 class Schedules:
-    """One task for each schedule. `changed` is told that there are other parts."""
+    """One task for each schedule. `changed` is called when the parts changed."""
 
     def __init__(self, log: EventLog, plugins: Plugins, keep: Keep, changed: Callable[[], None]) -> None:
         self._log = log
@@ -41,16 +41,17 @@ class Schedules:
         return self._log.clock
 
     async def adjust(self, wanted: Mapping[str, ScheduleConfig]) -> None:
-        """Follow these schedules and none besides, by their owners; those that are as before are left alone."""
+        """Run these schedules, by owner, and no others; unchanged ones keep running."""
         gone = [owner for owner, (schedule, _) in self._running.items() if wanted.get(owner) != schedule]
         await self._end(gone)
         for owner, schedule in wanted.items():
             if owner not in self._running:
                 follow = partial(self._follow, schedule)
-                self._running[owner] = (schedule, self._keep(follow, f"schedule {owner}"))  # it must live
+                # a task that ends with an error is run again
+                self._running[owner] = (schedule, self._keep(follow, f"schedule {owner}"))
 
     async def stop(self) -> None:
-        """End them all, with the runs that are under way."""
+        """Stop all schedules, and the runs under way."""
         await self._end(list(self._running))
 
     async def _end(self, owners: list[str]) -> None:
@@ -63,7 +64,7 @@ class Schedules:
         try:
             await self._run_for_ever(schedule)
         finally:
-            with suppress(EventdError):  # whoever follows it next does it
+            with suppress(EventdError):  # the next process that follows the schedule runs it
                 await self._break_off(schedule)
 
     async def _run_for_ever(self, schedule: ScheduleConfig) -> None:
@@ -77,17 +78,18 @@ class Schedules:
                 if trouble != str(error):
                     logger.warning("scheduled run failed", extra={"owner": schedule.owner, "error": str(error)})
                 trouble = str(error)
-                await self._clock.sleep(BROKEN_SECONDS)  # a run that failed is in the books: the next is when it is due
-            except Exception:  # a fault of ours in one schedule must not end the others
+                # the failed run is in the ledger: the next one is due at its time
+                await self._clock.sleep(BROKEN_SECONDS)
+            except Exception:  # a defect in one schedule must not end the others
                 logger.exception("schedule failed", extra={"owner": schedule.owner})
                 await self._clock.sleep(BROKEN_SECONDS)
 
     async def _wait_of(self, schedule: ScheduleConfig, countdown: Countdown) -> float:
-        """Seconds until the next run."""
+        """Return the seconds until the next run."""
         last = await self._log.database.read(last_run, schedule.owner)
         if last is None:
             return 0.0
-        if last.status is RunStatus.RUNNING:  # nobody else runs it: whoever did is gone
+        if last.status is RunStatus.RUNNING:  # no other process runs it: the one that did has ended
             await self._break_off(schedule)
         return countdown.left(last.started_at, last.started_at + schedule.every)
 

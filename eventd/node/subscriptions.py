@@ -1,4 +1,4 @@
-"""This node's subscriptions: one consumer for each, and for each backfill, over one set of plugins."""
+"""This node's subscriptions: one consumer for each subscription and each backfill, sharing one set of plugins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eventd.store.rows.registry import StoredResource
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a subscription's consumer works by. `group` is without what is between nodes: that is no concern of it."""
+    """What a subscription's consumer depends on. `group` is without the settings for traffic between nodes."""
 
     subscription: SubscriptionConfig
     plugin: PluginConfig | None
@@ -28,7 +28,7 @@ class Purpose:
 
 
 def purposes_of(stored: Sequence[StoredResource], groups: Mapping[str, GroupConfig]) -> dict[tuple[str, str], Purpose]:
-    """What is declared for the subscriptions of these groups, by group and name."""
+    """Return the declarations of these groups' subscriptions, by group and name."""
     known = plugins(stored)
     return {
         (one.group, one.name): Purpose(one, known.get(one.plugin), _alone(groups[one.group]))
@@ -38,12 +38,12 @@ def purposes_of(stored: Sequence[StoredResource], groups: Mapping[str, GroupConf
 
 
 def _alone(group: GroupConfig) -> GroupConfig:
-    """A group as it concerns those who read it here: a new key or listener ends no run of theirs."""
+    """Return the part of a group that matters to its local readers: a new key or listener does not end a run."""
     return replace(group, peers={}, listen=None, protocols=frozenset(), keys=(), secret_file="", replay_window=0)
 
 
 class Subscribers:
-    """The subscriptions at work. `chance` gives numbers in [0, 1) for the jitter of the back-off."""
+    """The running subscriptions. `chance` returns numbers in [0, 1) for the jitter of the back-off."""
 
     def __init__(
         self, dependencies: SubscriptionDependencies, supervisor: Supervisor, chance: Callable[[], float]
@@ -58,7 +58,7 @@ class Subscribers:
         return self._purposes.get(peer_of(cursor))
 
     async def retire(self, purposes: dict[tuple[str, str], Purpose]) -> list[str]:
-        """End the consumers of subscriptions that are declared otherwise now, and those of plugins; their cursors."""
+        """End the consumers of subscriptions and plugins whose declaration changed. Returns their cursors."""
         before, self._purposes = self._purposes, purposes
         stale = await self._consumers.retire(self._purpose)
         now = {one.plugin for one in purposes.values()}
@@ -68,7 +68,7 @@ class Subscribers:
         return stale
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
-        """Run a consumer for each cursor of a subscription of ours, and none besides."""
+        """Run a consumer for each cursor of this node's subscriptions, and no others."""
         mine = {
             cursor.name: cursor
             for cursor in cursors
@@ -92,9 +92,11 @@ class Subscribers:
 
     @property
     def names(self) -> list[str]:
-        """The cursors that are being worked on."""
+        """Return the cursors of the running consumers."""
         return self._consumers.names
 
     async def stop(self, seconds: float) -> None:
-        """Let plugins that run end for that long; what is being gathered is gathered again at the next start."""
+        """Give running plugins that many seconds to finish; events being collected for a batch are read again at the
+        next start.
+        """
         await self._consumers.end(self._consumers.names, seconds)

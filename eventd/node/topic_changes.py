@@ -1,4 +1,4 @@
-"""Changes of topics, routers and keys by other processes: read in common where many come at once."""
+"""Follows changes of topics, routers and keys by other processes; many changes are read at once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from eventd.log.core.values import Head
 from eventd.store.rows.keys import read_keys
 
 REST_SECONDS: Final = 0.05
-"""After one reading, the next one starts no sooner: each costs several reads, and the database may be busy with the
-changes themselves."""
+"""Seconds between two reads: each read costs several queries, and the database may be busy with the changes themselves.
+"""
 BROKEN_SECONDS: Final = 1.0
 
 logger = logging.getLogger("eventd.node")
 
 
 class TopicChanges:
-    """Reads the keys, and lets routers and readers look again, when another process has changed any of them.
+    """Reloads the keys, routers and readers when another process has changed them.
 
-    `look` with every head that is read; one task runs `run_for_ever`. `trouble` is why the last reading failed; empty
-    when it did not.
+    Call `look` with every head that is read; one task runs `run_for_ever`. `trouble` is the reason why the last read
+    failed, empty if it succeeded.
     """
 
     def __init__(self, log: EventLog, keys: Keys, routing: Routing) -> None:
@@ -37,13 +37,13 @@ class TopicChanges:
         self._sign = asyncio.Event()
 
     def look(self, head: Head) -> None:
-        """Have the changes read that this head tells of, if there are any that this process does not know."""
+        """Schedule a read if the head shows a change that this process does not know."""
         if not self._log.topic_versions.knows(head.topics_version):
             self._found = head.topics_version
             self._sign.set()
 
     async def run_for_ever(self) -> None:
-        """Read what has changed, and then what changed meanwhile. A failure is logged once, and then tried again."""
+        """Read the changes, then those made meanwhile, until cancelled. A failure is logged once and retried."""
         while True:
             await self._sign.wait()
             try:
@@ -56,7 +56,7 @@ class TopicChanges:
             await self._log.clock.sleep(BROKEN_SECONDS if self.trouble else REST_SECONDS)
 
     async def _read(self) -> None:
-        version = self._found  # what comes while the keys are read has another one
+        version = self._found  # a change during the read of the keys sets a new event
         self._keys.reload_from(await self._log.database.read(read_keys))
         self._routing.changed()
         self._log.wakeups.touch_all()

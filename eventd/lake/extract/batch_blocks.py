@@ -1,4 +1,4 @@
-"""Finding the blocks that a batch was made of: backwards from where it ends, or by the positions it names."""
+"""Finds the blocks that hold the records of a batch: backwards from the end of its range, or by listed positions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from eventd.log.core.scan import PORTION_BYTES, blocks_at
 from eventd.store.engine.database import fetch, fetch_in
 
 AHEAD: Final = 64
-"""Blocks that are looked at together, as long as they are small."""
+"""Blocks that are read in one query, as long as they are small."""
 
 Part = tuple[Apart, Sequence[int]]
-"""Some records of a block, by their indexes in it: a range where they are neighbours."""
+"""Some records of a block by their indexes in it; a range object if they are adjacent."""
 
 _COLUMNS: Final = ", ".join(Block._fields)
 _OUTLINE: Final = ", ".join([*Block._fields[:-1], "''"])
 
 
 class Stretch(NamedTuple):
-    """The positions `(after, upto]` of a topic; `own`: only what entered the log here."""
+    """The positions `(after, upto]` of a topic; `own`: only records that entered the log at this node."""
 
     topic_id: int
     after: int
@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
 
 
 def walk_back(conn: sa.Connection, memory: Memory, stretch: Stretch, skips: Callable[[Block], bool]) -> Iterator[Apart]:
-    """The blocks that hold something of a stretch, the last one first; not those that are skipped."""
+    """Yield the blocks that hold records of a stretch, last one first, without those to skip."""
     topic_id, after, upto, _ = stretch
     at = upto
     while at > after:
@@ -53,7 +53,7 @@ def walk_back(conn: sa.Connection, memory: Memory, stretch: Stretch, skips: Call
 
 
 def _outlines_back(conn: sa.Connection, stretch: Stretch, at: int) -> list[Block]:
-    """The next blocks back from a position, without their lines."""
+    """Read the next blocks backwards from a position, without their lines."""
     own = "AND own = 1" if stretch.own else ""
     sql = (
         f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position <= ? AND position > ? {own}"
@@ -80,7 +80,7 @@ def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Ite
 
 
 def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> list[Part]:
-    """The records at these positions (in order) that still exist, block by block."""
+    """Return the records at these positions (ascending) that still exist, block by block."""
     parts: list[Part] = []
     unknown: list[int] = []
     for place in positions:
@@ -96,5 +96,5 @@ def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> li
 
 
 def count(parts: Sequence[Part]) -> int:
-    """How many records there are in all."""
+    """Count the records."""
     return sum(len(indexes) for _, indexes in parts)

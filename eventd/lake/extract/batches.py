@@ -1,4 +1,4 @@
-"""The rows of delivered batches, a portion at a time, and the selections they were made by."""
+"""Reads delivered batches in portions, and the selections they were made with."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import fetch
 
 LOOKED_AT: Final = 4000
-"""Batches of one extract, about, at most."""
+"""Approximate limit of batches in one extract."""
 PORTION: Final = 200
-"""Batches that are looked at together."""
+"""Batches that are read together."""
 _TEXT: Final = 1024
-"""Characters of receipts and exceptions that weigh as much as a row."""
+"""Characters of receipts and exceptions that count as much as one row."""
 _COLUMNS: Final = (
     "id, cursor, batch_id, epoch, incarnation, after, upto, events, selector_version, exceptions, picked, attempts,"
     " sent_at, acked_at, status, protocol, key_id, receipt"
@@ -25,7 +25,7 @@ _COLUMNS: Final = (
 
 
 class BatchRow(NamedTuple):
-    """One delivered batch. `exceptions` are positions with their reasons; `picked` is empty but for repairs."""
+    """One delivered batch. `exceptions` are positions with reasons; `picked` is empty except for repairs."""
 
     id: int
     cursor: str
@@ -48,7 +48,7 @@ class BatchRow(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """Batches in the order of their ids, how far was looked, and whether more may be waiting."""
+    """Batches by id; `upto` is the id reached, and `full` says that more may exist."""
 
     batches: Sequence[BatchRow]
     upto: int
@@ -56,7 +56,9 @@ class Portion(NamedTuple):
 
 
 def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> Portion:
-    """The batches beyond the id `after` that make about `rows` rows: one each, or `expanded` one for each event."""
+    """Read the batches after the id `after` that make about `rows` rows: one row each, or `expanded` to one for each
+    event.
+    """
     weight = "events + (length(exceptions) + length(receipt)) / ?" if expanded else "1 + length(receipt) / (8 * ?)"
     sql = f"SELECT id, {weight} FROM batches WHERE id > ? ORDER BY id LIMIT ?"
     total, upto, full = 0, after, True
@@ -84,19 +86,19 @@ def _batch(row: Sequence[Any]) -> BatchRow:
 
 
 class Selections:
-    """What the peers' cursors selected, by version; looked up once for each cursor."""
+    """The selections of the peers' cursors by version; read once for each cursor."""
 
     def __init__(self, conn: sa.Connection) -> None:
         self._conn = conn
         self._known: dict[str, dict[int, tuple[Selection, str]]] = {}
 
     def of(self, cursor: str, version: int) -> Selection | None:
-        """The selection; None for a version that nobody remembers."""
+        """Return the selection, or None for an unknown version."""
         found = self._versions(cursor).get(version)
         return None if found is None else found[0]
 
     def text(self, cursor: str, version: int) -> str:
-        """The selection as JSON; empty for a version that nobody remembers."""
+        """Return the selection as JSON; empty for an unknown version."""
         found = self._versions(cursor).get(version)
         return "" if found is None else found[1]
 

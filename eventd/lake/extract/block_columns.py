@@ -1,6 +1,6 @@
-"""Blocks taken apart into columns, and the last of them remembered: several peers get the same ones.
+"""Splits blocks into columns and caches the latest, because the rows for several peers come from the same blocks.
 
-No object is made per record. A block is taken apart once, for the book of events and for every delivery of it.
+No object is created per record. A block is split once, for the event ledger and for every delivery of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventd.log.core.blocks import Block
 from federation.event import UNSET, read_outlines
 
 MOST_BYTES: Final = 8 << 20
-"""Of bodies in the blocks that are remembered; taken apart they take a few times as much."""
+"""Bytes of event bodies in cached blocks; split into columns they need several times as much memory."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO: Final = timedelta(microseconds=1)
@@ -40,7 +40,7 @@ class Apart(NamedTuple):
 
 
 def take_apart(block: Block) -> Apart:
-    """The columns of a whole block."""
+    """Split a whole block into columns."""
     paths, bodies = zip(*block.facts(), strict=True)
     outlines = read_outlines(bodies)
     raw = [body.encode() for body in bodies]
@@ -62,15 +62,15 @@ def take_apart(block: Block) -> Apart:
 
 
 class Memory:
-    """The blocks of one log that were taken apart last. One reader's own; it may be used again for the next extract."""
+    """A cache of the blocks of one log. It belongs to one reader, who may reuse it for the next extract."""
 
     def __init__(self) -> None:
-        self._apart: OrderedDict[int, Apart] = OrderedDict()  # by position, what was used last at the end
-        self._places: list[int] = []  # in order
+        self._apart: OrderedDict[int, Apart] = OrderedDict()  # by position, most recently used last
+        self._places: list[int] = []  # sorted
         self._bytes = 0
 
     def holding(self, position: int) -> Apart | None:
-        """The block that holds a position, if it is remembered."""
+        """Return the cached block that holds a position, or None."""
         at = bisect_right(self._places, position) - 1
         found = self._apart[self._places[at]] if at >= 0 else None
         if found is None or found.block.last < position:
@@ -79,7 +79,7 @@ class Memory:
         return found
 
     def keep(self, block: Block) -> Apart:
-        """Take a block apart and remember it."""
+        """Split a block and cache it."""
         known = self._apart.get(block.position)
         if known is not None and known.block.records == block.records:
             return known

@@ -1,9 +1,9 @@
-"""The book of deliveries: each row of a batch spread out over the events it carried, or was to carry.
+"""The delivery ledger: each batch row is expanded to the events that it delivered, or should have delivered.
 
-A batch row proves a range under one version of the peer's selection, but for its exceptions. Its page may have begun
-later than its range: what was passed over before is in the range, too, and was not in the page. How many events were
-delivered is stored, so the page is what is found going back from the end of the range until there are as many. Where
-there are fewer, retention has taken the others.
+A batch row proves the range (after, upto] under one version of the peer's selection, minus its exceptions. The range
+may begin before the page that was sent, because the cursor had passed records that the peer did not select. The number
+of delivered events is stored, so the page is found by walking back from the end of the range until that many are
+collected. If there are fewer, retention evicted the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
 
 class Spread(NamedTuple):
-    """Deliveries as columns, and what could not be told."""
+    """Deliveries as columns, and the losses that were found."""
 
     columns: Columns
     lost: list[Lost]
@@ -37,7 +37,7 @@ class Spread(NamedTuple):
 def spread(
     conn: sa.Connection, batches: Sequence[BatchRow], places: Places, selections: Selections, memory: Memory
 ) -> Spread:
-    """The deliveries that these batches prove, in order."""
+    """Return the deliveries that these batches prove, in order."""
     columns, lost = no_rows(Book.DELIVERIES), []
     for batch in batches:
         peer = places.peers[batch.cursor]
@@ -57,7 +57,7 @@ def spread(
 def _delivered(
     conn: sa.Connection, batch: BatchRow, peer: PeerPlace, selections: Selections, memory: Memory
 ) -> list[Part]:
-    """What the batch carried and the peer did not refuse, as far as it is stored."""
+    """Return the stored records that the batch delivered and the peer did not refuse."""
     if batch.picked:
         return find_at(conn, memory, [place for place in batch.picked if place not in batch.exceptions])
     selection = selections.of(batch.cursor, batch.selector_version)
@@ -77,7 +77,7 @@ def _delivered(
 
 
 def _selected(apart: Apart, batch: BatchRow, selection: Selection) -> Sequence[int]:
-    """Which records of a block lie in the batch's range, are meant for the peer, and were not left out."""
+    """Return the indexes of a block's records in the batch's range that the peer selected, without the exceptions."""
     block = apart.block
     first, stop = max(0, batch.after + 1 - block.position), min(block.records, batch.upto + 1 - block.position)
     within: Sequence[int] = range(first, stop)
@@ -96,7 +96,7 @@ class _LeftOut(NamedTuple):
 
 
 def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
-    """What the batch was to carry and did not deliver, by the outcome and the class of the error."""
+    """Yield the records that the batch did not deliver, with the outcome and the error class."""
     if not batch.exceptions:
         return
     refused = [place for place, reason in batch.exceptions.items() if reason not in _NOT_SENT]
@@ -111,7 +111,7 @@ def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[
 
 
 def _letters(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
-    """Why records were refused, by their dead letters; one that was dropped or tried again has none."""
+    """Return the reasons of refused records from their dead letters; a record without one was dropped or requeued."""
     if not positions:
         return {}
     sql = "SELECT position, reason FROM dead_letters WHERE cursor = ? AND position {in}"
@@ -119,7 +119,7 @@ def _letters(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapp
 
 
 def _said(batch: BatchRow, peer: PeerPlace, epoch: str) -> dict[str, Any]:
-    """What is the same for all that a batch delivered."""
+    """Return the column values shared by all events that a batch delivered."""
     proof = read_proof(batch.receipt)
     return {
         "number": batch.id,
@@ -144,7 +144,7 @@ def _said(batch: BatchRow, peer: PeerPlace, epoch: str) -> dict[str, Any]:
 
 
 def _but(outcome: str, error: str) -> dict[str, Any]:
-    """How it differs for what it did not deliver. What was not even sent has no answer."""
+    """Return the columns that differ for an event that was not delivered. An event that was not sent has no answer."""
     if outcome in _NOT_SENT:
         unsent = {"attempts": 0, "status": 0, "peer_recorded_at": None, "receipt_digest": ""}
         return {"outcome": outcome, **unsent}
@@ -152,7 +152,7 @@ def _but(outcome: str, error: str) -> dict[str, Any]:
 
 
 def _add(columns: Columns, parts: Sequence[Part], said: Mapping[str, Any]) -> None:
-    """Append the rows of some records: whole stretches of columns at a time."""
+    """Append the rows of some records, whole ranges of columns at a time."""
     total = 0
     for apart, indexes in parts:
         block = apart.block
@@ -181,7 +181,7 @@ def _of_records(apart: Apart) -> tuple[tuple[str, Sequence[Any]], ...]:
 
 
 def taken(values: Sequence[Any], indexes: Sequence[int]) -> Sequence[Any]:
-    """The values at these indexes; a range of them is a slice."""
+    """Return the values at these indexes; a range is taken as a slice."""
     if isinstance(indexes, range):
         return values[indexes.start : indexes.stop]
     return [values[at] for at in indexes]

@@ -1,4 +1,4 @@
-"""The book of events: what the log holds, block by block."""
+"""The event ledger: the records of the log, block by block."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from eventd.log.core.scan import PORTION_BYTES
 from eventd.store.engine.database import fetch, fetch_in
 
 LOOKED_AT: Final = 2000
-"""Blocks of one extract at most, those of other topics among them."""
+"""Blocks that one extract reads at most, including those of other topics."""
 MOST_BYTES: Final = 32 << 20
-"""Bytes of bodies that one extract goes through."""
+"""Bytes of event bodies that one extract reads at most."""
 _COLUMNS: Final = ", ".join(Block._fields)
 _HOLDING: Final = "coalesce((SELECT max(position) FROM blocks WHERE position <= ?), 0)"
 
@@ -33,7 +33,7 @@ _PAYLOADS: Final = msgspec.json.Decoder(_Payload)
 
 
 class _Chosen(NamedTuple):
-    """Where the blocks begin that are to be read, how far that goes, and whether there is more."""
+    """The positions of the blocks to read, the position reached, and whether more exist."""
 
     positions: Sequence[tuple[int, int]]
     upto: int
@@ -43,7 +43,7 @@ class _Chosen(NamedTuple):
 def read_events(
     conn: sa.Connection, places: Places, after: int, *, rows: int, payloads: bool, memory: Memory
 ) -> Extract:
-    """The events beyond a position."""
+    """Read the events after a position."""
     chosen = _choose(conn, places, after, rows)
     columns = no_rows(Book.EVENTS)
     for block in _read(conn, chosen.positions):
@@ -74,7 +74,7 @@ def _choose(conn: sa.Connection, places: Places, after: int, rows: int) -> _Chos
 
 
 def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    """The blocks at these positions, a portion at a time."""
+    """Read the blocks at these positions, in portions."""
     portion: list[int] = []
     size = 0
     for position, bytes_ in positions:
@@ -129,7 +129,7 @@ def _payloads(block: Block, within: range) -> list[str]:
 
 
 def _lost(conn: sa.Connection, places: Places, after: int, upto: int) -> list[Lost]:
-    """Where retention took records of a group before they were read."""
+    """Return where retention evicted records of a group before they were read."""
     rows = fetch(conn, "SELECT id, evicted_position FROM topics WHERE evicted_position > ?", (after,))
     return [
         Lost(places.topics[topic_id].group, "", places.epoch, after, min(evicted, upto), 0, "events_lost")

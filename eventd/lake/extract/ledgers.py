@@ -1,4 +1,4 @@
-"""Reading any of the books."""
+"""Reads rows of any ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventd.lake.schema import Book
 from eventd.log.cursors.trimmed import read_forgotten
 
 MOST_LISTED: Final = 5000
-"""Rows of a list in one extract at most: each may hold a receipt."""
+"""Rows of a plain table in one extract at most: each may hold a receipt."""
 
 
 def read_book(
@@ -30,10 +30,10 @@ def read_book(
     node: str | None = None,
     memory: Memory | None = None,
 ) -> Extract:
-    """The rows of a book beyond the number `after`: about `rows` of them, and never a part of a batch.
+    """Read about `rows` rows of a ledger after the number `after`, never a part of a batch.
 
-    `payloads` asks for those of events. `node`: only of groups in which this node has that name; None: of all. `memory`
-    saves a reader that comes again from taking apart what it took apart for the last extract.
+    `payloads` includes the payloads of events. `node` limits the rows to groups in which this node has that name; None
+    reads all. `memory` caches blocks between the extracts of one reader.
     """
     places = read_places(conn, node)
     memory = memory or Memory()
@@ -57,12 +57,12 @@ def _read_batches(conn: sa.Connection, book: Book, places: Places, after: int, r
 
 
 def table_of(book: Book) -> str:
-    """The table whose ids are a book's numbers; that of events is the log itself."""
+    """Return the table whose ids number a ledger's rows; for events that is the log itself."""
     return LISTS[book][0] if book in LISTS else "batches"
 
 
 def _told(conn: sa.Connection, places: Places, read: Extract) -> Extract:
-    """With what was forgotten of the book before it was read; a book whose end was forgotten ends there."""
+    """Add the rows that were deleted before they were read; a ledger whose end was deleted ends there."""
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)
     edge = min(forgotten, upto)

@@ -1,4 +1,4 @@
-"""The books that are lists as they are stored: receipts of peers, receipts given, gaps, refusals."""
+"""Ledgers that are read from one table: receipts of peers, receipts given, gaps, refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REFUSALS: Final = "id, group_name, peer, key_id, reason, count, first_at, last_
 
 
 def as_columns(book: Book, rows: Iterator[Row]) -> Columns:
-    """Rows as columns."""
+    """Convert rows to columns."""
     columns = no_rows(book)
     for row in rows:
         for column in COLUMNS[book]:
@@ -35,7 +35,7 @@ def as_columns(book: Book, rows: Iterator[Row]) -> Columns:
 
 
 def receipts(batches: Sequence[BatchRow], places: Places, selections: Selections) -> Iterator[Row]:
-    """What the peers answered."""
+    """Yield the answers of peers to batches."""
     for batch in batches:
         peer = places.peers[batch.cursor]
         proof, signer = read_proof(batch.receipt), read_signer(batch.receipt)
@@ -70,7 +70,7 @@ def receipts(batches: Sequence[BatchRow], places: Places, selections: Selections
 
 
 def inbound(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
-    """What this node answered to others."""
+    """Yield the answers of this node to batches."""
     for number, topic_id, node, batch_id, key_id, covers, digest, receipt, recorded_at in rows:
         place = places.topics.get(topic_id)
         if place is not None:
@@ -92,7 +92,7 @@ def inbound(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
 def _answered(receipt: str) -> dict[str, Any]:
     try:
         proof = read_answer(receipt)
-    except msgspec.MsgspecError:  # nothing of ours writes such a line
+    except msgspec.MsgspecError:  # no release of this program writes such a line
         return {"accepted": 0, "duplicates": 0, "refused": 0, "receipt_digest": ""}
     told = {"accepted": proof.accepted, "duplicates": proof.duplicates, "refused": proof.refused}
     return told | {"receipt_digest": proof.digest}
@@ -113,7 +113,7 @@ def _covered(text: str) -> dict[str, Any]:
 
 
 def gaps(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
-    """What is known to be missing."""
+    """Yield the known gaps."""
     for number, topic_id, node, epoch, after, upto, reason, recorded_at in rows:
         place = places.topics.get(topic_id)
         if place is not None:
@@ -128,7 +128,7 @@ def gaps(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
 
 
 def refused(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
-    """Requests that were refused."""
+    """Yield the refused requests."""
     groups = {place.group: place for place in places.topics.values()}
     for number, group, peer, key_id, reason, count, first_at, last_at in rows:
         if group in groups:
@@ -153,11 +153,11 @@ LISTS: Final[Mapping[Book, tuple[str, str, Lister]]] = {
     Book.GAPS: ("inbound_gaps", _GAPS, gaps),
     Book.REFUSALS: ("refusals", _REFUSALS, refused),
 }
-"""The tables these books are, what is read of them, and how it becomes rows."""
+"""The table, columns and conversion of each of these ledgers."""
 
 
 def read_list(conn: sa.Connection, book: Book, places: Places, after: int, rows: int) -> tuple[Columns, int, bool]:
-    """The rows beyond a number as columns, how far that goes, and whether there is more."""
+    """Return the rows after a number as columns, the number reached, and whether more exist."""
     table, names, lister = LISTS[book]
     found = fetch(conn, f"SELECT {names} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, rows))
     columns = as_columns(book, lister(found, places))

@@ -1,4 +1,4 @@
-"""Writing down that facts were lost before they were read: from then on that is a fact of the book of gaps."""
+"""Records in the gap ledger that rows were lost before they were read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eventd.store.schema.tables import inbound_gaps
 
 
 def note_lost(conn: sa.Connection, lost: Iterable[Lost], now: int) -> None:
-    """Add losses to the book of gaps, in the open transaction, which must hold the head. Noting twice is noting once.
+    """Add losses to the gap ledger in the open transaction, which must hold the head.
 
-    Of a group that was deleted meanwhile nothing is noted.
+    Recording the same loss twice has no effect. Losses of a group deleted meanwhile are ignored.
     """
     for each in lost:
         topics = fetch(conn, "SELECT id FROM topics WHERE name = ?", (f"group:{each.group}",))

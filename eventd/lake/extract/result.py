@@ -1,4 +1,4 @@
-"""What a reader of a book gets: rows as columns, how far they go, and what is missing among them."""
+"""The result of reading a ledger: rows as columns, the number reached, and the rows that are missing."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 from eventd.lake.schema import COLUMNS, Book
 
 Columns = dict[str, list[Any]]
-"""By the names of a book's columns, lists of one length: times in microseconds, digests as bytes, None for no value."""
+"""Lists of equal length by column name: times in microseconds, digests as bytes, None for a missing value."""
 
 
 class Lost(NamedTuple):
-    """Facts of a group that cannot be told any more: retention was faster than the reader.
+    """Rows of a group that cannot be produced any more, because retention was faster than the reader.
 
-    `reason` is the book's name and how it happened: `_lost` when events are gone that its rows would tell of, and then
-    the bounds are positions; `_forgotten` when rows themselves are, and then they are numbers of the book. Of what lies
-    in `(after, upto]`, about `missing` rows are missing; 0 says that nobody knows how many. `peer` is blank where they
-    are not about one.
+    `reason` is the ledger's name with a suffix: `_lost` if the events are evicted that its rows describe, then the
+    bounds are positions; `_forgotten` if the rows themselves are deleted, then the bounds are numbers of the ledger. In
+    `(after, upto]` about `missing` rows are missing; 0 if unknown. `peer` is empty unless they concern one peer.
     """
 
     group: str
@@ -32,10 +31,10 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The rows of a book with numbers in `(after, upto]`.
+    """The rows of a ledger with numbers in `(after, upto]`.
 
-    `columns` has every column of the book in its order. `full` says that more may be waiting; `upto` may be beyond the
-    last row, where nothing in between is of the book. `lost` is to be noted, with `note_lost`, by whoever passes it on.
+    `columns` has every column of the ledger in its order. `full`: more rows may exist. `upto` may lie beyond the last
+    row when the numbers between belong to other groups. Whoever stores the rows must record `lost` with `note_lost`.
     """
 
     book: Book
@@ -47,10 +46,10 @@ class Extract:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.columns["number"])
 
 
 def no_rows(book: Book) -> Columns:
-    """The columns of a book, to be filled."""
+    """Return the empty columns of a ledger."""
     return {column.name: [] for column in COLUMNS[book]}

@@ -1,4 +1,4 @@
-"""Whose the books are: the groups in use, this node's name in each, and the cursors of the peers."""
+"""The scope of the ledgers: the groups in use, this node's name in each, and the cursors of the peers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GROUP = "group:"
 
 
 class Place(NamedTuple):
-    """A group, and this node's name in it."""
+    """A group and this node's name in it."""
 
     group: str
     node: str
 
 
 class PeerPlace(NamedTuple):
-    """What a peer's cursor is about."""
+    """The group, node and peer that a cursor belongs to."""
 
     place: Place
     peer: str
@@ -31,7 +31,7 @@ class PeerPlace(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Of one snapshot. `topics` by the ids of the groups' topics, `peers` by the names of their cursors."""
+    """The scope in one snapshot. `topics` by id of the groups' topics, `peers` by name of their cursors."""
 
     epoch: str
     last: int
@@ -40,12 +40,12 @@ class Places(NamedTuple):
 
 
 def read_groups(conn: sa.Connection) -> dict[str, str]:
-    """This node's name in each declared group."""
+    """Return this node's name in each declared group."""
     return {row.name: str(row.spec.get("nodeName", "")) for row in read_resources(conn, "EventGroup")}
 
 
 def read_places(conn: sa.Connection, node: str | None) -> Places:
-    """The groups in use; only those in which this node has that name, if one is given."""
+    """Return the groups in use; with `node`, only those in which this node has that name."""
     head = read_head(conn)
     nodes = {group: name for group, name in read_groups(conn).items() if node in (None, name)}
     topics = {
@@ -59,5 +59,5 @@ def read_places(conn: sa.Connection, node: str | None) -> Places:
 
 
 def peer_in(cursor: str) -> str:
-    """The peer's node in the name of its cursor."""
+    """Return the peer's node from the name of its cursor."""
     return cursor.partition("/")[2]

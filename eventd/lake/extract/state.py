@@ -1,4 +1,4 @@
-"""What the books are to be read by: whose they are, how far they go, and what was asked for when."""
+"""A snapshot of what the ledgers cover: groups, links, the numbers that can be read, and the selections over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventd.store.engine.database import fetch
 
 
 class Selected(NamedTuple):
-    """What a peer was to get from `declared_at` (microseconds) on, until the next version."""
+    """What a peer was to receive from `declared_at` (microseconds) until the next version."""
 
     version: int
     declared_at: int
@@ -25,9 +25,9 @@ class Selected(NamedTuple):
 
 
 class LinkState(NamedTuple):
-    """A peer's link. Times in microseconds; all positions up to `cursor` are done.
+    """A peer's link. Times are in microseconds; all positions up to `cursor` are settled.
 
-    `repairs` are under way: each is the range `(after, upto]` that is still to be gone through.
+    `repairs` are the ranges `(after, upto]` that running repairs still have to send.
     """
 
     peer: str
@@ -43,7 +43,7 @@ class LinkState(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """A group, and this node's name in it."""
+    """A group and this node's name in it."""
 
     group: str
     node: str
@@ -51,7 +51,7 @@ class GroupState(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The numbers of a book that can still be read: `first` to `last`; `last` is 0 before the first row ever."""
+    """The numbers of a ledger that can still be read: `first` to `last`; `last` is 0 before the first row."""
 
     first: int
     last: int
@@ -60,8 +60,7 @@ class Span(NamedTuple):
 class State(NamedTuple):
     """One snapshot.
 
-    `instance` names the database: a copy of it keeps the name, whatever becomes of its history. `head` is the last
-    position that was given.
+    `instance` identifies the database; a copy keeps it. `head` is the last position that was assigned.
     """
 
     epoch: str
@@ -72,12 +71,12 @@ class State(NamedTuple):
 
     @property
     def nodes(self) -> list[str]:
-        """The names this node has in its groups, sorted: mostly it is one."""
+        """Return this node's names in its groups, sorted; mostly one."""
         return sorted({group.node for group in self.groups})
 
 
 def read_state(conn: sa.Connection) -> State:
-    """The state of the books, in the snapshot of the open transaction."""
+    """Read the state in the snapshot of the open transaction."""
     places = read_places(conn, None)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
     books = {book: _span(conn, book, places) for book in Book}
