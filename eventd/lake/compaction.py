@@ -21,17 +21,17 @@ from eventd.lake.layout import (
     DATA,
     LANDING,
     MANIFEST,
-    Place,
+    SegmentName,
     archived,
     day_of,
     expiry_path,
-    parse_place,
+    parse_path,
     slug,
     state_path,
 )
 from eventd.lake.manifest import Manifest, NodeState, Reach, Unreadable, decode, encode
 from eventd.lake.reader import BadSegment, read_segment, read_state, state_files
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.clock import SECOND
@@ -58,26 +58,26 @@ class Retention(NamedTuple):
 
     node: str
     epoch: str
-    book: Book
-    expired: Sequence[Place]
-    removed: Sequence[Place]
+    book: Ledger
+    expired: Sequence[SegmentName]
+    removed: Sequence[SegmentName]
 
 
 class _Key(NamedTuple):
     slug: str
     epoch: str
-    book: Book
+    book: Ledger
 
 
 class _Files(NamedTuple):
     """The segments of a ledger by folder, and files without a manifest."""
 
-    landing: list[Place]
-    archive: list[Place]
-    unfinished: list[Place]
+    landing: list[SegmentName]
+    archive: list[SegmentName]
+    unfinished: list[SegmentName]
 
     @property
-    def both(self) -> list[Place]:
+    def both(self) -> list[SegmentName]:
         return [*self.landing, *self.archive]
 
 
@@ -126,9 +126,9 @@ def plan_retention(
 
 
 def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
-    endings: defaultdict[Place, set[str]] = defaultdict(set)
+    endings: defaultdict[SegmentName, set[str]] = defaultdict(set)
     for entry in [*storage.list(LANDING), *storage.list(ARCHIVE)]:
-        place = parse_place(entry.path)
+        place = parse_path(entry.path)
         if place is not None and place.slug in names:
             endings[place].add(entry.path.removeprefix(place.name))
     shelves: defaultdict[_Key, _Files] = defaultdict(lambda: _Files([], [], []))
@@ -141,7 +141,7 @@ def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
     return shelves
 
 
-def _is_left_over(place: Place, files: _Files) -> bool:
+def _is_left_over(place: SegmentName, files: _Files) -> bool:
     """Return whether the files are left from an interrupted run. Files in the landing may still be in the writing."""
     return place.tree == ARCHIVE or not holes(files.archive, Span(place.after, place.upto))
 
@@ -150,7 +150,7 @@ def _is_left_over(place: Place, files: _Files) -> bool:
 
 
 def _compact(storage: Storage, node: str, files: _Files, now: int, after: int, most: int) -> Iterator[Done]:
-    by_day: defaultdict[str, list[Place]] = defaultdict(list)
+    by_day: defaultdict[str, list[SegmentName]] = defaultdict(list)
     for place in choose([place for place in files.landing if holes(files.archive, Span(place.after, place.upto))]):
         if _end_of(place.day) + after <= now:
             by_day[place.day].append(place)
@@ -161,7 +161,7 @@ def _compact(storage: Storage, node: str, files: _Files, now: int, after: int, m
                 yield Done(compacted=len(segment.manifest.replaces))
 
 
-def _read_manifests(storage: Storage, places: Sequence[Place]) -> list[Segment]:
+def _read_manifests(storage: Storage, places: Sequence[SegmentName]) -> list[Segment]:
     texts = storage.read_many([place.manifest for place in places])
     segments = []
     for place in places:
@@ -228,7 +228,7 @@ def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[D
         yield Done(removed=len(parts))
 
 
-def _remove(storage: Storage, places: Sequence[Place]) -> None:
+def _remove(storage: Storage, places: Sequence[SegmentName]) -> None:
     storage.delete(place.manifest for place in places)  # manifests first: a file without one does not count
     storage.delete(place.data for place in places)
 
@@ -239,9 +239,9 @@ def _remove(storage: Storage, places: Sequence[Place]) -> None:
 class _Step(NamedTuple):
     """The work for one ledger: the number up to which segments are marked, and the segments and files to delete."""
 
-    expired: Sequence[Place]
-    removed: Sequence[Place]
-    unfinished: Sequence[Place]
+    expired: Sequence[SegmentName]
+    removed: Sequence[SegmentName]
+    unfinished: Sequence[SegmentName]
     kept: tuple[Mark, ...]
     """The marks that are still needed afterwards."""
 
@@ -255,7 +255,7 @@ class _History:
         self._state = state
         self._expiry = read_expiry(storage, slug, epoch)
 
-    def plan(self, book: Book, files: _Files, now: int, keep: int, grace: int) -> _Step:
+    def plan(self, book: Ledger, files: _Files, now: int, keep: int, grace: int) -> _Step:
         """Return the work that is due now.
 
         A segment is deleted only if its mark is older than `grace` and it is older than `keep`.
@@ -275,12 +275,12 @@ class _History:
             kept=(*left, Mark(upto=expired[-1].upto, at=now)) if expired else left,
         )
 
-    def _promises(self, book: Book, upto: int) -> bool:
+    def _promises(self, book: Ledger, upto: int) -> bool:
         """Return whether the node's state promises numbers up to this one: then readers rely on them."""
         reach = self._state.segments.get(book) if self._state is not None else None
         return reach is not None and reach.after < min(upto, reach.upto)
 
-    def retain(self, books: Mapping[Book, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
+    def retain(self, books: Mapping[Ledger, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
         """Do the work for each ledger; deleted segments are removed from `books`."""
         for book, files in sorted(books.items()):
             step = self.plan(book, files, now, keep, grace)
@@ -295,7 +295,7 @@ class _History:
                 yield Done(removed=len(step.removed))
             self._note(book, step.kept)
 
-    def _withdraw(self, book: Book, upto: int) -> None:
+    def _withdraw(self, book: Ledger, upto: int) -> None:
         """Withdraw the promise of numbers up to this one. The node may have rewritten its state since it was read."""
         if self._state is None:
             return
@@ -307,7 +307,7 @@ class _History:
         self._state = msgspec.structs.replace(self._state, segments={**self._state.segments, book: kept})
         write_state(self._storage, self._state)
 
-    def _note(self, book: Book, marks: tuple[Mark, ...]) -> None:
+    def _note(self, book: Ledger, marks: tuple[Mark, ...]) -> None:
         if self._expiry.marks.get(book, ()) != marks:
             self._expiry = Expiry(marks={**self._expiry.marks, book: marks})
             write_expiry(self._storage, self._slug, self._epoch, self._expiry)
@@ -325,7 +325,7 @@ def _forget_epochs(
             yield Done(removed=1)
 
 
-def _prefix(files: _Files, day: str) -> list[Place]:
+def _prefix(files: _Files, day: str) -> list[SegmentName]:
     """Return the leading files of days before this one."""
     old = []
     for place in choose(files.both):

@@ -9,7 +9,7 @@ import msgspec
 
 from eventd.lake.layout import expiry_path
 from eventd.lake.manifest import Unreadable, decode, encode
-from eventd.lake.schema import SCHEMA_VERSION, Book
+from eventd.lake.schema import SCHEMA_VERSION, Ledger
 from eventd.lake.storage import Storage
 
 
@@ -24,7 +24,7 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
     """The marks of one node and epoch, by ledger, each list ordered by number."""
 
     schema: int = SCHEMA_VERSION
-    marks: dict[Book, tuple[Mark, ...]] = {}
+    marks: dict[Ledger, tuple[Mark, ...]] = {}
 
 
 def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:

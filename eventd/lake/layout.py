@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
 
 HEAD: Final = "eventd-lake.json"
@@ -34,11 +34,11 @@ _SEGMENT: Final = re.compile(
 _STATE: Final = re.compile(rf"{NODES}/(?P<slug>[a-z0-9-]+)/(?P<epoch>[A-Za-z0-9_]+)\.json")
 
 
-class Place(NamedTuple):
+class SegmentName(NamedTuple):
     """The name of a segment, parsed. It covers the numbers in (after, upto] of a ledger. `day` is YYYY-MM-DD."""
 
     tree: str
-    book: Book
+    book: Ledger
     day: str
     slug: str
     epoch: str
@@ -79,28 +79,28 @@ def slot_of(micros: int) -> int:
     return micros // MINUTE
 
 
-def landing(book: Book, node: str, epoch: str, after: int, upto: int, *, at: int) -> Place:
+def landing(book: Ledger, node: str, epoch: str, after: int, upto: int, *, at: int) -> SegmentName:
     """Return the name of a new segment whose first row has the time `at` (microseconds)."""
-    return Place(LANDING, book, day_of(at), slug(node), epoch, after, upto)
+    return SegmentName(LANDING, book, day_of(at), slug(node), epoch, after, upto)
 
 
-def archived(book: Book, node: str, epoch: str, after: int, upto: int, *, day: str) -> Place:
+def archived(book: Ledger, node: str, epoch: str, after: int, upto: int, *, day: str) -> SegmentName:
     """Return the name of an archived segment that replaces others of one day."""
-    return Place(ARCHIVE, book, day, slug(node), epoch, after, upto)
+    return SegmentName(ARCHIVE, book, day, slug(node), epoch, after, upto)
 
 
-def parse_place(path: str) -> Place | None:
+def parse_path(path: str) -> SegmentName | None:
     """Parse the path of a segment's file or manifest; None for any other file."""
     match = _SEGMENT.fullmatch(path)
-    if match is None or match["book"] not in list(Book):
+    if match is None or match["book"] not in list(Ledger):
         return None
-    book, after, upto = Book(match["book"]), int(match["after"]), int(match["upto"])
-    return Place(match["tree"], book, match["day"], match["slug"], match["epoch"], after, upto)
+    book, after, upto = Ledger(match["book"]), int(match["after"]), int(match["upto"])
+    return SegmentName(match["tree"], book, match["day"], match["slug"], match["epoch"], after, upto)
 
 
-def parse_name(name: str) -> Place | None:
+def parse_name(name: str) -> SegmentName | None:
     """Parse the name of a segment, which is its path without the extension."""
-    return parse_place(name + DATA)
+    return parse_path(name + DATA)
 
 
 def state_path(node: str, epoch: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventd.lake.schema import SCHEMA_VERSION, Book
+from eventd.lake.schema import SCHEMA_VERSION, Ledger
 
 
 class Unreadable(Exception):
@@ -32,7 +32,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     schema: int = SCHEMA_VERSION
-    book: Book
+    book: Ledger
     node: str
     epoch: str
     after: int
@@ -105,8 +105,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     as_of: int
     head: int
     complete_until: int
-    books: dict[Book, int] = {}
-    segments: dict[Book, Reach] = {}
+    books: dict[Ledger, int] = {}
+    segments: dict[Ledger, Reach] = {}
     groups: tuple[GroupState, ...] = ()
     payloads: bool = False
     interval: int = 0

@@ -19,16 +19,16 @@ from eventd.lake.layout import (
     LANDING,
     MANIFEST,
     NODES,
-    Place,
+    SegmentName,
     is_state,
     landing,
     parse_name,
-    parse_place,
+    parse_path,
     slug,
     state_path,
 )
 from eventd.lake.manifest import Head, Manifest, NodeState, Unreadable, decode
-from eventd.lake.schema import Book, arrow_schema
+from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import Entry, Storage, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
@@ -56,7 +56,7 @@ class Trouble(NamedTuple):
     kind: TroubleKind
     node: str
     epoch: str
-    book: Book | None
+    book: Ledger | None
     name: str
     after: int
     upto: int
@@ -77,13 +77,13 @@ class _Key(NamedTuple):
 
     slug: str
     epoch: str
-    book: Book
+    book: Ledger
 
 
 class _Bad(NamedTuple):
     """A segment that does not count, and the reason."""
 
-    place: Place
+    place: SegmentName
     message: str
 
     @property
@@ -188,10 +188,10 @@ def _stateless(node: str, epoch: str) -> Trouble:
 
 def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _Shelf]:
     sizes: dict[str, int] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, SegmentName] = {}
     manifests: set[str] = set()
     for path, size in entries:
-        if (place := parse_place(path)) is None:
+        if (place := parse_path(path)) is None:
             continue
         places[place.name] = place
         if path.endswith(DATA):
@@ -218,7 +218,7 @@ def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _She
     return dict(shelves)
 
 
-def _judge(place: Place, text: bytes | None, size: int | None) -> Segment | _Bad:
+def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _Bad:
     """Return a segment, or the reason why it does not count."""
     if text is None:
         return _Bad(place, "its manifest is missing")
@@ -240,7 +240,7 @@ def _judge(place: Place, text: bytes | None, size: int | None) -> Segment | _Bad
     return Segment(place, manifest)
 
 
-def _beyond(place: Place, replaced: Sequence[str]) -> str | None:
+def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
     """Return a name that a segment may not replace: only the archive replaces, and only segments of the landing within
     its range.
     """

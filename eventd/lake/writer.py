@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
-from eventd.lake.layout import Place, slot_of, state_path
+from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import Manifest, NodeState, encode
-from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Book, Kind, arrow_schema
+from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Kind, Ledger, arrow_schema
 from eventd.lake.storage import Storage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ZSTD_LEVEL: Final = 1
 class Segment(NamedTuple):
     """A segment: its name and its manifest."""
 
-    place: Place
+    place: SegmentName
     manifest: Manifest
 
     @property
@@ -39,7 +39,7 @@ class Segment(NamedTuple):
 
 def write_segment(
     storage: Storage,
-    place: Place,
+    place: SegmentName,
     rows: pa.Table | Iterable[pa.Table],
     *,
     node: str,
@@ -88,7 +88,7 @@ def write_state(storage: Storage, state: NodeState) -> None:
     storage.put(state_path(state.node, state.epoch), encode(state))
 
 
-def _writer(draft: Any, book: Book) -> Any:
+def _writer(draft: Any, book: Ledger) -> Any:
     words = [column.name for column in COLUMNS[book] if column.kind is Kind.WORD]
     sought = [name for name in ("number", "event_at", OWN_TIME[book]) if name in arrow_schema(book).names]
     return parquet().ParquetWriter(
@@ -102,7 +102,7 @@ def _writer(draft: Any, book: Book) -> Any:
     )
 
 
-def _row_groups(tables: Iterable[pa.Table], book: Book) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
     """Yield the rows in tables of at least one row group each, except the last."""
     arrow = pyarrow()
     held: list[pa.Table] = []
@@ -120,7 +120,7 @@ def _row_groups(tables: Iterable[pa.Table], book: Book) -> Iterator[pa.Table]:
 class _Facts:
     """The manifest's summary of the rows. Adding rows raises Invalid if they do not belong into the segment."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SegmentName) -> None:
         self._place = place
         self._last = place.after
         self.rows = 0

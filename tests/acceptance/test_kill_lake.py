@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from tests.acceptance.test_kill import Emitter
 from tests.support.processes import Processes
 from tests.support.running import Running
@@ -94,12 +94,12 @@ def test_every_row_is_in_the_lake_once_whatever_is_killed(processes: Processes, 
     wait_shipped(a)
     ids = a.ids()
     assert set(emitter.acknowledged) <= set(ids)
-    events, deliveries = rows(lake, Book.EVENTS), rows(lake, Book.DELIVERIES)
+    events, deliveries = rows(lake, Ledger.EVENTS), rows(lake, Ledger.DELIVERIES)
     assert [row["id"] for row in events] == ids
     assert [row["number"] for row in events] == [*range(1, len(ids) + 1)]
     assert sorted(row["id"] for row in deliveries) == sorted(ids)
     assert {row["outcome"] for row in deliveries} == {"delivered"}
-    receipts = rows(lake, Book.RECEIPTS)
+    receipts = rows(lake, Ledger.RECEIPTS)
     assert sum(row["sent"] for row in receipts) == len(ids)
     assert len({row["batch_id"] for row in receipts}) == len(receipts)
     assert len(files(lake)) == len(look(lake).segments), "a file is left that no manifest speaks of"
@@ -136,6 +136,6 @@ def test_a_full_lake_holds_the_books_and_delivers_all_the_same(processes: Proces
     assert 'routerd_eventd_lake_failures_total{reason="lake_unavailable"}' in metrics
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     wait_shipped(a)
-    assert len(rows(lake, Book.EVENTS)) == 40
+    assert len(rows(lake, Ledger.EVENTS)) == 40
     wait_for(lambda: {book["state"] for book in status(a)} == {"running"}, "every book to go on")
     assert a.process.get("/metrics")[1].decode().count('lake_state{state="running"} 1.0') == 1

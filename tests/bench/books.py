@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from eventd.lake.extract import Book, Memory, read_book
+from eventd.lake.extract import Ledger, Memory, read_book
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import Step, create_cursor, declare_selection
 from eventd.store.engine.database import Connection, Database
@@ -70,9 +70,9 @@ def _declare(conn: Connection, topic: int) -> None:
 
 
 def _measure(database: Database, options: argparse.Namespace) -> dict[str, float]:
-    expected = {Book.EVENTS: options.events, Book.DELIVERIES: options.events * len(PEERS)}
+    expected = {Ledger.EVENTS: options.events, Ledger.DELIVERIES: options.events * len(PEERS)}
     figures: dict[str, float] = {}
-    for book in (Book.EVENTS, Book.DELIVERIES, Book.RECEIPTS):
+    for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS):
         begun, worked = time.perf_counter(), time.process_time()
         rows = _read_all(database, book, options.rows)
         seconds, busy = time.perf_counter() - begun, time.process_time() - worked
@@ -81,7 +81,7 @@ def _measure(database: Database, options: argparse.Namespace) -> dict[str, float
     return figures
 
 
-def _read_all(database: Database, book: Book, rows: int) -> int:
+def _read_all(database: Database, book: Ledger, rows: int) -> int:
     memory = Memory()
     total = after = 0
     full = True

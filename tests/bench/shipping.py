@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from eventd.lake.reader import survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from tests.bench.nodes import BenchNode, make_drafts, verify
 from tests.bench.rounds import run_rounds
@@ -66,7 +66,7 @@ async def _push(directory: Path, options: argparse.Namespace) -> dict[str, float
             rate = await _push_once(place, lake, options)
             rates[what].append(rate)
             print(f"{what} {rate:,.0f}/s", flush=True)
-            rows = _rows(lake)[Book.DELIVERIES] if lake else rows
+            rows = _rows(lake)[Ledger.DELIVERIES] if lake else rows
     off, on = statistics.median(rates["off"]), statistics.median(rates["on"])
     return {
         "events_per_second_off": round(off),
@@ -88,7 +88,7 @@ async def _push_once(place: Path, lake: str, options: argparse.Namespace) -> flo
         await _until(lambda: b.stored() >= options.events)
         seconds = time.perf_counter() - begun
         if lake:
-            await _until(lambda: _rows(lake)[Book.DELIVERIES] >= options.events)
+            await _until(lambda: _rows(lake)[Ledger.DELIVERIES] >= options.events)
     finally:
         a.stop()
         b.stop()
@@ -107,20 +107,20 @@ async def _behind(directory: Path, options: argparse.Namespace) -> dict[str, flo
     lake = str(directory / "lake")
     a.start(EVENTD_LAKE=lake, EVENTD_LAKE_NICE=options.nice, EVENTD_LAKE_ROWS=str(options.rows))
     try:
-        await _until(lambda: _rows(lake)[Book.DELIVERIES] >= options.events)
+        await _until(lambda: _rows(lake)[Ledger.DELIVERIES] >= options.events)
     finally:
         a.stop()
     rows = _rows(lake)
-    assert rows[Book.DELIVERIES] == rows[Book.EVENTS] == options.events, rows
+    assert rows[Ledger.DELIVERIES] == rows[Ledger.EVENTS] == options.events, rows
     return {
-        "delivery_rows_per_second": _rate(lake, Book.DELIVERIES),
-        "event_rows_per_second": _rate(lake, Book.EVENTS),
-        "delivery_bytes_per_row": round(_bytes(lake, Book.DELIVERIES) / rows[Book.DELIVERIES], 1),
-        "event_bytes_per_row": round(_bytes(lake, Book.EVENTS) / rows[Book.EVENTS], 1),
+        "delivery_rows_per_second": _rate(lake, Ledger.DELIVERIES),
+        "event_rows_per_second": _rate(lake, Ledger.EVENTS),
+        "delivery_bytes_per_row": round(_bytes(lake, Ledger.DELIVERIES) / rows[Ledger.DELIVERIES], 1),
+        "event_bytes_per_row": round(_bytes(lake, Ledger.EVENTS) / rows[Ledger.EVENTS], 1),
     }
 
 
-def _rate(lake: str, book: Book) -> int:
+def _rate(lake: str, book: Ledger) -> int:
     """Rows per second, by when each segment was begun: asking, reading, writing, and settling in the node included."""
     found = [segment.manifest for segment in survey(connect(lake)).segments if segment.place.book is book]
     seconds = (found[-1].written_at - found[0].written_at) / 1e6
@@ -135,9 +135,9 @@ async def _until(fact) -> None:  # type: ignore[no-untyped-def]
         await asyncio.sleep(0.1)
 
 
-def _rows(lake: str) -> dict[Book, int]:
+def _rows(lake: str) -> dict[Ledger, int]:
     """Rows in the lake by book; its manifests are right, and nothing is missing between them."""
-    rows = dict.fromkeys(Book, 0)
+    rows = dict.fromkeys(Ledger, 0)
     if not Path(lake, "eventd-lake.json").exists():
         return rows
     found = survey(connect(lake))
@@ -148,7 +148,7 @@ def _rows(lake: str) -> dict[Book, int]:
     return rows
 
 
-def _bytes(lake: str, book: Book) -> int:
+def _bytes(lake: str, book: Ledger) -> int:
     return sum(segment.manifest.bytes for segment in survey(connect(lake)).segments if segment.place.book is book)
 
 

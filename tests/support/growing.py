@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eventd.lake.layout import HEAD, state_path
 from eventd.lake.manifest import NodeState, Reach, encode
 from eventd.lake.reader import Survey, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.lake.writer import Segment
 
@@ -41,7 +41,7 @@ class GrowingLake:
         for state in self.survey.nodes:
             self._say(_cut(state, there))
 
-    def late(self, book: Book, node: str, time: int) -> list[Segment]:
+    def late(self, book: Ledger, node: str, time: int) -> list[Segment]:
         """The segments of a book of a node that begin after `time`."""
         mine = [one for one in self.survey.segments if (one.place.book, one.manifest.node) == (book, node)]
         return [one for one in mine if one.manifest.times and one.manifest.times[0] > time]
@@ -58,7 +58,7 @@ class GrowingLake:
 
 def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
     """The state with the books that are there."""
-    ends: dict[Book, int] = {}
+    ends: dict[Ledger, int] = {}
     for place, manifest in segments:
         if (manifest.node, manifest.epoch) == (state.node, state.epoch):
             ends[place.book] = max(place.upto, ends.get(place.book, 0))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, Reach
-from eventd.lake.schema import COLUMNS, Book, Column, Kind, arrow_schema
+from eventd.lake.schema import COLUMNS, Column, Kind, Ledger, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
@@ -32,13 +32,13 @@ _PLAIN: Mapping[Kind, Any] = {
 }
 
 
-def table(book: Book, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def table(book: Ledger, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows of a book; columns that are not given have some plain value."""
     columns = [pa.array([_value(column, row) for row in rows], _type(book, column)) for column in COLUMNS[book]]
     return pa.table(columns, schema=arrow_schema(book))
 
 
-def _type(book: Book, column: Column) -> pa.DataType:
+def _type(book: Ledger, column: Column) -> pa.DataType:
     return arrow_schema(book).field(column.name).type
 
 
@@ -47,7 +47,7 @@ def _value(column: Column, row: Mapping[str, Any]) -> Any:
 
 
 def numbered(
-    book: Book, numbers: Sequence[int], *, at: int = NOON, node: str = "site-a", epoch: str = EPOCH
+    book: Ledger, numbers: Sequence[int], *, at: int = NOON, node: str = "site-a", epoch: str = EPOCH
 ) -> pa.Table:
     """Rows with these numbers, all of one time."""
     times = {column.name: at for column in COLUMNS[book] if column.kind is Kind.TIME}
@@ -59,7 +59,7 @@ def ship(
     after: int,
     upto: int,
     *,
-    book: Book = Book.EVENTS,
+    book: Ledger = Ledger.EVENTS,
     node: str = "site-a",
     epoch: str = EPOCH,
     at: int = NOON,
@@ -75,7 +75,7 @@ def tell(
     upto: int,
     *,
     after: int = 0,
-    book: Book = Book.EVENTS,
+    book: Ledger = Ledger.EVENTS,
     node: str = "site-a",
     epoch: str = EPOCH,
     instance: str = "i",

@@ -23,12 +23,12 @@ from eventd.audit.report.findings import (
     in_order,
 )
 from eventd.lake.reader import BadSegment, Survey, TroubleKind, read_segment, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from federation.selector import Selector
 
 Row = dict[str, Any]
-Rows = dict[Book, list[Row]]
+Rows = dict[Ledger, list[Row]]
 
 
 class Books(NamedTuple):
@@ -43,7 +43,7 @@ def read_books(url: str) -> Books:
     """Everything in a lake, as Python values."""
     storage = connect(url)
     seen = survey(storage)
-    rows: Rows = {book: [] for book in Book}
+    rows: Rows = {book: [] for book in Ledger}
     bad = [
         corrupt_segment(trouble.node, trouble.name, trouble.after, trouble.upto, "")
         for trouble in seen.troubles
@@ -74,7 +74,7 @@ def balance(url: str) -> list[Finding]:
 def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
     """What each node stated in a group, by id."""
     found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
-    for row in books.rows[Book.EVENTS]:
+    for row in books.rows[Ledger.EVENTS]:
         if row["own"]:
             found[row["group"], row["node"]][row["id"]] = row
     return found
@@ -83,7 +83,7 @@ def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
 def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
     """What each node has in a group, by id."""
     found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
-    for row in books.rows[Book.EVENTS]:
+    for row in books.rows[Ledger.EVENTS]:
         found[row["group"], row["node"]][row["id"]] = row
     return found
 
@@ -91,7 +91,7 @@ def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
 def _outcomes(books: Books) -> dict[tuple[str, str, str, str], list[str]]:
     """What became of each event on each link: (group, sender, peer, id)."""
     found: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for row in books.rows[Book.DELIVERIES]:
+    for row in books.rows[Ledger.DELIVERIES]:
         found[row["group"], row["node"], row["peer"], row["id"]].append(row["outcome"])
     return found
 
@@ -106,7 +106,7 @@ def _links(books: Books) -> Iterator[tuple[str, str, Any]]:
 
 
 def _seqs(books: Books) -> dict[tuple[str, str], int]:
-    return {(row["group"], row["id"]): row["seq"] for row in books.rows[Book.EVENTS] if row["own"]}
+    return {(row["group"], row["id"]): row["seq"] for row in books.rows[Ledger.EVENTS] if row["own"]}
 
 
 def _one_sided(books: Books) -> Iterator[Discrepancy]:
@@ -130,7 +130,7 @@ def _one_sided(books: Books) -> Iterator[Discrepancy]:
 def _reached(books: Books) -> dict[tuple[str, str, str], int]:
     """The position up to which each link went by the first version of its selection."""
     found: dict[tuple[str, str, str], int] = {}
-    for row in books.rows[Book.RECEIPTS]:
+    for row in books.rows[Ledger.RECEIPTS]:
         if row["selector_version"] == 1 and not row["repair"]:
             link = (row["group"], row["node"], row["peer"])
             found[link] = max(found.get(link, 0), row["upto"])
@@ -157,12 +157,12 @@ def _shipping(books: Books) -> set[str]:
 
 def _forged(books: Books) -> Iterator[Discrepancy]:
     own, shipping = _own(books), _shipping(books)
-    for row in books.rows[Book.EVENTS]:
+    for row in books.rows[Ledger.EVENTS]:
         there = row["source"] in shipping
         if there and not row["own"] and row["id"] not in own[row["group"], row["source"]]:
             yield Discrepancy(Kind.FORGED, row["group"], row["source"], row["node"], 0, row["id"], NO_ORIGIN)
-    known = {(row["group"], row["node"], row["batch_id"]): row["receipt_digest"] for row in books.rows[Book.INBOUND]}
-    for row in books.rows[Book.RECEIPTS]:
+    known = {(row["group"], row["node"], row["batch_id"]): row["receipt_digest"] for row in books.rows[Ledger.INBOUND]}
+    for row in books.rows[Ledger.RECEIPTS]:
         if not row["receipt_digest"] or row["peer"] not in shipping:
             continue
         fact = (row["group"], row["node"], row["peer"], 0, row["batch_id"])
@@ -175,7 +175,7 @@ def _forged(books: Books) -> Iterator[Discrepancy]:
 
 def _repeated(books: Books) -> Iterator[Discrepancy]:
     seqs = _seqs(books)
-    delivered = (row for row in books.rows[Book.DELIVERIES] if row["outcome"] == "delivered")
+    delivered = (row for row in books.rows[Ledger.DELIVERIES] if row["outcome"] == "delivered")
     counts = Counter((row["group"], row["source"], row["node"], row["peer"], row["id"]) for row in delivered)
     for (group, source, _, peer, name), count in counts.items():
         if count > 1:
@@ -185,7 +185,7 @@ def _repeated(books: Books) -> Iterator[Discrepancy]:
 def _looped(books: Books) -> Iterator[Discrepancy]:
     seqs = _seqs(books)
     senders: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    for row in books.rows[Book.DELIVERIES]:
+    for row in books.rows[Ledger.DELIVERIES]:
         if row["outcome"] == "delivered":
             senders[row["group"], row["source"], row["peer"], row["id"]].add(row["node"])
     for (group, source, peer, name), nodes in senders.items():

@@ -11,7 +11,7 @@ from tests.support.source import Source
 PROGRAMS = ("audit", "bench", "cli", "client", "testing")
 """Parts that run in programs of their own, not in a node."""
 VALUES = re.compile(
-    r"(set|frozenset)\[((tuple\[)?((str|int|bytes|bool|\.\.\.)(, )?)+\]?|Pair|Key|Origin|ResourceRef|Book)\]"
+    r"(set|frozenset)\[((tuple\[)?((str|int|bytes|bool|\.\.\.)(, )?)+\]?|Pair|Key|Origin|ResourceRef|Ledger)\]"
 )
 """Sets of these have the same order in every process that hashes texts alike."""
 ORDERLESS = ("all", "any", "dict.fromkeys", "frozenset", "len", "max", "min", "set", "sorted", "sum")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventd.lake.extract import Book, Extract, Lost, Memory, read_book
+from eventd.lake.extract import Extract, Ledger, Lost, Memory, read_book
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.values import Draft
@@ -54,11 +54,11 @@ class Shelf:
         """Write down any batch, in a step of its cursor from a position to the end of the batch."""
         await self.log.settle(Step(batch.cursor, position, batch.upto, batch.upto, NOW, [batch]))
 
-    async def extract(self, book: Book, after: int = 0, *, rows: int = 1000, **options: Any) -> Extract:
+    async def extract(self, book: Ledger, after: int = 0, *, rows: int = 1000, **options: Any) -> Extract:
         """One extract."""
         return await self.log.database.read(read_book, book, after, rows=rows, **options)
 
-    async def rows(self, book: Book, *names: str, rows: int = 1000, **options: Any) -> list[Any]:
+    async def rows(self, book: Ledger, *names: str, rows: int = 1000, **options: Any) -> list[Any]:
         """All rows of a book, extract by extract: as dicts, or only some columns; of one, the bare values."""
         found: list[Any] = []
         after, full, memory = 0, True, Memory()
@@ -69,7 +69,7 @@ class Shelf:
             after, full = extract.upto, extract.full
         return found
 
-    async def lost(self, book: Book, after: int = 0) -> list[Lost]:
+    async def lost(self, book: Ledger, after: int = 0) -> list[Lost]:
         """What an extract of the whole book says is lost."""
         return list((await self.extract(book, after)).lost)
 

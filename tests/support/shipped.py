@@ -7,7 +7,7 @@ from typing import Any
 
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey, read_segment, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 
 
@@ -18,7 +18,7 @@ def look(lake: Path) -> Survey:
     return found
 
 
-def rows(lake: Path, book: Book, node: str = "") -> list[dict[str, Any]]:
+def rows(lake: Path, book: Ledger, node: str = "") -> list[dict[str, Any]]:
     """Every row of a book, of one node or of all, in the order of its numbers."""
     storage, found = connect(str(lake)), []
     for segment in look(lake).segments:

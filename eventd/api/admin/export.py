@@ -9,7 +9,7 @@ from pydantic import Field
 
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
-from eventd.lake.extract import Book, Extract, GroupState, State, read_book, read_state
+from eventd.lake.extract import Extract, GroupState, Ledger, State, read_book, read_state
 from eventd.store.engine.database import Connection
 
 MOST_ROWS = 20_000
@@ -72,7 +72,7 @@ def _show_group(group: GroupState) -> dict[str, Any]:
 class ReadBook(Params):
     """Which rows to read."""
 
-    book: Book = Field(description="Which one.")
+    book: Ledger = Field(description="Which one.")
     after: int = Field(default=0, ge=0, description="Rows beyond this number: the `upto` of the answer before.")
     rows: int = Field(default=5000, ge=1, le=MOST_ROWS, description="About so many, and never a part of a batch.")
     epoch: str = Field(default="", description="The history that `after` is of; another one answers 409.")

@@ -8,7 +8,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.egress.lake.protocol import SEGMENTS
 from eventd.lake.extract import State, read_state
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.store.engine.database import Connection
 
@@ -27,16 +27,16 @@ def read_shipping(conn: Connection) -> dict[str, Any]:
     if not cursors:
         return {"lake": "", "books": []}
     state = read_state(conn)
-    kept = {f"{SEGMENTS}/{node}/{book}": (node, book) for node in state.nodes for book in Book}
+    kept = {f"{SEGMENTS}/{node}/{book}": (node, book) for node in state.nodes for book in Ledger}
     books = [_book(cursor, *kept[cursor.name], state) for cursor in cursors if cursor.name in kept]
-    order = list(Book)
+    order = list(Ledger)
     return {
         "lake": str(cursors[0].selection.get("lake", "")),
         "books": sorted(books, key=lambda row: (row["node"], order.index(row["book"]))),
     }
 
 
-def _book(cursor: Cursor, node: str, book: Book, state: State) -> dict[str, Any]:
+def _book(cursor: Cursor, node: str, book: Ledger, state: State) -> dict[str, Any]:
     last = state.books[book].last
     return {
         "node": node,

@@ -14,7 +14,7 @@ from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import NodeEpoch, Plan, histories, lost_ranges
 from eventd.audit.engine.silence import Silence
 from eventd.lake.reader import Survey, TroubleKind
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
 
 _ALWAYS = (-(1 << 62), 1 << 62)
@@ -51,7 +51,7 @@ class Coverage:
 
     plan: Plan
     until: dict[str, int] = field(default_factory=dict)
-    blind_spots: dict[tuple[str, Book], list[BlindSpot]] = field(default_factory=lambda: defaultdict(list))
+    blind_spots: dict[tuple[str, Ledger], list[BlindSpot]] = field(default_factory=lambda: defaultdict(list))
     contested: set[str] = field(default_factory=set)
     since: int = _ALWAYS[0]
     silences: Mapping[str, Silence] = field(default_factory=dict)
@@ -67,7 +67,9 @@ class Coverage:
         is_past = node in self.closed and max(self.until.values()) > self.since
         return self.until[node] <= self.since and node not in self.silences and not is_past
 
-    def covers(self, node: str, book: Book, slot: int, times: tuple[int, int], *, position: int | None = None) -> bool:
+    def covers(
+        self, node: str, book: Ledger, slot: int, times: tuple[int, int], *, position: int | None = None
+    ) -> bool:
         """Whether an event of the slot that the node recorded between two times of its clock would be in the ledger."""
         if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
             return False
@@ -76,7 +78,7 @@ class Coverage:
     def damage_of(self, node: str) -> str:
         """Why the large ledgers of the node have a blind spot; empty where they have none."""
         blind_spots = (
-            spot for book in (Book.EVENTS, Book.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
+            spot for book in (Ledger.EVENTS, Ledger.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
         )
         return next((spot.why for spot in blind_spots if spot.why), "")
 
@@ -114,7 +116,7 @@ def find_coverage(
                 continue
             why = f"the ledgers of {before.node} do not cover the time between two of its epochs"
             between = BlindSpot(times=(before.complete_until, after.began_at), why=why)
-            for book in (Book.EVENTS, Book.DELIVERIES, Book.INBOUND):
+            for book in (Ledger.EVENTS, Ledger.DELIVERIES, Ledger.INBOUND):
                 coverage.blind_spots[before.node, book].append(between)
     coverage.contested = {one.node for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
     _add_beginnings(coverage, survey)
@@ -163,11 +165,11 @@ def _add_troubles(coverage: Coverage, survey: Survey, unreadable: Iterable[str])
             coverage.blind_spots[node, trouble.book].append(BlindSpot(times=times, why=_damaged(node, trouble.book)))
 
 
-def _damaged(node: str, book: Book) -> str:
+def _damaged(node: str, book: Ledger) -> str:
     return f"a part of the {book} of {node} is missing or corrupt"
 
 
-def _neighbours(survey: Survey, node: str, epoch: str, book: Book, after: int, upto: int) -> tuple[int, int]:
+def _neighbours(survey: Survey, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
     """The times between which the missing numbers were recorded, by the segments before and after them."""
     beside = [
         (one.place.after, one.place.upto, one.manifest.times)

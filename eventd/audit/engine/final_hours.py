@@ -23,7 +23,7 @@ from eventd.audit.report.report import Hour
 from eventd.errors import Conflict, NotFound
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import MINUTE
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from federation.event import micros
 from federation.lenient import parse_time
@@ -191,7 +191,7 @@ def _bounds(results: StageResults, pair: PairKey) -> tuple[int, int]:
     begins = [
         spot.times[1] + 1
         for node in nodes
-        for book in (Book.EVENTS, Book.DELIVERIES)
+        for book in (Ledger.EVENTS, Ledger.DELIVERIES)
         for spot in coverage.blind_spots.get((node, book), ())
         if not spot.why
     ]

@@ -23,7 +23,7 @@ from eventd.audit.engine.spark_tasks import group_pieces, run_pieces
 from eventd.audit.engine.state import FOLDER, State
 from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Kind
 from eventd.lake.reader import Survey, read_segment
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
@@ -109,9 +109,9 @@ class LakeReader:
 
     def _limits(self) -> dict[NodeEpoch, int]:
         """The last known number of deliveries: receipts beyond it are no progress of links."""
-        found = {NodeEpoch(one.node, one.epoch): one.books.get(Book.DELIVERIES, 0) for one in self.survey.nodes}
+        found = {NodeEpoch(one.node, one.epoch): one.books.get(Ledger.DELIVERIES, 0) for one in self.survey.nodes}
         for one in self.survey.segments:
-            if one.place.book is Book.DELIVERIES:
+            if one.place.book is Ledger.DELIVERIES:
                 found[_owner(one)] = max(one.place.upto, found.get(_owner(one), 0))
         return found
 
@@ -192,11 +192,11 @@ class LakeReader:
             first, last = coverage.peer_times(pair.source, pair.peer, (row["first"], (row["hour"] + 1) * HOUR))
             if row["other"]:
                 sought.setdefault(pair.source, {})[pair.group, pair.peer, row["mark"]] = OTHER_RECEIPT
-            elif coverage.covers(pair.peer, Book.INBOUND, 0, (first, last)):
+            elif coverage.covers(pair.peer, Ledger.INBOUND, 0, (first, last)):
                 sought.setdefault(pair.source, {})[pair.group, pair.peer, row["mark"]] = NO_BATCH
         for segment in self.survey.segments:
             wanted = sought.get(segment.manifest.node)
-            if wanted and segment.place.book is Book.RECEIPTS and segment.place.name not in self.unreadable:
+            if wanted and segment.place.book is Ledger.RECEIPTS and segment.place.name not in self.unreadable:
                 yield from self._named(segment, wanted)
 
     def _named(self, segment: Segment, wanted: Mapping[tuple[str, str, int], str]) -> Iterator[Discrepancy]:
@@ -235,7 +235,7 @@ def job_for(segment: Segment, plan: Plan) -> Job:
     """The job of a segment of a large ledger."""
     owner, place = _owner(segment), segment.place
     since = plan.since.get(owner, NEVER)
-    if place.book is Book.EVENTS:
+    if place.book is Ledger.EVENTS:
         links = tuple(link.within(place.after, place.upto) for link in plan.links.get(owner, ()))
         return _job(segment, links=links, since=since)
     return _job(segment, skews=_near_skews(plan.skews(owner.node), segment.manifest.times), since=since)

@@ -13,7 +13,7 @@ import numpy as np
 from eventd.audit.engine.cells import HOUR, Measure, mark_cells
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.lake.layout import MINUTE
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from federation.digest import fingerprint
 
 if TYPE_CHECKING:
@@ -101,12 +101,12 @@ class LedgerSummary(msgspec.Struct):
     refused: list[RefusalCount] = []
 
 
-def summarize(book: Book, table: Columns, *, limit: int) -> LedgerSummary:
+def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
     """The summary of a segment. `receipts` beyond the number `limit` do not count as progress of links."""
     return _READERS[book](table, limit)
 
 
-def columns_of(book: Book) -> tuple[str, ...]:
+def columns_of(book: Ledger) -> tuple[str, ...]:
     """The columns of a small ledger that are read."""
     return _COLUMNS[book]
 
@@ -116,7 +116,7 @@ def mark_of(text: str) -> int:
     return fingerprint(text)
 
 
-def sum_batches(segment: str, book: Book, table: Columns) -> pa.Table:
+def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
     """A cell for each batch: receipts at their sender, batches at their receiver."""
     digest = table.words("receipt_digest")
     signed = digest.where(bool)
@@ -124,7 +124,7 @@ def sum_batches(segment: str, book: Book, table: Columns) -> pa.Table:
     digests = np.array([_digest_mark(value) for value in digest.values], np.int64)[digest.codes[signed]]
     node, other = table.words("node").at(signed), table.words("peer").at(signed)
     group = table.words("group").at(signed)
-    if book is Book.RECEIPTS:
+    if book is Ledger.RECEIPTS:
         ends = {"node": node, "group": group, "source": node, "peer": other}
         return mark_cells(segment, Measure.RECEIPT, ends, marks, digests, *_times(table, signed, "sent_at", "acked_at"))
     ends = {"node": node, "group": group, "source": other, "peer": node}
@@ -273,15 +273,15 @@ def _refusals(table: Columns, limit: int) -> LedgerSummary:
     )
 
 
-_READERS: Final[dict[Book, Callable[[Columns, int], LedgerSummary]]] = {
-    Book.RECEIPTS: _receipts,
-    Book.INBOUND: _inbound,
-    Book.GAPS: _gaps,
-    Book.REFUSALS: _refusals,
+_READERS: Final[dict[Ledger, Callable[[Columns, int], LedgerSummary]]] = {
+    Ledger.RECEIPTS: _receipts,
+    Ledger.INBOUND: _inbound,
+    Ledger.GAPS: _gaps,
+    Ledger.REFUSALS: _refusals,
 }
 _COLUMNS: Final = {
-    Book.RECEIPTS: RECEIPT_COLUMNS,
-    Book.INBOUND: INBOUND_COLUMNS,
-    Book.GAPS: GAP_COLUMNS,
-    Book.REFUSALS: REFUSAL_COLUMNS,
+    Ledger.RECEIPTS: RECEIPT_COLUMNS,
+    Ledger.INBOUND: INBOUND_COLUMNS,
+    Ledger.GAPS: GAP_COLUMNS,
+    Ledger.REFUSALS: REFUSAL_COLUMNS,
 }

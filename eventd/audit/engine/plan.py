@@ -17,7 +17,7 @@ from eventd.audit.engine.ledger_summaries import ClockBounds, LedgerSummary, Lin
 from eventd.audit.engine.link_rows import ENDLESS, Link, SelectionVersion
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey, TroubleKind
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 LOST: Final = "_lost"
 """The suffix of the reason of a gap in a ledger."""
@@ -218,11 +218,11 @@ def _hour_there(clocks: ClockBounds) -> int:
 
 def lost_ranges(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
-) -> list[tuple[NodeEpoch, Book, str, int, int, int]]:
+) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
     """Ranges that a node had evicted before they were shipped: owner, ledger, peer, range, and time of the note."""
     return [
-        (owner, Book(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
+        (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
         for owner, each in summaries.items()
         for gap in (gap for summary in each for gap in summary.gaps)
-        if gap.reason.endswith(LOST) and gap.reason.removesuffix(LOST) in set(Book)
+        if gap.reason.endswith(LOST) and gap.reason.removesuffix(LOST) in set(Ledger)
     ]

@@ -32,7 +32,7 @@ from eventd.audit.engine.segment_jobs import Job
 from eventd.audit.engine.spark_tasks import keys_of
 from eventd.audit.engine.verdicts import Trail
 from eventd.lake.reader import open_segment
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 
 if TYPE_CHECKING:
@@ -72,13 +72,15 @@ class Marks:
         lake = connect(self.lake)
         for job in self.shares[piece]:
             file, book = open_segment(lake, job.segment), job.segment.place.book
-            keys, rest = (EVENT_KEYS, event_rows(job.links)) if book is Book.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
+            keys, rest = (
+                (EVENT_KEYS, event_rows(job.links)) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
+            )
             for at in range(file.num_row_groups):
                 places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)
                 if not len(places):
                     continue
                 table = Columns(file.read_row_group(at, rest).take(places))
-                if book is Book.EVENTS:
+                if book is Ledger.EVENTS:
                     yield from mark_events(table, job.links, self.uneven, job.since)
                 else:
                     yield from mark_deliveries(table, job.since)

@@ -12,7 +12,7 @@ from eventd.audit.engine.cells import EVENT_COLUMNS
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, constant
 from eventd.audit.engine.link_rows import Link, RowSelector, needs_subjects
 from eventd.lake.layout import MINUTE
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ UnevenSlots = Mapping[PairKey, Numbers]
 def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bool:
     """Whether a segment may hold rows of these slots; `links` are those of its node."""
     manifest = segment.manifest
-    if manifest.slots is None or segment.place.book not in (Book.EVENTS, Book.DELIVERIES):
+    if manifest.slots is None or segment.place.book not in (Ledger.EVENTS, Ledger.DELIVERIES):
         return False
     served = {(link.group, link.peer) for link in links}
     for pair, slots in uneven.items():
-        if segment.place.book is Book.EVENTS:
+        if segment.place.book is Ledger.EVENTS:
             near = manifest.node in (pair.source, pair.peer) or (pair.group, pair.peer) in served
         else:
             near = True  # a wrong delivery may be in the ledgers of any node

@@ -25,14 +25,14 @@ from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest
 from eventd.lake.reader import BadSegment, open_segment, read_segment
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written, connect
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SMALL: frozenset[Book] = frozenset({Book.RECEIPTS, Book.INBOUND, Book.GAPS, Book.REFUSALS})
+SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS})
 """Ledgers that are read first, because the plan for the others depends on them."""
 
 
@@ -111,13 +111,13 @@ def recheck_task(task: Task) -> list[str]:
 def _cells(lake: Storage, job: Job, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
-    if book is Book.EVENTS:
+    if book is Ledger.EVENTS:
         return sum_events(job.name, _read(lake, segment, event_columns(job.links)), job.links, job.since)
-    if book is Book.DELIVERIES:
+    if book is Ledger.DELIVERIES:
         return sum_deliveries(job.name, _read(lake, segment, DELIVERY_COLUMNS), job.skews, job.since)
     table = _read(lake, segment, columns_of(book))
     result.summaries[job.name] = summarize(book, table, limit=job.limit)
-    if book in (Book.RECEIPTS, Book.INBOUND):
+    if book in (Ledger.RECEIPTS, Ledger.INBOUND):
         return sum_batches(job.name, book, table)
     return cell_schema().empty_table()
 

@@ -17,7 +17,7 @@ from eventd.audit.engine.plan import ClockOffsets
 from eventd.audit.engine.segment_jobs import Job, TaskResult
 from eventd.errors import Conflict, NotFound
 from eventd.lake.manifest import Head
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 
 FOLDER: Final = "state"
@@ -176,7 +176,7 @@ def _basis(job: Job) -> str:
 
 def _used(job: Job) -> dict[str, dict[int, int]]:
     """The skews that corrected the cells, by peer and hour."""
-    if job.manifest.book is not Book.DELIVERIES:
+    if job.manifest.book is not Ledger.DELIVERIES:
         return {}
     return {peer: dict(zip(skew.hours, skew.values, strict=True)) for peer, skew in job.skews.items()}
 

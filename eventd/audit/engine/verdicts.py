@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.report.findings import NO_ORIGIN, NOT_HELD, NOT_SENT, TO_SOURCE, TWO_SENDERS, Discrepancy, Kind
 from eventd.lake.layout import MINUTE
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 
 class Outcome(StrEnum):
@@ -134,14 +134,14 @@ def _would_hold(trail: Trail, coverage: Coverage) -> bool:
         times = (trail.arrived_at, trail.arrived_at)
     else:
         times = coverage.peer_times(trail.sent_node, trail.peer, (trail.sent_at, trail.done_at))
-    return coverage.covers(trail.peer, Book.EVENTS, trail.slot, times)
+    return coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, times)
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
     """Whether a delivery by the sender that had to make it would be in its ledger."""
     progress = _passed_by(trail, coverage)
     return trail.due_at <= progress and coverage.covers(
-        trail.due_node, Book.DELIVERIES, trail.slot, (trail.due_at, progress), position=trail.due_position
+        trail.due_node, Ledger.DELIVERIES, trail.slot, (trail.due_at, progress), position=trail.due_position
     )
 
 
@@ -156,7 +156,7 @@ def _would_show(trail: Trail, coverage: Coverage) -> bool:
     )
     # By the ordinary way it can only have arrived before the ledgers end.
     last = min(times[1], max(times[0], coverage.until[trail.peer] - 1))
-    return coverage.covers(trail.peer, Book.EVENTS, trail.slot, (times[0], last))
+    return coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, (times[0], last))
 
 
 def _has_no_origin(trail: Trail, coverage: Coverage) -> bool:
@@ -164,4 +164,4 @@ def _has_no_origin(trail: Trail, coverage: Coverage) -> bool:
     _, last = coverage.peer_times(trail.peer, trail.source, (trail.held_at, trail.held_at))
     # Events are emitted soon after they occur: one from before the ledger begins may lie in its evicted part.
     first = min(trail.slot * MINUTE, last)
-    return coverage.covers(trail.source, Book.EVENTS, trail.slot, (first, last))
+    return coverage.covers(trail.source, Ledger.EVENTS, trail.slot, (first, last))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from eventd.audit.generate.pseudo_random import Bytes, Ints, Smalls
-from eventd.lake.schema import Book, arrow_schema
+from eventd.lake.schema import Ledger, arrow_schema
 
 Missing: TypeAlias = NDArray[np.bool_] | None
 """Which rows have no value; None: all have one."""
@@ -18,7 +18,7 @@ Missing: TypeAlias = NDArray[np.bool_] | None
 _TIME = pa.timestamp("us", tz="UTC")
 
 
-def table(book: Book, columns: dict[str, Any]) -> Any:
+def table(book: Ledger, columns: dict[str, Any]) -> Any:
     """The rows of a ledger from its columns, by name."""
     schema = arrow_schema(book)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -16,7 +16,7 @@ from eventd.audit.generate.log_positions import places_of
 from eventd.audit.generate.pseudo_random import Ints
 from eventd.audit.generate.segments import SegmentRows, cut, epochs_of
 from eventd.audit.generate.world import World
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 _AT_ONCE: Final = 65_536
 """Batches of one table: their receipts are long."""
@@ -35,7 +35,7 @@ class ReceiptsLedger:
         times, epoch_indexes = journal.at + world.skews[self._node], epochs_of(world, self._node, journal.at)
         for one in cut(np.ones(len(journal), np.int64), times, epoch_indexes, _most(world)):
             tables = (self._table(one.epoch_index, *bounds) for bounds in _steps(one.begin, one.end))
-            yield SegmentRows(Book.RECEIPTS, one.epoch_index, one.begin, one.end, int(times[one.begin]), tables)
+            yield SegmentRows(Ledger.RECEIPTS, one.epoch_index, one.begin, one.end, int(times[one.begin]), tables)
 
     def _table(self, epoch_index: int, begin: int, end: int) -> Any:
         world, node, batches = self._world, self._node, self._batches
@@ -55,7 +55,7 @@ class ReceiptsLedger:
         signers = key_id(world, 0, recorded) + 2 * peer
         selections, chosen = self._selections(begin, end)
         return arrow_columns.table(
-            Book.RECEIPTS,
+            Ledger.RECEIPTS,
             _kept(world, node, epoch_index, begin, rows)
             | _range(batches, some)
             | {
@@ -130,7 +130,7 @@ class InboundLedger:
         times, epoch_indexes = journal.at + world.skews[self._node], epochs_of(world, self._node, journal.at)
         for one in cut(np.ones(len(journal), np.int64), times, epoch_indexes, _most(world)):
             tables = (self._table(one.epoch_index, *bounds) for bounds in _steps(one.begin, one.end))
-            yield SegmentRows(Book.INBOUND, one.epoch_index, one.begin, one.end, int(times[one.begin]), tables)
+            yield SegmentRows(Ledger.INBOUND, one.epoch_index, one.begin, one.end, int(times[one.begin]), tables)
 
     def _table(self, epoch_index: int, begin: int, end: int) -> Any:
         world, node, batches = self._world, self._node, self._batches
@@ -148,7 +148,7 @@ class InboundLedger:
             "upto": batches.column(lambda c: c.upto)[some],
         }
         return arrow_columns.table(
-            Book.INBOUND,
+            Ledger.INBOUND,
             _kept(world, node, epoch_index, begin, rows)
             | _range(batches, some)
             | {name: arrow_columns.small(values[some]) for name, values in counts.items()}

@@ -17,7 +17,7 @@ from eventd.audit.generate.log_positions import places_of
 from eventd.audit.generate.pseudo_random import Ints
 from eventd.audit.generate.segments import Block, SegmentRows, blocks, cut, epochs_of, numbers_of
 from eventd.audit.generate.world import World
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 _OUTCOMES: Final = ["delivered", "expired", "in_path", "refused"]
 _DELIVERED, _EXPIRED, _PASSED, _REFUSED = range(4)
@@ -61,7 +61,7 @@ class DeliveriesLedger:
                 after, epoch_index = one.begin, one.epoch_index
             if self._lines[one.begin : one.end].any():  # numbers without rows go with those that follow
                 tables = (self._table(one.epoch_index, block) for block in blocks(self._lines, one))
-                yield SegmentRows(Book.DELIVERIES, one.epoch_index, after, one.end, int(done[one.begin]), tables)
+                yield SegmentRows(Ledger.DELIVERIES, one.epoch_index, after, one.end, int(done[one.begin]), tables)
                 after = one.end
 
     def _table(self, epoch_index: int, block: Block) -> Any:
@@ -69,7 +69,7 @@ class DeliveriesLedger:
         found = self._catalogue.look_up(block, self._source[block.items], numbers)
         outcome = self._outcome(block, numbers)
         columns = self._event(block, found, numbers) | self._answer(epoch_index, block, outcome)
-        return arrow_columns.table(Book.DELIVERIES, columns)
+        return arrow_columns.table(Ledger.DELIVERIES, columns)
 
     def _event(self, block: Block, found: EventRows, numbers: Ints) -> dict[str, Any]:
         world, (columns, at) = self._world, found

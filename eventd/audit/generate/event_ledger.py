@@ -16,7 +16,7 @@ from eventd.audit.generate.log_positions import OWN, by_flow, log_of, sizes_of
 from eventd.audit.generate.pseudo_random import Bytes, Smalls, digests
 from eventd.audit.generate.segments import Block, Cut, SegmentRows, blocks, cut, epochs_of, numbers_of
 from eventd.audit.generate.world import World
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from federation.loops import encode_path
 
 
@@ -67,13 +67,13 @@ class EventsLedger:
         for one in cut(self._sizes, times, epoch_indexes, world.segment_rows):
             after = int(self._position[one.begin]) - 1
             upto = int(self._position[one.end - 1] + self._sizes[one.end - 1]) - 1
-            yield SegmentRows(Book.EVENTS, one.epoch_index, after, upto, int(times[one.begin]), self._tables(one))
+            yield SegmentRows(Ledger.EVENTS, one.epoch_index, after, upto, int(times[one.begin]), self._tables(one))
 
     def _tables(self, one: Cut) -> Iterator[Any]:
         for block in blocks(self._sizes, one):
             numbers = numbers_of(self._world, self._journal, block, self._starts, held=True)
             found = self._catalogue.look_up(block, self._source[block.items], numbers)
-            yield arrow_columns.table(Book.EVENTS, self._place(one, block) | self._event(block, found))
+            yield arrow_columns.table(Ledger.EVENTS, self._place(one, block) | self._event(block, found))
 
     def _place(self, one: Cut, block: Block) -> dict[str, Any]:
         world, node, within = self._world, self._node, block.within()

@@ -13,7 +13,7 @@ from eventd.audit.generate.pseudo_random import Ints, random_of
 from eventd.audit.generate.segments import SegmentRows, cut, epochs_of
 from eventd.audit.generate.settings import HOUR, MINUTE
 from eventd.audit.generate.world import World
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 _REASONS = ("unknown_key", "bad_signature", "stale", "no_signature")
 
@@ -40,7 +40,7 @@ def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
         "last_at": arrow_columns.times(at + world.skews[node]),
         "group": arrow_columns.words(world.groups, random.integers(0, len(world.groups), len(at))),
     }
-    yield from _parts(world, node, Book.REFUSALS, at, columns)
+    yield from _parts(world, node, Ledger.REFUSALS, at, columns)
 
 
 def gaps_of(world: World, node: int) -> Iterator[SegmentRows]:
@@ -64,10 +64,10 @@ def gaps_of(world: World, node: int) -> Iterator[SegmentRows]:
         "reason": arrow_columns.word("lost", 1),
         "recorded_at": arrow_columns.times(at + world.skews[node]),
     }
-    yield from _parts(world, node, Book.GAPS, at, columns)
+    yield from _parts(world, node, Ledger.GAPS, at, columns)
 
 
-def _parts(world: World, node: int, book: Book, at: Ints, columns: dict[str, Any]) -> Iterator[SegmentRows]:
+def _parts(world: World, node: int, book: Ledger, at: Ints, columns: dict[str, Any]) -> Iterator[SegmentRows]:
     times, epoch_indexes = at + world.skews[node], epochs_of(world, node, at)
     for one in cut(np.ones_like(at), times, epoch_indexes, world.segment_rows):
         kept = {

@@ -17,7 +17,7 @@ from eventd.audit.report.findings import Finding
 from eventd.errors import Conflict
 from eventd.lake.layout import HEAD
 from eventd.lake.manifest import Head, encode
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment
 
@@ -51,9 +51,9 @@ def write_head(storage: Storage, settings: Settings) -> None:
 
 def totals(world: World, segments: Sequence[Segment], found: Sequence[Finding]) -> dict[str, int]:
     """What the ledgers add up to, with the names of a report's totals."""
-    rows: dict[Book, int] = dict.fromkeys(Book, 0)
+    rows: dict[Ledger, int] = dict.fromkeys(Ledger, 0)
     for _, manifest in segments:
         rows[manifest.book] += manifest.rows
     shipped = (history for history in world.histories if not history.ghost and history.node not in world.silent)
-    counts = {"events": sum(history.events for history in shipped), "deliveries": rows[Book.DELIVERIES]}
+    counts = {"events": sum(history.events for history in shipped), "deliveries": rows[Ledger.DELIVERIES]}
     return counts | {f"rows_{book.value}": count for book, count in rows.items()} | {"findings": len(found)}

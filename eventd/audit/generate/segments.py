@@ -11,7 +11,7 @@ import numpy as np
 from eventd.audit.generate.log_positions import OWN, Journal
 from eventd.audit.generate.pseudo_random import Ints
 from eventd.audit.generate.world import World
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.writer import ROW_GROUP
 from eventd.runtime.clock import SECOND
 
@@ -21,7 +21,7 @@ _DAY = 24 * 3600 * SECOND
 class SegmentRows(NamedTuple):
     """Rows with numbers in (after, upto] of a ledger in one epoch. `at`: time of the first, by the node's clock."""
 
-    book: Book
+    book: Ledger
     epoch_index: int
     after: int
     upto: int

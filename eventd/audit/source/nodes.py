@@ -24,7 +24,7 @@ from eventd.audit.source.origin import (
 from eventd.audit.source.spark_columns import tabulate
 from eventd.client.refusals import restore
 from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.net.address import Address
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.chance import SYSTEM
@@ -84,7 +84,7 @@ class NodeOrigin(NumberedOrigin):
 
     def _page(self, partition: LedgerPartition, after: int) -> Any:
         ledger = partition.ledger
-        rows = PAGE_ROWS if ledger.book is Book.DELIVERIES else min(PAGE_ROWS, partition.upto - after)
+        rows = PAGE_ROWS if ledger.book is Ledger.DELIVERIES else min(PAGE_ROWS, partition.upto - after)
         query = {"after": after, "rows": rows, "epoch": ledger.epoch, "node": ledger.node}
         if self._options.payloads:
             query["payloads"] = "true"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
 from eventd.errors import Invalid
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 
 class OnGap(StrEnum):
@@ -52,7 +52,7 @@ class Options(NamedTuple):
 
     where: OriginKind
     places: tuple[str, ...]
-    book: Book
+    book: Ledger
     nodes: tuple[str, ...] = ()
     epochs: tuple[str, ...] = ()
     in_files: bool = False
@@ -102,7 +102,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         where=where,
         places=places,
         in_files=bool(given.get("databasefile")),
-        book=Book.EVENTS if states else _choice(given, "book", Book, Book.EVENTS, STATES),
+        book=Ledger.EVENTS if states else _choice(given, "book", Ledger, Ledger.EVENTS, STATES),
         nodes=_listed(given.get("node", "")),
         epochs=_listed(given.get("epoch", "")),
         key_file=given.get("keyfile", ""),

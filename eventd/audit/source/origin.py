@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 from eventd.audit.source.options import Options
 from eventd.errors import EventdError
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ class LedgerKey(NamedTuple):
 
     node: str
     epoch: str
-    book: Book
+    book: Ledger
 
     @property
     def key(self) -> str:
@@ -120,9 +120,9 @@ class NumberedOrigin:
         return [LedgerPartition(ledger, at, min(at + step, upto), place) for at in range(after, upto, step)]
 
 
-def numbers_for(book: Book, rows: int) -> int:
+def numbers_for(book: Ledger, rows: int) -> int:
     """An estimate of how many numbers hold `rows` rows: a number of deliveries is a whole batch."""
-    return max(1, rows // _ROWS_OF_A_BATCH) if book is Book.DELIVERIES else rows
+    return max(1, rows // _ROWS_OF_A_BATCH) if book is Ledger.DELIVERIES else rows
 
 
 def rows_gone(losses: Sequence[Loss]) -> RowsGone:

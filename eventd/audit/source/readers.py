@@ -16,7 +16,7 @@ from eventd.audit.source.open import open_origin
 from eventd.audit.source.options import OnGap, Options, Starting
 from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Loss, Snapshot, rows_gone
 from eventd.audit.source.spark_columns import arrow_names, batches, check_columns
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,6 +184,6 @@ def _abandoned(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
     for key, number in start.items():
         node, epoch, book = key.rsplit("/", 2)
         newer = [ledger for ledger in here if ledger.node == node and ledger.key not in start]
-        if newer and LedgerKey(node, epoch, Book(book)) not in here:
+        if newer and LedgerKey(node, epoch, Ledger(book)) not in here:
             reason = f"the node has begun a new epoch, {newer[0].epoch}"
-            yield Loss(LedgerKey(node, epoch, Book(book)), number, None, reason)
+            yield Loss(LedgerKey(node, epoch, Ledger(book)), number, None, reason)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types
 
 from eventd.errors import Invalid
-from eventd.lake.schema import COLUMNS, Book, Kind, arrow_schema
+from eventd.lake.schema import COLUMNS, Kind, Ledger, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,13 +27,13 @@ BATCH_ROWS: Final = 32_768
 """Rows of one batch for Spark."""
 
 
-def spark_schema(book: Book) -> types.StructType:
+def spark_schema(book: Ledger) -> types.StructType:
     """The columns of a ledger."""
     fields = [types.StructField(column.name, _TYPES[column.kind], column.null) for column in COLUMNS[book]]
     return types.StructType(fields)
 
 
-def check_columns(book: Book, schema: types.StructType) -> None:
+def check_columns(book: Ledger, schema: types.StructType) -> None:
     """Raises Invalid where the user's schema has other columns than the ledger."""
     check_among(spark_schema(book), book.value, schema)
 
@@ -54,7 +54,7 @@ def arrow_names(schema: types.StructType) -> Sequence[str]:
     return list(dict.fromkeys(["number", *schema.names]))
 
 
-def tabulate(book: Book, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
+def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
     """Columns of a ledger from lists: times in microseconds, digests as bytes."""
     import pyarrow as pa
 

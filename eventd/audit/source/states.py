@@ -20,7 +20,7 @@ from eventd.audit.source.spark_columns import check_among
 from eventd.errors import Invalid
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import state_files
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect, open_lake
 
 if TYPE_CHECKING:
@@ -175,5 +175,5 @@ def _read(options: Options, schema: types.StructType, partition: InputPartition)
 
 def _rows(state: NodeState) -> Iterator[dict[str, Any]]:
     shared = {name: getattr(state, name) for name in _COLUMNS if name not in ("book", "upto")}
-    for book in Book:
+    for book in Ledger:
         yield {**shared, "book": book.value, "upto": state.books.get(book, 0)}

@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, Place, parse_place, slug, state_path
+from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, SegmentName, parse_path, slug, state_path
 from eventd.lake.manifest import NodeState, Reach, Unreadable
 from eventd.lake.reader import decode_state
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 
 
@@ -19,7 +19,7 @@ class LedgerKey(NamedTuple):
 
     node: str
     epoch: str
-    book: Book
+    book: Ledger
 
 
 @dataclass
@@ -48,9 +48,9 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
         for book, reach in state.segments.items():
             coverage.reaches[LedgerKey(state.node, epoch, book)] = reach
     by_slug = {slug(node): node for node in nodes}
-    endings: defaultdict[Place, set[str]] = defaultdict(set)
+    endings: defaultdict[SegmentName, set[str]] = defaultdict(set)
     for entry in storage.list(LANDING):
-        place = parse_place(entry.path)
+        place = parse_path(entry.path)
         if place is not None and place.slug in by_slug and place.epoch == epoch:
             endings[place].add(entry.path.removeprefix(place.name))
     for place, there in sorted(endings.items(), key=lambda item: item[0].after):

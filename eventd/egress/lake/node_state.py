@@ -8,14 +8,14 @@ from eventd.egress.lake.coverage import LakeCoverage
 from eventd.lake.extract import LinkState as Link
 from eventd.lake.extract import State
 from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 
 def describe(
     state: State,
     node: str,
     coverage: LakeCoverage,
-    positions: Mapping[Book, int] | None,
+    positions: Mapping[Ledger, int] | None,
     *,
     began_at: int,
     as_of: int,
@@ -44,7 +44,7 @@ def describe(
     )
 
 
-def segments_of(node: str, coverage: LakeCoverage) -> dict[Book, Reach]:
+def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, Reach]:
     """What of each book lies in segments."""
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 LENGTH: Final = 4
 """Bytes of the length that comes before each frame, big endian."""
@@ -72,7 +72,7 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """
 
     node: str
-    book: Book
+    book: Ledger
     position: int
     upto: int
     rows: int = 0
@@ -116,7 +116,7 @@ def frame(value: msgspec.Struct) -> bytes:
     return len(body).to_bytes(LENGTH) + body
 
 
-def cursor_name(node: str, book: Book) -> str:
+def cursor_name(node: str, book: Ledger) -> str:
     """The name of the cursor of a ledger that a node of this name keeps."""
     return f"{SEGMENTS}/{node}/{book}"
 

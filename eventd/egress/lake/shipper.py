@@ -32,7 +32,7 @@ from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, Memory, State, read_book, read_state
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, Reach
-from eventd.lake.schema import OWN_TIME, Book
+from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import write_segment, write_state
 from eventd.log.core.head import read_head
@@ -74,7 +74,7 @@ class _Round:
 
     state: State
     began: int
-    books: list[tuple[str, Book]]
+    books: list[tuple[str, Ledger]]
     shipped: set[str] = field(default_factory=set)
 
 
@@ -130,7 +130,7 @@ class Shipper:
         look = self._database.read_now(_look)
         if self._round is None or self._round.state.epoch != look.epoch:
             state = self._database.read_now(read_state)
-            self._round = _Round(state, now, [(node, book) for node in state.nodes for book in Book])
+            self._round = _Round(state, now, [(node, book) for node in state.nodes for book in Ledger])
             if self._coverage is not None and self._coverage.epoch != state.epoch:
                 self._coverage = None
             if state.epoch != look.epoch:
@@ -140,7 +140,7 @@ class Shipper:
 
     def _reach_lake(self, state: State, look: _Look, now: int) -> CursorsMissing | None:
         """Find out what is there, and see that there is a cursor for each book, of this very lake."""
-        names = [cursor_name(node, book) for node in state.nodes for book in Book]
+        names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
             return CursorsMissing(
                 nodes=tuple(state.nodes), lake=""
@@ -158,7 +158,7 @@ class Shipper:
     def _read_shelf(self, storage: Storage, state: State, now: int) -> LakeCoverage:
         coverage = read_coverage(storage, state.nodes, state.epoch)
         for node in state.nodes:
-            reach = coverage.reaches.get(LedgerKey(node, state.epoch, Book.EVENTS))
+            reach = coverage.reaches.get(LedgerKey(node, state.epoch, Ledger.EVENTS))
             if reach is not None and reach.upto > state.head:
                 raise AheadOfLog(
                     f"the lake at {storage.url} has this log up to {reach.upto}, and the log ends at {state.head}",
@@ -192,14 +192,14 @@ class Shipper:
         self._round = None
         return RoundEnd(complete_until=until)
 
-    def _adopt(self, epoch: str, node: str, book: Book, position: int) -> Shipment | None:
+    def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
         """What lies beyond the cursor was written before, and the cursor did not get to know of it."""
         reach = self._known.reaches.get(LedgerKey(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
         return Shipment(node=node, book=book, position=position, upto=reach.upto, adopted=True)
 
-    def _ship(self, epoch: str, node: str, book: Book, position: int, now: int) -> Shipment:
+    def _ship(self, epoch: str, node: str, book: Ledger, position: int, now: int) -> Shipment:
         reading = _Reading(self._database, self._terms, self._memory, epoch, node, book, position)
         first = next(reading, None)
         if first is None:
@@ -283,7 +283,7 @@ class _Reading:
     """The rows of one segment, as tables. `upto` is how far they go, `lost` what is missing among them."""
 
     def __init__(
-        self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Book, position: int
+        self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Ledger, position: int
     ) -> None:
         self._database = database
         self._terms = terms
@@ -330,8 +330,8 @@ class _Reading:
         )
 
 
-def _positions(look: _Look, node: str) -> dict[Book, int]:
-    return {book: look.cursors[cursor_name(node, book)].position for book in Book}
+def _positions(look: _Look, node: str) -> dict[Ledger, int]:
+    return {book: look.cursors[cursor_name(node, book)].position for book in Ledger}
 
 
 def _look(conn: Connection) -> _Look:

@@ -30,7 +30,7 @@ from eventd.egress.lake.protocol import (
 from eventd.egress.lake.worker_client import WorkerClient, WorkerLost
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, OutboundBatch, Unavailable
 from eventd.lake.extract import Lost, note_lost
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
@@ -242,7 +242,7 @@ def enrol(conn: Connection, nodes: Sequence[str], lake: str, now: int) -> None:
     """
     lock_head(conn)
     known = {cursor.name: cursor.selection.get("lake") for cursor in read_cursors(conn, SEGMENTS)}
-    for name in (cursor_name(node, book) for node in nodes for book in Book):
+    for name in (cursor_name(node, book) for node in nodes for book in Ledger):
         if lake and known.get(name) != lake:
             delete_cursors(conn, [name])
         create_cursor(conn, name, kind=SEGMENTS, topic_id=0, position=0, now=now, selection={"lake": lake})

@@ -13,12 +13,12 @@ from eventd.lake.extract.ledgers import read_book
 from eventd.lake.extract.lost_rows import note_lost
 from eventd.lake.extract.result import Extract, Lost
 from eventd.lake.extract.state import GroupState, LinkState, Selected, Span, State, read_state
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 
 __all__ = [
-    "Book",
     "Extract",
     "GroupState",
+    "Ledger",
     "LinkState",
     "Lost",
     "Memory",

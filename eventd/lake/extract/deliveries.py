@@ -17,8 +17,8 @@ from eventd.lake.extract.batch_blocks import Part, Stretch, count, find_at, walk
 from eventd.lake.extract.batches import BatchRow, Selections
 from eventd.lake.extract.block_columns import Apart, Memory
 from eventd.lake.extract.result import Columns, Lost, no_rows
-from eventd.lake.extract.scope import PeerPlace, Places
-from eventd.lake.schema import Book
+from eventd.lake.extract.scope import PeerCursor, Scope
+from eventd.lake.schema import Ledger
 from eventd.log.delivery.evidence import read_proof
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import DeliveryState
@@ -35,10 +35,10 @@ class Spread(NamedTuple):
 
 
 def spread(
-    conn: sa.Connection, batches: Sequence[BatchRow], places: Places, selections: Selections, memory: Memory
+    conn: sa.Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
 ) -> Spread:
     """Return the deliveries that these batches prove, in order."""
-    columns, lost = no_rows(Book.DELIVERIES), []
+    columns, lost = no_rows(Ledger.DELIVERIES), []
     for batch in batches:
         peer = places.peers[batch.cursor]
         parts = _delivered(conn, batch, peer, selections, memory)
@@ -55,7 +55,7 @@ def spread(
 
 
 def _delivered(
-    conn: sa.Connection, batch: BatchRow, peer: PeerPlace, selections: Selections, memory: Memory
+    conn: sa.Connection, batch: BatchRow, peer: PeerCursor, selections: Selections, memory: Memory
 ) -> list[Part]:
     """Return the stored records that the batch delivered and the peer did not refuse."""
     if batch.picked:
@@ -118,7 +118,7 @@ def _letters(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapp
     return dict(fetch_in(conn, sql, (cursor,), positions))
 
 
-def _said(batch: BatchRow, peer: PeerPlace, epoch: str) -> dict[str, Any]:
+def _said(batch: BatchRow, peer: PeerCursor, epoch: str) -> dict[str, Any]:
     """Return the column values shared by all events that a batch delivered."""
     proof = read_proof(batch.receipt)
     return {

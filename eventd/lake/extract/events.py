@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from eventd.lake.extract.block_columns import Apart, Memory
 from eventd.lake.extract.deliveries import taken
 from eventd.lake.extract.result import Columns, Extract, Lost, no_rows
-from eventd.lake.extract.scope import Place, Places
-from eventd.lake.schema import Book
+from eventd.lake.extract.scope import LocalGroup, Scope
+from eventd.lake.schema import Ledger
 from eventd.log.core.blocks import Block
 from eventd.log.core.scan import PORTION_BYTES
 from eventd.store.engine.database import fetch, fetch_in
@@ -41,20 +41,20 @@ class _Chosen(NamedTuple):
 
 
 def read_events(
-    conn: sa.Connection, places: Places, after: int, *, rows: int, payloads: bool, memory: Memory
+    conn: sa.Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory
 ) -> Extract:
     """Read the events after a position."""
     chosen = _choose(conn, places, after, rows)
-    columns = no_rows(Book.EVENTS)
+    columns = no_rows(Ledger.EVENTS)
     for block in _read(conn, chosen.positions):
         apart, place = memory.keep(block), places.topics[block.topic_id]
         within = range(max(0, after + 1 - block.position), block.records)
         _add(columns, apart, within, place, places.epoch)
         columns["payload"] += _payloads(block, within) if payloads else [None] * len(within)
-    return Extract(Book.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
+    return Extract(Ledger.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
 
 
-def _choose(conn: sa.Connection, places: Places, after: int, rows: int) -> _Chosen:
+def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _Chosen:
     sql = (
         f"SELECT position, topic_id, records, bytes FROM blocks WHERE position >= {_HOLDING}"
         " AND position + records > ? ORDER BY position LIMIT ?"
@@ -92,7 +92,7 @@ def _load(conn: sa.Connection, positions: Sequence[int]) -> Iterator[Block]:
         yield from sorted(map(Block._make, fetch_in(conn, sql, (), positions)))
 
 
-def _add(columns: Columns, apart: Apart, within: range, place: Place, epoch: str) -> None:
+def _add(columns: Columns, apart: Apart, within: range, place: LocalGroup, epoch: str) -> None:
     block, size = apart.block, len(within)
     positions = [block.position + at for at in within]
     same: dict[str, Any] = {
@@ -128,7 +128,7 @@ def _payloads(block: Block, within: range) -> list[str]:
     return [bytes(each.payload).decode() for each in _PAYLOADS.decode_lines("\n".join(bodies))]
 
 
-def _lost(conn: sa.Connection, places: Places, after: int, upto: int) -> list[Lost]:
+def _lost(conn: sa.Connection, places: Scope, after: int, upto: int) -> list[Lost]:
     """Return where retention evicted records of a group before they were read."""
     rows = fetch(conn, "SELECT id, evicted_position FROM topics WHERE evicted_position > ?", (after,))
     return [

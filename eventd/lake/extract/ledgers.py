@@ -12,8 +12,8 @@ from eventd.lake.extract.deliveries import spread
 from eventd.lake.extract.events import read_events
 from eventd.lake.extract.listed import LISTS, as_columns, read_list, receipts
 from eventd.lake.extract.result import Extract, Lost
-from eventd.lake.extract.scope import Places, read_places
-from eventd.lake.schema import Book
+from eventd.lake.extract.scope import Scope, read_scope
+from eventd.lake.schema import Ledger
 from eventd.log.cursors.trimmed import read_forgotten
 
 MOST_LISTED: Final = 5000
@@ -22,7 +22,7 @@ MOST_LISTED: Final = 5000
 
 def read_book(
     conn: sa.Connection,
-    book: Book,
+    book: Ledger,
     after: int,
     *,
     rows: int,
@@ -35,9 +35,9 @@ def read_book(
     `payloads` includes the payloads of events. `node` limits the rows to groups in which this node has that name; None
     reads all. `memory` caches blocks between the extracts of one reader.
     """
-    places = read_places(conn, node)
+    places = read_scope(conn, node)
     memory = memory or Memory()
-    if book is Book.EVENTS:
+    if book is Ledger.EVENTS:
         return read_events(conn, places, after, rows=rows, payloads=payloads, memory=memory)
     if book in LISTS:
         columns, upto, full = read_list(conn, book, places, after, min(rows, MOST_LISTED))
@@ -45,23 +45,23 @@ def read_book(
     return _told(conn, places, _read_batches(conn, book, places, after, rows, memory))
 
 
-def _read_batches(conn: sa.Connection, book: Book, places: Places, after: int, rows: int, memory: Memory) -> Extract:
-    portion = read_portion(conn, after, rows=rows, expanded=book is Book.DELIVERIES)
+def _read_batches(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int, memory: Memory) -> Extract:
+    portion = read_portion(conn, after, rows=rows, expanded=book is Ledger.DELIVERIES)
     batches = [batch for batch in portion.batches if batch.cursor in places.peers]
     selections = Selections(conn)
-    if book is Book.RECEIPTS:
+    if book is Ledger.RECEIPTS:
         columns = as_columns(book, receipts(batches, places, selections))
         return Extract(book, after, portion.upto, columns, portion.full)
     done = spread(conn, batches, places, selections, memory)
     return Extract(book, after, portion.upto, done.columns, portion.full, done.lost)
 
 
-def table_of(book: Book) -> str:
+def table_of(book: Ledger) -> str:
     """Return the table whose ids number a ledger's rows; for events that is the log itself."""
     return LISTS[book][0] if book in LISTS else "batches"
 
 
-def _told(conn: sa.Connection, places: Places, read: Extract) -> Extract:
+def _told(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
     """Add the rows that were deleted before they were read; a ledger whose end was deleted ends there."""
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)

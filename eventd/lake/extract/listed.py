@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from eventd.lake.extract.batches import BatchRow, Selections
 from eventd.lake.extract.result import Columns, no_rows
-from eventd.lake.extract.scope import Place, Places
-from eventd.lake.schema import COLUMNS, Book
+from eventd.lake.extract.scope import LocalGroup, Scope
+from eventd.lake.schema import COLUMNS, Ledger
 from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
 from eventd.store.engine.database import fetch
 from federation.errors import Malformed
@@ -25,7 +25,7 @@ _GAPS: Final = "id, topic_id, node, epoch, after, upto, reason, recorded_at"
 _REFUSALS: Final = "id, group_name, peer, key_id, reason, count, first_at, last_at"
 
 
-def as_columns(book: Book, rows: Iterator[Row]) -> Columns:
+def as_columns(book: Ledger, rows: Iterator[Row]) -> Columns:
     """Convert rows to columns."""
     columns = no_rows(book)
     for row in rows:
@@ -34,7 +34,7 @@ def as_columns(book: Book, rows: Iterator[Row]) -> Columns:
     return columns
 
 
-def receipts(batches: Sequence[BatchRow], places: Places, selections: Selections) -> Iterator[Row]:
+def receipts(batches: Sequence[BatchRow], places: Scope, selections: Selections) -> Iterator[Row]:
     """Yield the answers of peers to batches."""
     for batch in batches:
         peer = places.peers[batch.cursor]
@@ -69,7 +69,7 @@ def receipts(batches: Sequence[BatchRow], places: Places, selections: Selections
         }
 
 
-def inbound(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
+def inbound(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
     """Yield the answers of this node to batches."""
     for number, topic_id, node, batch_id, key_id, covers, digest, receipt, recorded_at in rows:
         place = places.topics.get(topic_id)
@@ -112,7 +112,7 @@ def _covered(text: str) -> dict[str, Any]:
     }
 
 
-def gaps(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
+def gaps(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
     """Yield the known gaps."""
     for number, topic_id, node, epoch, after, upto, reason, recorded_at in rows:
         place = places.topics.get(topic_id)
@@ -127,7 +127,7 @@ def gaps(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
             }
 
 
-def refused(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
+def refused(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
     """Yield the refused requests."""
     groups = {place.group: place for place in places.topics.values()}
     for number, group, peer, key_id, reason, count, first_at, last_at in rows:
@@ -142,21 +142,21 @@ def refused(rows: Sequence[Sequence[Any]], places: Places) -> Iterator[Row]:
             }
 
 
-def _kept(number: int, place: Place, epoch: str) -> dict[str, Any]:
+def _kept(number: int, place: LocalGroup, epoch: str) -> dict[str, Any]:
     return {"number": number, "node": place.node, "epoch": epoch, "group": place.group}
 
 
-Lister = Callable[[Sequence[Sequence[Any]], Places], Iterator[Row]]
+Lister = Callable[[Sequence[Sequence[Any]], Scope], Iterator[Row]]
 
-LISTS: Final[Mapping[Book, tuple[str, str, Lister]]] = {
-    Book.INBOUND: ("inbound_batches", _INBOUND, inbound),
-    Book.GAPS: ("inbound_gaps", _GAPS, gaps),
-    Book.REFUSALS: ("refusals", _REFUSALS, refused),
+LISTS: Final[Mapping[Ledger, tuple[str, str, Lister]]] = {
+    Ledger.INBOUND: ("inbound_batches", _INBOUND, inbound),
+    Ledger.GAPS: ("inbound_gaps", _GAPS, gaps),
+    Ledger.REFUSALS: ("refusals", _REFUSALS, refused),
 }
 """The table, columns and conversion of each of these ledgers."""
 
 
-def read_list(conn: sa.Connection, book: Book, places: Places, after: int, rows: int) -> tuple[Columns, int, bool]:
+def read_list(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int) -> tuple[Columns, int, bool]:
     """Return the rows after a number as columns, the number reached, and whether more exist."""
     table, names, lister = LISTS[book]
     found = fetch(conn, f"SELECT {names} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, rows))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from eventd.lake.schema import COLUMNS, Book
+from eventd.lake.schema import COLUMNS, Ledger
 
 Columns = dict[str, list[Any]]
 """Lists of equal length by column name: times in microseconds, digests as bytes, None for a missing value."""
@@ -37,7 +37,7 @@ class Extract:
     row when the numbers between belong to other groups. Whoever stores the rows must record `lost` with `note_lost`.
     """
 
-    book: Book
+    book: Ledger
     after: int
     upto: int
     columns: Columns
@@ -50,6 +50,6 @@ class Extract:
         return len(self.columns["number"])
 
 
-def no_rows(book: Book) -> Columns:
+def no_rows(book: Ledger) -> Columns:
     """Return the empty columns of a ledger."""
     return {column.name: [] for column in COLUMNS[book]}

@@ -15,28 +15,28 @@ from eventd.store.rows.registry import read_resources
 _GROUP = "group:"
 
 
-class Place(NamedTuple):
+class LocalGroup(NamedTuple):
     """A group and this node's name in it."""
 
     group: str
     node: str
 
 
-class PeerPlace(NamedTuple):
+class PeerCursor(NamedTuple):
     """The group, node and peer that a cursor belongs to."""
 
-    place: Place
+    place: LocalGroup
     peer: str
     topic_id: int
 
 
-class Places(NamedTuple):
+class Scope(NamedTuple):
     """The scope in one snapshot. `topics` by id of the groups' topics, `peers` by name of their cursors."""
 
     epoch: str
     last: int
-    topics: Mapping[int, Place]
-    peers: Mapping[str, PeerPlace]
+    topics: Mapping[int, LocalGroup]
+    peers: Mapping[str, PeerCursor]
 
 
 def read_groups(conn: sa.Connection) -> dict[str, str]:
@@ -44,18 +44,18 @@ def read_groups(conn: sa.Connection) -> dict[str, str]:
     return {row.name: str(row.spec.get("nodeName", "")) for row in read_resources(conn, "EventGroup")}
 
 
-def read_places(conn: sa.Connection, node: str | None) -> Places:
+def read_scope(conn: sa.Connection, node: str | None) -> Scope:
     """Return the groups in use; with `node`, only those in which this node has that name."""
     head = read_head(conn)
     nodes = {group: name for group, name in read_groups(conn).items() if node in (None, name)}
     topics = {
-        topic.id: Place(group, nodes[group])
+        topic.id: LocalGroup(group, nodes[group])
         for topic in read_group_topics(conn)
         if topic.name.startswith(_GROUP) and (group := topic.name.removeprefix(_GROUP)) in nodes
     }
     rows = fetch(conn, "SELECT name, topic_id FROM cursors WHERE kind = 'peer'")
-    peers = {name: PeerPlace(topics[at], peer_in(name), at) for name, at in rows if at in topics}
-    return Places(head.epoch, head.last, topics, peers)
+    peers = {name: PeerCursor(topics[at], peer_in(name), at) for name, at in rows if at in topics}
+    return Scope(head.epoch, head.last, topics, peers)
 
 
 def peer_in(cursor: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from eventd.lake.extract.ledgers import table_of
-from eventd.lake.extract.scope import Places, peer_in, read_groups, read_places
-from eventd.lake.schema import Book
+from eventd.lake.extract.scope import Scope, peer_in, read_groups, read_scope
+from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.cursors.trimmed import read_forgotten
 from eventd.log.delivery.states import read_versions
@@ -66,7 +66,7 @@ class State(NamedTuple):
     epoch: str
     instance: str
     head: int
-    books: Mapping[Book, Span]
+    books: Mapping[Ledger, Span]
     groups: Sequence[GroupState]
 
     @property
@@ -77,14 +77,14 @@ class State(NamedTuple):
 
 def read_state(conn: sa.Connection) -> State:
     """Read the state in the snapshot of the open transaction."""
-    places = read_places(conn, None)
+    places = read_scope(conn, None)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
-    books = {book: _span(conn, book, places) for book in Book}
+    books = {book: _span(conn, book, places) for book in Ledger}
     return State(places.epoch, instance, places.last, books, _read_groups(conn))
 
 
-def _span(conn: sa.Connection, book: Book, places: Places) -> Span:
-    if book is Book.EVENTS:
+def _span(conn: sa.Connection, book: Ledger, places: Scope) -> Span:
+    if book is Ledger.EVENTS:
         sql = "SELECT min(position) FROM blocks WHERE topic_id = ?"
         firsts = [fetch(conn, sql, (topic_id,))[0][0] for topic_id in places.topics]
         return Span(min((first for first in firsts if first is not None), default=places.last + 1), places.last)

@@ -16,7 +16,7 @@ from eventd.audit.source.spark_columns import spark_schema
 from eventd.errors import Invalid, NotFound
 from eventd.lake.layout import archived
 from eventd.lake.reader import survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered, ship, tell
@@ -58,8 +58,8 @@ def follow(stream: LedgerStream, start: Mapping[str, int]) -> tuple[dict[str, in
 def compact(lake: Storage, *parts: Segment) -> Segment:
     """What the archive does: one segment in the place of several, which then go."""
     after, upto = parts[0].place.after, parts[-1].place.upto
-    place = archived(Book.EVENTS, "site-a", EPOCH, after, upto, day=DAY)
-    table = numbered(Book.EVENTS, range(after + 1, upto + 1))
+    place = archived(Ledger.EVENTS, "site-a", EPOCH, after, upto, day=DAY)
+    table = numbered(Ledger.EVENTS, range(after + 1, upto + 1))
     made = write_segment(lake, place, table, node="site-a", now=NOON, replaces=tuple(one.place.name for one in parts))
     lake.delete([path for one in parts for path in (one.place.manifest, one.place.data)])
     return made
@@ -79,7 +79,7 @@ def test_every_row_is_read_once_in_pieces_of_about_the_size_asked_for(lake: Stor
     for after in range(0, 50, 10):
         ship(lake, after, after + 10)
     ship(lake, 0, 5, node="site-b")
-    ship(lake, 0, 5, book=Book.GAPS)
+    ship(lake, 0, 5, book=Ledger.GAPS)
     read = reader(lake, rowsPerPartition="20")
     pieces = read.partitions()
     assert [(piece.ledger.node, piece.after, piece.upto) for piece in pieces] == [
@@ -149,7 +149,7 @@ def test_a_hole_is_an_error_or_is_left_out(lake: Storage) -> None:
 
 
 def test_a_schema_that_is_not_the_books_is_refused(lake: Storage) -> None:
-    events = spark_schema(Book.EVENTS)
+    events = spark_schema(Ledger.EVENTS)
     with pytest.raises(Invalid, match="the ledger deliveries has no column subject"):
         EventdSource(options(lake, book="deliveries")).reader(events)
 

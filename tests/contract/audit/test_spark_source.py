@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from eventd.audit.source import EventdSource, register
 from eventd.lake.layout import landing
-from eventd.lake.schema import Book, arrow_schema
+from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import write_segment
 from eventd.runtime.chance import SYSTEM
@@ -35,9 +35,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def keep(storage: Storage, node: str, after: int, upto: int) -> None:
     rows = table(
-        Book.EVENTS, [{"node": node, "epoch": EPOCH, "number": number} for number in range(after + 1, upto + 1)]
+        Ledger.EVENTS, [{"node": node, "epoch": EPOCH, "number": number} for number in range(after + 1, upto + 1)]
     )
-    write_segment(storage, landing(Book.EVENTS, node, EPOCH, after, upto, at=NOON), rows, node=node, now=NOON)
+    write_segment(storage, landing(Ledger.EVENTS, node, EPOCH, after, upto, at=NOON), rows, node=node, now=NOON)
 
 
 def numbers(rows: DataFrame) -> list[tuple[str, int]]:
@@ -61,7 +61,7 @@ def test_spark_finds_the_format_by_itself_and_reads_every_row_with_its_type(spar
     rows = spark.read.format("eventd").option("lake", lake).option("rowsPerPartition", "200").load()
     read = rows.toArrow()
     assert sorted(zip(read["node"].to_pylist(), read["number"].to_pylist(), strict=True)) == list(everything())
-    for field, wanted in zip(read.schema, arrow_schema(Book.EVENTS), strict=True):
+    for field, wanted in zip(read.schema, arrow_schema(Ledger.EVENTS), strict=True):
         kind = wanted.type.value_type if pa.types.is_dictionary(wanted.type) else wanted.type
         assert field.name == wanted.name
         assert field.type == (pa.binary() if pa.types.is_fixed_size_binary(kind) else kind)

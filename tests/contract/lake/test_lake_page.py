@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from eventd.lake.manifest import Head, Manifest, NodeState
-from eventd.lake.schema import COLUMNS, SCHEMA_VERSION, Book, Column, arrow_schema
+from eventd.lake.schema import COLUMNS, SCHEMA_VERSION, Column, Ledger, arrow_schema
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/lake.md").read_text(encoding="utf-8")
 COMMON = 3
 
 
 def row(column: Column) -> str:
-    return f"| `{column.name}` | {column.kind}{', null' if column.null else ''} | {column.says} |"
+    return f"| `{column.name}` | {column.kind}{', null' if column.null else ''} | {column.text} |"
 
 
 def section(title: str) -> str:
@@ -23,20 +23,20 @@ def section(title: str) -> str:
     return PAGE[start : end if end > 0 else None]
 
 
-@pytest.mark.parametrize("book", Book)
-def test_every_column_of_a_book_is_on_the_page_in_its_order(book: Book) -> None:
+@pytest.mark.parametrize("book", Ledger)
+def test_every_column_of_a_book_is_on_the_page_in_its_order(book: Ledger) -> None:
     told = [line for line in section(book).splitlines() if line.startswith("| `")]
     assert told == [row(column) for column in COLUMNS[book][COMMON:]]
 
 
 def test_every_book_begins_with_the_same_columns() -> None:
     told = [line for line in section("Ledgers").splitlines() if line.startswith("| `")]
-    for book in Book:
+    for book in Ledger:
         assert told == [row(column) for column in COLUMNS[book][:COMMON]]
 
 
-@pytest.mark.parametrize("book", Book)
-def test_names_are_given_once_and_types_are_arrows(book: Book) -> None:
+@pytest.mark.parametrize("book", Ledger)
+def test_names_are_given_once_and_types_are_arrows(book: Ledger) -> None:
     names = [column.name for column in COLUMNS[book]]
     assert len(set(names)) == len(names)
     assert arrow_schema(book).names == names

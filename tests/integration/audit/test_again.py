@@ -15,7 +15,7 @@ from eventd.audit.report.pair_status import reused_segments
 from eventd.audit.report.report import Report
 from eventd.lake.compaction import DAY, compacting
 from eventd.lake.reader import read_segment, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND
@@ -125,7 +125,7 @@ def test_a_segment_that_was_rewritten_with_its_manifest_is_told(tmp_path: Path) 
     generate(SOUND, str(tmp_path / "lake"))
     audited(tmp_path)
     storage = connect(str(tmp_path / "lake"))
-    segment = next(one for one in survey(storage).segments if one.place.book is Book.EVENTS)
+    segment = next(one for one in survey(storage).segments if one.place.book is Ledger.EVENTS)
     rows = read_segment(storage, segment)
     write_segment(storage, segment.place, [rows.slice(0, 5), rows.slice(6)], node=segment.manifest.node, now=BOOKS.end)
     for _ in range(2):

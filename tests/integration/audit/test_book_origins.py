@@ -16,7 +16,7 @@ from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import LedgerReader, LedgerStream
 from eventd.audit.source.spark_columns import spark_schema
 from eventd.errors import NotFound, SecretUnreadable, Unauthorized, Unavailable
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.log.core.head import renew_epoch
 from eventd.runtime.backoff import Backoff
 from tests.integration.conftest import MakeSites
@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 from tests.support.sites import Site
 
 Given = Callable[..., dict[str, str]]
-EVENTS = spark_schema(Book.EVENTS)
+EVENTS = spark_schema(Ledger.EVENTS)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventd.errors import Conflict, Invalid
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
@@ -88,7 +88,7 @@ def test_books_in_which_nothing_is_hidden_balance(lake: str, options: dict[str, 
     assert truth.findings == ()
     assert balance(lake) == []
     books = read_books(lake)
-    own = sum(row["own"] for row in books.rows[Book.EVENTS])
+    own = sum(row["own"] for row in books.rows[Ledger.EVENTS])
     assert own == truth.totals["events"]
     assert own == asked.events or asked.silent
 
@@ -176,22 +176,22 @@ def test_the_lake_says_that_it_is_whole(lake: str) -> None:
 def test_numbers_and_times_rise_as_they_would(lake: str) -> None:
     books = made(lake, replace(SMALL, skew=30 * SECOND, retry=10))
     for node in {state.node for state in books.seen.nodes}:
-        log = [row for row in books.rows[Book.EVENTS] if row["node"] == node]
+        log = [row for row in books.rows[Ledger.EVENTS] if row["node"] == node]
         assert [row["position"] for row in log] == list(range(1, len(log) + 1))
         assert [row["seq"] for row in log] == [row["position"] for row in log]
         assert [row["recorded_at"] for row in log] == sorted(row["recorded_at"] for row in log)
         assert all(row["event_at"] < row["recorded_at"] for row in log if row["own"])
-    for row in books.rows[Book.DELIVERIES]:
+    for row in books.rows[Ledger.DELIVERIES]:
         assert row["recorded_at"] <= row["attempt_at"] < row["done_at"]
 
 
 def test_ranges_of_a_link_follow_each_other(lake: str) -> None:
     books = made(lake, replace(SMALL, nodes=6, in_path=True, selectors=True))
-    links = {(row["node"], row["peer"]) for row in books.rows[Book.RECEIPTS]}
+    links = {(row["node"], row["peer"]) for row in books.rows[Ledger.RECEIPTS]}
     for link in links:
         ranges = [
             (row["after"], row["upto"])
-            for row in books.rows[Book.RECEIPTS]
+            for row in books.rows[Ledger.RECEIPTS]
             if (row["node"], row["peer"]) == link and not row["repair"]
         ]
         ranges.sort()
@@ -201,9 +201,9 @@ def test_ranges_of_a_link_follow_each_other(lake: str) -> None:
 
 def test_receipts_read_as_the_real_thing(lake: str) -> None:
     books = made(lake, replace(SMALL, dead_letter=5, expire=2))
-    given = {row["batch_id"]: row for row in books.rows[Book.INBOUND]}
+    given = {row["batch_id"]: row for row in books.rows[Ledger.INBOUND]}
     refused = 0
-    for row in books.rows[Book.RECEIPTS]:
+    for row in books.rows[Ledger.RECEIPTS]:
         proof, signer = read_proof(row["receipt"]), read_signer(row["receipt"])
         if proof is None:
             assert (row["status"], row["sent"], row["receipt_digest"]) == (0, 0, "")
@@ -222,11 +222,11 @@ def test_both_ends_have_the_same_events(lake: str) -> None:
     books = made(lake, SMALL)
     same = ("id", "type", "subject", "event_at", "expires_at", "bytes", "fingerprint", "digest")
     by_id: dict[str, set[object]] = {}
-    for row in books.rows[Book.EVENTS]:
+    for row in books.rows[Ledger.EVENTS]:
         by_id.setdefault(row["id"], set()).add(tuple(row[name] for name in same))
         assert row["digest"][:8] == row["fingerprint"].to_bytes(8, "big", signed=True)
     assert {len(versions) for versions in by_id.values()} == {1}
-    assert len({row["fingerprint"] for row in books.rows[Book.EVENTS]}) == len(by_id) == SMALL.events
+    assert len({row["fingerprint"] for row in books.rows[Ledger.EVENTS]}) == len(by_id) == SMALL.events
 
 
 def test_a_place_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from eventd.audit.engine.run import Request, run
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
@@ -97,7 +97,7 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     assert ends == {begin + HOUR, begin + 2 * HOUR}, "the third hour is waited for"
 
     # A node promises what is not there, as one whose clock was put forward: its hours are final, and wrong.
-    growing.grow(without=growing.late(Book.EVENTS, "site-02", begin + 3 * HOUR))
+    growing.grow(without=growing.late(Ledger.EVENTS, "site-02", begin + 3 * HOUR))
     assert follow(spark, growing.lake, out, watermark=HOUR // 2).report.verdict == "incomplete"
     wrong = {key for key, row in latest(out).items() if row["missing"] or row["disputed"]}
     assert wrong
@@ -118,11 +118,11 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
 
 def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Path) -> None:
     storage = connect(str(tmp_path / "lake"))
-    tell(storage, 70, book=Book.DELIVERIES, as_of=NOON)
+    tell(storage, 70, book=Ledger.DELIVERIES, as_of=NOON)
     tell(storage, 5, node="site-b", as_of=NOON)
 
     told = spark.read.format("eventd").option("book", "states").load(storage.url).toArrow().to_pylist()
-    assert len(told) == 2 * len(Book)
+    assert len(told) == 2 * len(Ledger)
     found = {(row["node"], row["head"], row["upto"]) for row in told if row["book"] == "deliveries"}
     assert found == {("site-a", 70, 70), ("site-b", 5, 0)}
     assert {int(row["as_of"].timestamp()) * SECOND for row in told} == {NOON}

@@ -14,7 +14,7 @@ from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path
 from eventd.lake.manifest import encode
 from eventd.lake.reader import TroubleKind, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.lake.writer import Segment, write_segment
 from tests.support.lakes import EPOCH, NOON, numbered, ship, table, tell
@@ -36,8 +36,8 @@ def replacing(lake: str, *names: str, tree: str = ARCHIVE, upto: int = 10) -> Se
     storage = connect(lake)
     made = archived if tree == ARCHIVE else landing
     where = {"day": day_of(NOON)} if tree == ARCHIVE else {"at": NOON}
-    place = made(Book.EVENTS, "site-b", EPOCH, 0, upto, **where)  # type: ignore[operator]
-    rows = numbered(Book.EVENTS, range(1, upto + 1), node="site-b")
+    place = made(Ledger.EVENTS, "site-b", EPOCH, 0, upto, **where)  # type: ignore[operator]
+    rows = numbered(Ledger.EVENTS, range(1, upto + 1), node="site-b")
     return write_segment(storage, place, rows, node="site-b", now=NOON, replaces=names)
 
 
@@ -51,11 +51,11 @@ BOTH = [("site-a", 0, 5), ("site-a", 5, 10), ("site-b", 0, 5), ("site-b", 5, 10)
 @pytest.mark.parametrize(
     "name",
     [
-        landing(Book.EVENTS, "site-a", EPOCH, 0, 5, at=NOON).name,
-        landing(Book.DELIVERIES, "site-b", EPOCH, 0, 5, at=NOON).name,
-        landing(Book.EVENTS, "site-b", "b" * 16, 0, 5, at=NOON).name,
-        landing(Book.EVENTS, "site-b", EPOCH, 5, 11, at=NOON).name,
-        archived(Book.EVENTS, "site-b", EPOCH, 0, 5, day=day_of(NOON)).name,
+        landing(Ledger.EVENTS, "site-a", EPOCH, 0, 5, at=NOON).name,
+        landing(Ledger.DELIVERIES, "site-b", EPOCH, 0, 5, at=NOON).name,
+        landing(Ledger.EVENTS, "site-b", "b" * 16, 0, 5, at=NOON).name,
+        landing(Ledger.EVENTS, "site-b", EPOCH, 5, 11, at=NOON).name,
+        archived(Ledger.EVENTS, "site-b", EPOCH, 0, 5, day=day_of(NOON)).name,
         "../../etc/passwd",
     ],
 )
@@ -71,12 +71,12 @@ def test_a_manifest_replaces_nothing_beyond_its_own_node_book_and_range(lake: st
 
 
 def test_only_the_archive_replaces_anything(lake: str) -> None:
-    replacing(lake, landing(Book.EVENTS, "site-b", EPOCH, 0, 5, at=NOON).name, tree=LANDING)
+    replacing(lake, landing(Ledger.EVENTS, "site-b", EPOCH, 0, 5, at=NOON).name, tree=LANDING)
     assert events(lake) == BOTH
 
 
 def test_a_manifest_replaces_its_own(lake: str) -> None:
-    replacing(lake, *(landing(Book.EVENTS, "site-b", EPOCH, after, after + 5, at=NOON).name for after in (0, 5)))
+    replacing(lake, *(landing(Ledger.EVENTS, "site-b", EPOCH, after, after + 5, at=NOON).name for after in (0, 5)))
     assert events(lake) == [*BOTH[:2], ("site-b", 0, 10)]
 
 
@@ -93,8 +93,10 @@ def test_a_state_speaks_for_the_node_in_whose_folder_it_lies(lake: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["node", "epoch"])
-@pytest.mark.parametrize("book", [Book.EVENTS, Book.DELIVERIES, Book.RECEIPTS, Book.INBOUND, Book.GAPS, Book.REFUSALS])
-def test_rows_of_another_node_or_epoch_are_not_counted(lake: str, book: Book, column: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "book", [Ledger.EVENTS, Ledger.DELIVERIES, Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS]
+)
+def test_rows_of_another_node_or_epoch_are_not_counted(lake: str, book: Ledger, column: str, tmp_path: Path) -> None:
     rows = [{"number": 11, "node": "site-b", "epoch": EPOCH}, {"number": 12, "node": "site-b", "epoch": EPOCH}]
     rows[1][column] = "site-a"
     place = landing(book, "site-b", EPOCH, 10, 12, at=NOON)

@@ -9,7 +9,7 @@ from eventd.lake.expiry import read_expiry
 from eventd.lake.layout import LANDING, NODES, landing, slug
 from eventd.lake.manifest import NodeState, Reach
 from eventd.lake.reader import survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
@@ -40,7 +40,7 @@ def test_the_first_run_deletes_nothing(any_storage: Storage) -> None:
     old_segments(any_storage)
     assert retain(any_storage, LATER) == Done(expired=3)
     assert files(any_storage) == 3
-    assert survey(any_storage).nodes[0].segments[Book.EVENTS] == Reach(after=30, upto=30)
+    assert survey(any_storage).nodes[0].segments[Ledger.EVENTS] == Reach(after=30, upto=30)
     assert retain(any_storage, LATER + DAY - 1) == Done()
     assert files(any_storage) == 3
     assert retain(any_storage, LATER + DAY) == Done(removed=3)
@@ -51,7 +51,7 @@ def test_the_first_run_deletes_nothing(any_storage: Storage) -> None:
 def test_the_time_of_the_mark_is_stored_beside_the_state_and_removed_with_the_last_segment(storage: Storage) -> None:
     old_segments(storage)
     retain(storage, LATER)
-    (mark,) = read_expiry(storage, slug("site-a"), EPOCH).marks[Book.EVENTS]
+    (mark,) = read_expiry(storage, slug("site-a"), EPOCH).marks[Ledger.EVENTS]
     assert (mark.upto, mark.at) == (30, LATER)
     assert survey(storage).troubles == []  # and it is no state
     retain(storage, LATER + DAY)
@@ -109,7 +109,7 @@ def test_a_file_whose_manifest_is_just_being_written_stays(storage: Storage) -> 
 
 def test_what_is_left_without_a_manifest_goes_with_what_was_around_it(storage: Storage) -> None:
     old_segments(storage)
-    place = landing(Book.EVENTS, "site-a", EPOCH, 12, 18, at=NOON)
+    place = landing(Ledger.EVENTS, "site-a", EPOCH, 12, 18, at=NOON)
     storage.put(place.data, b"of a node that was killed")
     retain(storage, LATER)
     retain(storage, LATER + DAY)
@@ -128,7 +128,7 @@ def test_a_plan_changes_nothing(storage: Storage) -> None:
     old_segments(storage)
     before = storage.list("")
     (plan,) = plan_retention(storage, ["site-a"], now=LATER, keep=DAY)
-    assert (plan.node, plan.book, len(plan.expired), len(plan.removed)) == ("site-a", Book.EVENTS, 3, 0)
+    assert (plan.node, plan.book, len(plan.expired), len(plan.removed)) == ("site-a", Ledger.EVENTS, 3, 0)
     assert storage.list("") == before
     retain(storage, LATER)
     (plan,) = plan_retention(storage, ["site-a"], now=LATER + DAY, keep=DAY)

@@ -25,7 +25,7 @@ from eventd.egress.lake.sink import enrol
 from eventd.lake.close import close_node
 from eventd.lake.compaction import DAY, retaining
 from eventd.lake.reader import read_segment, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Step, apply_step
@@ -85,7 +85,7 @@ def _settle(conn: Connection, moved: Shipment, now: int) -> None:
     apply_step(conn, Step(cursor_name(moved.node, moved.book), moved.position, moved.upto, moved.upto, now))
 
 
-def ids(lake: str, book: Book = Book.EVENTS) -> list[str]:
+def ids(lake: str, book: Ledger = Ledger.EVENTS) -> list[str]:
     """Of all rows of a book; the lake has no trouble, and no file besides."""
     storage = connect(lake)
     found = survey(storage)
@@ -122,7 +122,7 @@ async def test_a_round_brings_everything_into_the_lake(pair: Site, lake: str) ->
     with closing(Course(pair, lake)) as course:
         moved = course.run()
         assert {one.book: one.rows for one in moved if one.rows}.keys() >= {"events", "deliveries", "receipts"}
-        assert ids(lake) == ids(lake, Book.DELIVERIES) == IDS
+        assert ids(lake) == ids(lake, Ledger.DELIVERIES) == IDS
         assert course.run() == []
 
 
@@ -153,7 +153,7 @@ async def test_whatever_was_written_last_the_next_process_goes_on(
     await pair.caught_up("site-b")
     with closing(Course(pair, lake)) as course:
         course.run()
-        assert ids(lake) == ids(lake, Book.DELIVERIES) == [*IDS, "late"]
+        assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
 
 
 @pytest.mark.parametrize("where", range(5))
@@ -170,7 +170,7 @@ async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(pair: Site,
     with closing(Course(pair, lake)) as course:
         moved = course.run()
         assert any(one.adopted for one in moved)
-        assert ids(lake) == ids(lake, Book.DELIVERIES) == [*IDS, "late"]
+        assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
 
 
 async def test_what_a_killed_process_had_not_finished_is_removed(pair: Site, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_a_segment_has_so_many_rows_and_the_next_follows(
 ) -> None:
     monkeypatch.setattr(shipping, "EXTRACT_ROWS", 2)
     with closing(Course(pair, lake, rows=4)) as course:
-        sizes = [one.rows for one in course.run() if one.book is Book.EVENTS]
+        sizes = [one.rows for one in course.run() if one.book is Ledger.EVENTS]
         assert sizes == [4, 4, 2]
         assert ids(lake) == IDS
 
@@ -206,7 +206,7 @@ async def test_rows_that_are_large_make_smaller_segments(
     monkeypatch.setattr(shipping, "PAYLOAD_ROWS", 1)
     monkeypatch.setattr(shipping, "SEGMENT_BYTES", 1)
     with closing(Course(pair, lake, payloads=True)) as course:
-        assert [one.rows for one in course.run() if one.book is Book.EVENTS] == [1] * 10
+        assert [one.rows for one in course.run() if one.book is Ledger.EVENTS] == [1] * 10
         assert ids(lake) == IDS
 
 
@@ -215,12 +215,12 @@ async def test_numbers_without_rows_are_within_the_next_segment(pair: Site, lake
         course.run()
         topic = await pair.running.log.topic("group:elsewhere")  # of no group that is declared
         await pair.running.log.append(topic, [draft("x1"), draft("x2")])
-        moved = [one for one in course.run() if one.book is Book.EVENTS]
+        moved = [one for one in course.run() if one.book is Ledger.EVENTS]
         assert [(one.position, one.upto, one.rows) for one in moved] == [(10, 12, 0)]
         await pair.emit("late")
         course.run()
         assert ids(lake) == [*IDS, "late"]
-        spans = [(s.after, s.upto) for s in survey(connect(lake)).segments if s.place.book is Book.EVENTS]
+        spans = [(s.after, s.upto) for s in survey(connect(lake)).segments if s.place.book is Ledger.EVENTS]
         assert spans == [(0, 10), (10, 13)]
 
 
@@ -229,7 +229,7 @@ async def test_a_lost_segment_is_not_covered_up(pair: Site, tmp_path: Path) -> N
     storage = connect(lake)
     with closing(Course(pair, lake)) as course:
         course.run()
-    (lost,) = [s.place for s in survey(storage).segments if s.place.book is Book.EVENTS]
+    (lost,) = [s.place for s in survey(storage).segments if s.place.book is Ledger.EVENTS]
     storage.delete([lost.manifest, lost.data])
     await pair.emit("late")
     with closing(Course(pair, lake)) as course:
@@ -285,7 +285,7 @@ async def test_what_somebody_has_removed_is_not_promised_again(pair: Site, tmp_p
         course.run()
         assert survey(storage).troubles == []
         (state,) = survey(storage).nodes
-        assert (state.segments[Book.EVENTS].after, state.segments[Book.EVENTS].upto) == (10, 11)
+        assert (state.segments[Ledger.EVENTS].after, state.segments[Ledger.EVENTS].upto) == (10, 11)
 
 
 async def test_it_tidies_up_when_it_is_asked_to(pair: Site, lake: str) -> None:

@@ -16,7 +16,7 @@ from eventd.errors import LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import slug, state_path
 from eventd.lake.reader import TroubleKind, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.testing import until
@@ -40,7 +40,7 @@ async def joined(sites: MakeSites, lake: Path) -> tuple[Site, Site]:
     return a, b
 
 
-async def shipped(lake: Path, book: Book, count: int, node: str = "") -> list[dict[str, Any]]:
+async def shipped(lake: Path, book: Ledger, count: int, node: str = "") -> list[dict[str, Any]]:
     """Until so many rows of a book are there."""
     found: list[dict[str, Any]] = []
 
@@ -73,9 +73,9 @@ async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Pat
     for each in ids:
         await a.emit(each, subject="10.0.0.1/32", payload={"secret": "hush"})
     await b.holds(*ids)
-    deliveries = await shipped(lake, Book.DELIVERIES, 25)
-    received = await shipped(lake, Book.EVENTS, 25, "site-b")
-    stated = await shipped(lake, Book.EVENTS, 25, "site-a")
+    deliveries = await shipped(lake, Ledger.DELIVERIES, 25)
+    received = await shipped(lake, Ledger.EVENTS, 25, "site-b")
+    stated = await shipped(lake, Ledger.EVENTS, 25, "site-a")
     assert [row["id"] for row in stated] == [row["id"] for row in received] == [row["id"] for row in deliveries] == ids
     assert [row["own"] for row in stated] == [True] * 25
     assert [row["own"] for row in received] == [False] * 25
@@ -83,8 +83,8 @@ async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Pat
     assert [row["fingerprint"] for row in deliveries] == [row["fingerprint"] for row in stated]
     assert {row["payload"] for row in stated} == {None}
     assert {(row["node"], row["peer"], row["outcome"]) for row in deliveries} == {("site-a", "site-b", "delivered")}
-    receipts = await shipped(lake, Book.RECEIPTS, 1)
-    inbound = await shipped(lake, Book.INBOUND, len(receipts))
+    receipts = await shipped(lake, Ledger.RECEIPTS, 1)
+    inbound = await shipped(lake, Ledger.INBOUND, len(receipts))
     assert {row["receipt_digest"] for row in receipts} == {row["receipt_digest"] for row in inbound}
     assert {row["batch_id"] for row in receipts} == {row["batch_id"] for row in deliveries}
 
@@ -95,7 +95,7 @@ async def test_the_digest_is_of_the_canonical_event(sites: MakeSites, tmp_path: 
     await a.start(**ship_to(lake, lake_payloads=True))
     await a.join()
     await a.emit("e1", payload={"port": "7"})
-    (row,) = await shipped(lake, Book.EVENTS, 1)
+    (row,) = await shipped(lake, Ledger.EVENTS, 1)
     (stored,) = await a.stored()
     digest = hashlib.sha256(stored.body.encode()).digest()
     assert row["digest"] == digest
@@ -110,7 +110,7 @@ async def test_the_state_says_how_far_the_books_are(sites: MakeSites, tmp_path: 
     a, b = await joined(sites, lake)
     await a.emit("e1", "e2")
     await b.holds("e1", "e2")
-    await shipped(lake, Book.DELIVERIES, 2)
+    await shipped(lake, Ledger.DELIVERIES, 2)
 
     def whole() -> bool:
         said = state(lake, "site-a")
@@ -120,7 +120,7 @@ async def test_the_state_says_how_far_the_books_are(sites: MakeSites, tmp_path: 
     said = state(lake, "site-a")
     assert said.epoch == (await a.rows("SELECT epoch FROM log_heads"))[0][0]
     assert said.instance == (await a.rows("SELECT instance FROM log_heads"))[0][0]
-    assert (said.books[Book.EVENTS], said.segments[Book.EVENTS].upto) == (2, 2)
+    assert (said.books[Ledger.EVENTS], said.segments[Ledger.EVENTS].upto) == (2, 2)
     assert said.began_at <= said.as_of
     assert 0 < said.complete_until < said.as_of
     (group,) = said.groups
@@ -135,9 +135,9 @@ async def test_a_restart_goes_on_where_the_lake_ends(sites: MakeSites, tmp_path:
         await a.start(**ship_to(lake))
         await a.join()
         await a.emit(f"e{start}")
-        await shipped(lake, Book.EVENTS, start + 1)
+        await shipped(lake, Ledger.EVENTS, start + 1)
         await a.stop()
-    assert [row["number"] for row in rows(lake, Book.EVENTS)] == [1, 2, 3]
+    assert [row["number"] for row in rows(lake, Ledger.EVENTS)] == [1, 2, 3]
     assert len(look(lake).nodes) == 1
 
 
@@ -148,7 +148,7 @@ async def test_what_was_recorded_before_there_was_a_lake_is_shipped(sites: MakeS
     await a.emit("e1", "e2")
     await a.stop()
     await a.start(**ship_to(tmp_path / "lake"))
-    assert [row["id"] for row in await shipped(tmp_path / "lake", Book.EVENTS, 2)] == ["e1", "e2"]
+    assert [row["id"] for row in await shipped(tmp_path / "lake", Ledger.EVENTS, 2)] == ["e1", "e2"]
 
 
 async def test_another_lake_gets_all_that_is_still_known(sites: MakeSites, tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ async def test_another_lake_gets_all_that_is_still_known(sites: MakeSites, tmp_p
         await a.start(**ship_to(lake))
         await a.join()
         await a.emit(f"e{number}")
-        assert len(await shipped(lake, Book.EVENTS, number)) == number
+        assert len(await shipped(lake, Ledger.EVENTS, number)) == number
         await a.stop()
-    assert [row["id"] for row in rows(tmp_path / "one", Book.EVENTS)] == ["e1", "e2", "e3"]
+    assert [row["id"] for row in rows(tmp_path / "one", Ledger.EVENTS)] == ["e1", "e2", "e3"]
 
 
 async def test_the_process_dies_and_another_goes_on(sites: MakeSites, tmp_path: Path) -> None:
@@ -168,11 +168,11 @@ async def test_the_process_dies_and_another_goes_on(sites: MakeSites, tmp_path: 
     await a.start(**ship_to(lake))
     await a.join()
     await a.emit("e1")
-    await shipped(lake, Book.EVENTS, 1)
+    await shipped(lake, Ledger.EVENTS, 1)
     first = shipping_process()
     os.kill(first, signal.SIGKILL)
     await a.emit("e2")
-    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 2)] == ["e1", "e2"]
+    assert [row["id"] for row in await shipped(lake, Ledger.EVENTS, 2)] == ["e1", "e2"]
 
     async def running() -> bool:
         return {cursor.state for cursor in await cursors(a)} == {"running"}
@@ -194,7 +194,7 @@ async def test_it_gives_way_as_far_as_it_is_told_to(sites: MakeSites, tmp_path: 
     await a.start(**ship_to(tmp_path / "lake", lake_nice="7"))
     await a.join()
     await a.emit("e1")
-    await shipped(tmp_path / "lake", Book.EVENTS, 1)
+    await shipped(tmp_path / "lake", Ledger.EVENTS, 1)
     assert os.getpriority(os.PRIO_PROCESS, shipping_process()) == os.getpriority(os.PRIO_PROCESS, 0) + 7
 
 
@@ -207,7 +207,7 @@ async def test_a_restored_copy_begins_ranges_of_its_own(sites: MakeSites, tmp_pa
     await settled(a, 1)
     copy = a.back_up()
     await a.emit("e2")
-    await shipped(lake, Book.EVENTS, 2)
+    await shipped(lake, Ledger.EVENTS, 2)
     first = state(lake, "site-a").epoch
     await a.stop()
     a.restore(copy)
@@ -223,7 +223,7 @@ async def test_a_restored_copy_begins_ranges_of_its_own(sites: MakeSites, tmp_pa
     await until(both, "segments of both histories", seconds=30)
     found = survey(connect(str(lake)))
     assert [(one.kind, one.epoch) for one in found.troubles] == [(TroubleKind.EPOCHS, second)]
-    at = {(s.manifest.epoch, s.after, s.upto) for s in found.segments if s.place.book is Book.EVENTS}
+    at = {(s.manifest.epoch, s.after, s.upto) for s in found.segments if s.place.book is Ledger.EVENTS}
     assert at == {(first, 0, 1), (first, 1, 2), (second, 1, 2)}
 
 
@@ -233,10 +233,10 @@ async def test_an_older_copy_that_claims_the_same_history_ships_nothing(sites: M
     await a.start(**ship_to(lake))
     await a.join()
     await a.emit("e1")
-    await shipped(lake, Book.EVENTS, 1)
+    await shipped(lake, Ledger.EVENTS, 1)
     copy = a.back_up()
     await a.emit("e2")
-    await shipped(lake, Book.EVENTS, 2)
+    await shipped(lake, Ledger.EVENTS, 2)
     await a.stop()
     a.restore(copy, with_head=True)
     await a.start(**ship_to(lake))
@@ -246,7 +246,7 @@ async def test_an_older_copy_that_claims_the_same_history_ships_nothing(sites: M
 
     await until(blocked, "shipping to be blocked", seconds=30)
     assert "routerd-eventd migrate --new-epoch" in (await cursors(a))[0].last_error
-    assert [row["id"] for row in rows(lake, Book.EVENTS)] == ["e1", "e2"]
+    assert [row["id"] for row in rows(lake, Ledger.EVENTS)] == ["e1", "e2"]
 
 
 async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeSites, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeS
     assert str(lake) in error
     assert "is no folder" in error
     lake.unlink()
-    assert len(await shipped(lake, Book.DELIVERIES, 1)) == 1
+    assert len(await shipped(lake, Ledger.DELIVERIES, 1)) == 1
     await until(lambda: len(files(lake)) == len(look(lake).segments), "each file to have its manifest", seconds=30)
 
 
@@ -298,7 +298,7 @@ async def test_a_store_behind_fsspec_gets_the_same(sites: MakeSites, tmp_path: P
 
     def whole() -> bool:
         with suppress(AssertionError):  # what is written there can be seen before it is whole
-            found[:] = rows(lake, Book.EVENTS, "site-a")
+            found[:] = rows(lake, Ledger.EVENTS, "site-a")
         return len(found) >= 2
 
     await until(whole, "the lake to be whole", seconds=30)
@@ -311,7 +311,7 @@ async def test_a_name_that_is_no_folder_is_kept_in_the_rows(sites: MakeSites, tm
     await a.start(**ship_to(lake))
     await a.join()
     await a.emit("e1")
-    (row,) = await shipped(lake, Book.EVENTS, 1)
+    (row,) = await shipped(lake, Ledger.EVENTS, 1)
     assert row["node"] == row["source"] == "Site_A.example"
     assert (lake / state_path("Site_A.example", row["epoch"])).exists()
     assert slug("Site_A.example").startswith("site-a-example-")
@@ -332,8 +332,8 @@ async def test_two_names_of_one_node_keep_books_of_their_own(sites: MakeSites, t
     await a.apply(group)
     await a.emit("e1")
     await a.emit("f1", group="second")
-    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 1, "site-a")] == ["e1"]
-    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 1, "other")] == ["f1"]
+    assert [row["id"] for row in await shipped(lake, Ledger.EVENTS, 1, "site-a")] == ["e1"]
+    assert [row["id"] for row in await shipped(lake, Ledger.EVENTS, 1, "other")] == ["f1"]
 
 
 async def test_a_node_without_the_packages_says_so_at_once(
@@ -363,4 +363,4 @@ async def test_the_books_of_a_postgres_database(migrated_postgres_url: str, site
     await a.start(**ship_to(lake))
     await a.join()
     await a.emit("e1", "e2")
-    assert [row["id"] for row in await shipped(lake, Book.EVENTS, 2)] == ["e1", "e2"]
+    assert [row["id"] for row in await shipped(lake, Ledger.EVENTS, 2)] == ["e1", "e2"]

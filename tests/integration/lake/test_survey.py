@@ -10,7 +10,7 @@ import pytest
 from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.layout import HEAD, archived, landing, slug, state_path
 from eventd.lake.reader import BadSegment, Survey, Trouble, TroubleKind, read_segment, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.chance import SYSTEM
@@ -35,14 +35,14 @@ def change_manifest(storage: Storage, segment: Segment, **changes: Any) -> None:
 
 
 def test_a_whole_lake_has_no_trouble(any_storage: Storage) -> None:
-    for book in Book:
+    for book in Ledger:
         ship(any_storage, 0, 4, book=book)
         ship(any_storage, 4, 9, book=book)
     state = tell(any_storage, 9)
     found = survey(any_storage)
     assert found.troubles == []
     assert found.nodes == [state]
-    assert len(found.segments) == 2 * len(Book)
+    assert len(found.segments) == 2 * len(Ledger)
     for segment in found.segments:
         assert read_segment(any_storage, segment)["number"].to_pylist() == [*range(segment.after + 1, segment.upto + 1)]
 
@@ -54,8 +54,8 @@ def test_the_manifest_tells_what_the_rows_are(storage: Storage) -> None:
     assert (manifest.node, manifest.epoch, manifest.rows) == ("site-a", EPOCH, 3)
     assert manifest.times == (NOON + 90 * SECOND,) * 2
     assert manifest.slots == (NOON // 60_000_000 + 1,) * 2
-    ship(storage, 0, 3, book=Book.GAPS)
-    assert next(s for s in survey(storage).segments if s.place.book is Book.GAPS).manifest.slots is None
+    ship(storage, 0, 3, book=Ledger.GAPS)
+    assert next(s for s in survey(storage).segments if s.place.book is Ledger.GAPS).manifest.slots is None
 
 
 def test_some_columns_of_a_segment_can_be_read(storage: Storage) -> None:
@@ -82,7 +82,7 @@ def test_a_missing_manifest(storage: Storage) -> None:
     found = survey(storage)
     assert found.segments == [first, third]
     assert only_trouble(found) == (
-        *(TroubleKind.CORRUPT, "site-a", EPOCH, Book.EVENTS, second.place.name),
+        *(TroubleKind.CORRUPT, "site-a", EPOCH, Ledger.EVENTS, second.place.name),
         *(4, 9, "its manifest is missing"),
     )
 
@@ -102,7 +102,12 @@ def test_a_hole(storage: Storage, lost: int) -> None:
     gone = segments[lost]
     storage.delete([gone.place.manifest, gone.place.data])
     trouble = only_trouble(survey(storage))
-    assert (trouble.kind, trouble.book, trouble.after, trouble.upto) == ("corrupt", Book.EVENTS, gone.after, gone.upto)
+    assert (trouble.kind, trouble.book, trouble.after, trouble.upto) == (
+        "corrupt",
+        Ledger.EVENTS,
+        gone.after,
+        gone.upto,
+    )
     assert trouble.name == gone.place.name.rpartition("/")[2]
     assert trouble.message == "no segment holds these numbers"
 
@@ -200,8 +205,8 @@ def test_a_segment_that_was_shipped_twice_counts_once(storage: Storage) -> None:
 
 def archive(storage: Storage, *parts: Segment) -> Segment:
     after, upto = parts[0].after, parts[-1].upto
-    place = archived(Book.EVENTS, "site-a", EPOCH, after, upto, day="2026-11-20")
-    rows = numbered(Book.EVENTS, range(after + 1, upto + 1))
+    place = archived(Ledger.EVENTS, "site-a", EPOCH, after, upto, day="2026-11-20")
+    rows = numbered(Ledger.EVENTS, range(after + 1, upto + 1))
     names = tuple(part.place.name for part in parts)
     return write_segment(storage, place, rows, node="site-a", now=NOON, replaces=names)
 
@@ -279,19 +284,19 @@ def test_two_nodes_with_their_own_names_are_fine(storage: Storage) -> None:
 
 
 def test_rows_that_do_not_belong_into_a_segment_are_refused(storage: Storage) -> None:
-    place = landing(Book.EVENTS, "site-a", EPOCH, 4, 9, at=NOON)
+    place = landing(Ledger.EVENTS, "site-a", EPOCH, 4, 9, at=NOON)
     for numbers in [[4, 5], [9, 10], [5, 5, 10]]:
         with pytest.raises(Invalid, match=r"out of \(4, 9\]"):
-            write_segment(storage, place, numbered(Book.EVENTS, numbers), node="site-a", now=NOON)
+            write_segment(storage, place, numbered(Ledger.EVENTS, numbers), node="site-a", now=NOON)
     with pytest.raises(Invalid, match="would hold no row"):
-        write_segment(storage, place, numbered(Book.EVENTS, []), node="site-a", now=NOON)
+        write_segment(storage, place, numbered(Ledger.EVENTS, []), node="site-a", now=NOON)
     assert storage.list("") == []
 
 
 def test_many_tables_make_one_segment(storage: Storage) -> None:
-    tables = (numbered(Book.EVENTS, [number]) for number in range(1, 50))
+    tables = (numbered(Ledger.EVENTS, [number]) for number in range(1, 50))
     make_lake(storage, NOON, SYSTEM)
-    place = landing(Book.EVENTS, "site-a", EPOCH, 0, 60, at=NOON)
+    place = landing(Ledger.EVENTS, "site-a", EPOCH, 0, 60, at=NOON)
     segment = write_segment(storage, place, tables, node="site-a", now=NOON)
     assert segment.manifest.rows == 49
     assert read_segment(storage, segment)["number"].to_pylist() == [*range(1, 50)]

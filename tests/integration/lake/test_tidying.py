@@ -10,7 +10,7 @@ import pytest
 from eventd.lake.compaction import DAY, Done, compacting, retaining
 from eventd.lake.layout import ARCHIVE, LANDING
 from eventd.lake.reader import read_segment, survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
@@ -190,7 +190,7 @@ def test_an_archive_that_went_bad_is_made_again_while_it_can(storage: Storage) -
 def test_each_book_epoch_and_node_keeps_to_itself(storage: Storage) -> None:
     for node in ("site-a", "site-b"):
         for epoch in (EPOCH, "b" * 16):
-            for book in (Book.EVENTS, Book.GAPS):
+            for book in (Ledger.EVENTS, Ledger.GAPS):
                 ship(storage, 0, 4, node=node, epoch=epoch, book=book, at=NOON - DAY)
                 ship(storage, 4, 9, node=node, epoch=epoch, book=book, at=NOON - DAY)
     assert [done.compacted for done in compact(storage)] == [2] * 4
@@ -204,11 +204,11 @@ def test_old_days_are_promised_no_longer_and_then_go(any_storage: Storage) -> No
     compact(any_storage)
     retain(any_storage, NOON, 2 * DAY)
     found = survey(any_storage)
-    assert found.nodes[0].segments[Book.EVENTS].after == 60
+    assert found.nodes[0].segments[Ledger.EVENTS].after == 60
     assert numbers(any_storage)[0] == 1  # all of it is there for another day, for those who read it now
     retain(any_storage, NOON + DAY, 2 * DAY)
     assert numbers(any_storage)[0] == 61
-    assert survey(any_storage).nodes[0].segments[Book.EVENTS].after == 90
+    assert survey(any_storage).nodes[0].segments[Ledger.EVENTS].after == 90
     assert retain(any_storage, NOON + DAY, 2 * DAY) == []
 
 

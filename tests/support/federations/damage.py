@@ -10,7 +10,7 @@ from eventd.audit.generate.gap_ledgers import refusals_of
 from eventd.audit.generate.pseudo_random import random_of
 from eventd.audit.report.findings import Finding, corrupt_segment
 from eventd.errors import Invalid
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 from tests.support.federations.world import FullWorld
@@ -35,7 +35,7 @@ def damage(
     by_name = {one.place.name: one for one in segments}
     random = random_of(world.settings.seed, "corrupt")
     names = [str(name) for name in random.permutation(sorted(by_name))]
-    short = [name for name in names if by_name[name].place.book is Book.REFUSALS]
+    short = [name for name in names if by_name[name].place.book is Ledger.REFUSALS]
     others = [name for name in names if name not in short and by_name[name].manifest.node not in involved]
     for at in range(world.settings.corrupt):
         name = (others if at % 2 and others else short or others).pop()

@@ -22,7 +22,7 @@ from eventd.audit.report.findings import Discrepancy, Kind, group_findings
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Totals
 from eventd.errors import Invalid
-from eventd.lake.schema import COLUMNS, Book, arrow_schema
+from eventd.lake.schema import COLUMNS, Ledger, arrow_schema
 from eventd.lake.schema import Kind as Form
 from eventd.runtime.clock import SECOND
 
@@ -39,7 +39,7 @@ EMPTY: dict[Form, Any] = {
 MINUTE = 60 * SECOND
 
 
-def table(book: Book, rows: Sequence[dict[str, Any]]) -> pa.Table:
+def table(book: Ledger, rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows of a book; what is not given is empty, or null where that may be."""
     columns = []
     for column, field in zip(COLUMNS[book], arrow_schema(book), strict=True):
@@ -77,9 +77,9 @@ TO_B = Link("g", "b", (SelectionVersion("{}"),), settled=100)
 def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]]) -> int:
     """In how many slots the books differ."""
     made = [
-        sum_events("1", Columns(table(Book.EVENTS, events)), [TO_B]),
-        sum_deliveries("2", Columns(table(Book.DELIVERIES, sent)), {}),
-        sum_events("3", Columns(table(Book.EVENTS, there)), []),
+        sum_events("1", Columns(table(Ledger.EVENTS, events)), [TO_B]),
+        sum_deliveries("2", Columns(table(Ledger.DELIVERIES, sent)), {}),
+        sum_events("3", Columns(table(Ledger.EVENTS, there)), []),
     ]
     cells = pa.concat_tables([one for one in made if one.num_rows]).unify_dictionaries().drop_columns(["segment"])
     far = 10**15
@@ -134,25 +134,25 @@ def test_books_that_agree_are_even_and_a_loss_a_repetition_or_an_exchange_is_not
 
 
 def test_what_a_link_has_not_come_to_waits_and_is_not_due() -> None:
-    rows = Columns(table(Book.EVENTS, [stated(n) for n in (1, 2, 3)]))
+    rows = Columns(table(Ledger.EVENTS, [stated(n) for n in (1, 2, 3)]))
     owed = RowSelector(rows).select(TO_B._replace(settled=2))
     assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False], [False, False, True])
 
 
 def test_each_version_of_a_selection_counts_for_the_positions_it_went_through() -> None:
     narrow, wide = '{"types": ["x"]}', "{}"
-    rows = Columns(table(Book.EVENTS, [stated(1), stated(2, type="x"), stated(3), stated(4)]))
+    rows = Columns(table(Ledger.EVENTS, [stated(1), stated(2, type="x"), stated(3), stated(4)]))
     link = Link("g", "b", (SelectionVersion(narrow, 0, 3), SelectionVersion(wide, 50, reached=1)), settled=4)
     owed = RowSelector(rows).select(link)
     # 1 was let in later and has been sent afterwards, 3 is still to be; 2 was wanted at once, 4 under the new version.
     assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False, True], [False, False, True, False])
-    expired = Columns(table(Book.EVENTS, [stated(1, expires_at=40)]))
+    expired = Columns(table(Ledger.EVENTS, [stated(1, expires_at=40)]))
     assert not RowSelector(expired).select(link).due.any()
 
 
 def test_a_link_owes_nothing_of_what_was_over_before_it_began() -> None:
     rows = Columns(
-        table(Book.EVENTS, [stated(1, recorded_at=10), stated(2, recorded_at=30), stated(3, recorded_at=40)])
+        table(Ledger.EVENTS, [stated(1, recorded_at=10), stated(2, recorded_at=30), stated(3, recorded_at=40)])
     )
     owed = RowSelector(rows).select(TO_B._replace(begins=2, created_at=20))
     assert owed.due.tolist() == [False, True, True]
@@ -162,7 +162,7 @@ def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
     from eventd.audit.engine.cells import HourlySkew
 
     row = delivered(1, event_at=0, attempt_at=SECOND, done_at=2 * SECOND, peer_recorded_at=41 * SECOND)
-    cells = sum_deliveries("1", Columns(table(Book.DELIVERIES, [row])), {"b": HourlySkew((0,), (39 * SECOND,))})
+    cells = sum_deliveries("1", Columns(table(Ledger.DELIVERIES, [row])), {"b": HourlySkew((0,), (39 * SECOND,))})
     longest = {row["what"]: row["high"] for row in cells.to_pylist()}
     assert longest[Measure.PEER_RECORDED] == SECOND
     assert longest[Measure.WHOLE] == 2 * SECOND
@@ -173,7 +173,7 @@ def coverage(**spots: BlindSpot) -> Coverage:
     found = Coverage(plan, until={"a": 1000, "b": 1000})
     for name, spot in spots.items():
         node, book = name.split("_")
-        found.blind_spots[node, Book(book)].append(spot)
+        found.blind_spots[node, Ledger(book)].append(spot)
     return found
 
 

@@ -7,11 +7,11 @@ import pytest
 from eventd.audit.source import EventdSource
 from eventd.audit.source.options import OnGap, Options, OriginKind, Starting, read_options
 from eventd.errors import Invalid
-from eventd.lake.schema import COLUMNS, Book
+from eventd.lake.schema import COLUMNS, Ledger
 
 
 def test_a_lake_is_enough() -> None:
-    assert read_options({"lake": "/srv/lake"}) == Options(OriginKind.LAKE, ("/srv/lake",), Book.EVENTS)
+    assert read_options({"lake": "/srv/lake"}) == Options(OriginKind.LAKE, ("/srv/lake",), Ledger.EVENTS)
     assert read_options({"path": "s3://bucket/lake"}).places == ("s3://bucket/lake",)
 
 
@@ -33,7 +33,7 @@ def test_every_option_is_taken_however_it_is_written() -> None:
     assert asked == Options(
         where=OriginKind.URL,
         places=("http://a:8780", "https://b/eventd"),
-        book=Book.DELIVERIES,
+        book=Ledger.DELIVERIES,
         nodes=("site-a", "site-b"),
         epochs=("0123",),
         key_file="/run/key",
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused_with_what_can(given: dict[str, str], told: st
 
 
 def test_the_schema_is_that_of_the_book() -> None:
-    for book in Book:
+    for book in Ledger:
         schema = EventdSource({"lake": "/a", "book": book.value}).schema()
         assert schema.names == [column.name for column in COLUMNS[book]]
         assert [field.nullable for field in schema] == [column.null for column in COLUMNS[book]]

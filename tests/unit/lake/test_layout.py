@@ -6,26 +6,26 @@ import sys
 import pytest
 
 from eventd.lake import layout
-from eventd.lake.layout import ARCHIVE, Place, archived, landing, parse_name, parse_place, slot_of, slug
-from eventd.lake.schema import Book
+from eventd.lake.layout import ARCHIVE, SegmentName, archived, landing, parse_name, parse_path, slot_of, slug
+from eventd.lake.schema import Ledger
 from tests.support.lakes import EPOCH, NOON
 
 
 def test_a_segment_is_found_again_by_its_name() -> None:
-    place = landing(Book.DELIVERIES, "Site A", EPOCH, 7, 1_000_007, at=NOON)
-    assert parse_place(place.data) == parse_place(place.manifest) == parse_name(place.name) == place
+    place = landing(Ledger.DELIVERIES, "Site A", EPOCH, 7, 1_000_007, at=NOON)
+    assert parse_path(place.data) == parse_path(place.manifest) == parse_name(place.name) == place
     assert place.data.startswith("landing/deliveries/dt=2026-11-20/node=site-a-")
     assert place.data.endswith(f"-{EPOCH}-00000000000000000007-00000000000001000007.parquet")
 
 
 def test_the_archive_has_names_of_its_own() -> None:
-    place = archived(Book.EVENTS, "a", EPOCH, 0, 9, day="2026-11-19")
+    place = archived(Ledger.EVENTS, "a", EPOCH, 0, 9, day="2026-11-19")
     assert (place.tree, place.day) == (ARCHIVE, "2026-11-19")
     assert parse_name(place.name) == place
 
 
 def test_names_sort_as_their_ranges_do() -> None:
-    names = [landing(Book.EVENTS, "a", EPOCH, after, after + 5, at=NOON).name for after in (0, 5, 90, 1_000)]
+    names = [landing(Ledger.EVENTS, "a", EPOCH, after, after + 5, at=NOON).name for after in (0, 5, 90, 1_000)]
     assert names == sorted(names)
 
 
@@ -56,7 +56,7 @@ def test_two_nodes_never_share_a_slug() -> None:
     ],
 )
 def test_other_files_are_no_segments(path: str) -> None:
-    assert parse_place(path) is None
+    assert parse_path(path) is None
 
 
 def test_a_slot_is_a_minute_of_the_events_own_time() -> None:
@@ -73,7 +73,8 @@ def test_the_days_of_a_lake_are_in_utc() -> None:
 
 def test_a_place_is_made_of_what_it_says() -> None:
     assert (
-        Place(*landing(Book.GAPS, "a", EPOCH, 1, 2, at=NOON)).name == landing(Book.GAPS, "a", EPOCH, 1, 2, at=NOON).name
+        SegmentName(*landing(Ledger.GAPS, "a", EPOCH, 1, 2, at=NOON)).name
+        == landing(Ledger.GAPS, "a", EPOCH, 1, 2, at=NOON).name
     )
 
 

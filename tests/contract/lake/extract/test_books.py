@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from eventd.lake.extract import Book, LinkState, Lost, Selected, Span, State, read_state
+from eventd.lake.extract import Ledger, LinkState, Lost, Selected, Span, State, read_state
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import create_cursor, rewind, set_paused
@@ -25,7 +25,7 @@ from tests.support.shelf import Shelf
 from tests.support.stored_batches import evidence, receipt_text
 from tests.support.topics import Topics
 
-EVENTS = Book.EVENTS
+EVENTS = Ledger.EVENTS
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ async def shelf(log: EventLog) -> Shelf:
     return found
 
 
-@pytest.mark.parametrize("book", Book)
-async def test_an_empty_book_has_all_its_columns_and_no_row(shelf: Shelf, book: Book) -> None:
+@pytest.mark.parametrize("book", Ledger)
+async def test_an_empty_book_has_all_its_columns_and_no_row(shelf: Shelf, book: Ledger) -> None:
     extract = await shelf.extract(book)
     assert list(extract.columns) == [column.name for column in COLUMNS[book]]
     assert (extract.rows, extract.after, extract.upto, extract.full, list(extract.lost)) == (0, 0, 0, False, [])
@@ -130,7 +130,7 @@ async def test_a_receipt_is_told_with_what_it_says_and_who_signed_it(shelf: Shel
     answer = receipt_text("batch-1", 2, refused=(Refusal(3, "e3", "id_conflict"),), upto=4)
     left_out = [(1, "expired"), (3, "refused")]
     await shelf.settle("b", 0, 4, 2, batch_id="batch-1", exceptions=left_out, receipt=evidence(answer))
-    (row,) = await shelf.rows(Book.RECEIPTS)
+    (row,) = await shelf.rows(Ledger.RECEIPTS)
     kept = {"number", "node", "epoch", "group", "peer", "batch_id"}
     assert {name: value for name, value in row.items() if name not in kept} == {
         "link_epoch": "e",
@@ -164,7 +164,7 @@ async def test_a_receipt_is_told_with_what_it_says_and_who_signed_it(shelf: Shel
 async def test_without_a_receipt_nothing_is_made_up(shelf: Shelf, receipt: str) -> None:
     await shelf.publish(draft("e1"))
     await shelf.settle("b", 0, 1, receipt=receipt)
-    (row,) = await shelf.rows(Book.RECEIPTS)
+    (row,) = await shelf.rows(Ledger.RECEIPTS)
     unknown = ("accepted", "duplicates", "refused", "peer_upto", "peer_recorded_at", "receipt_key_id", "receipt_alg")
     assert [row[name] for name in unknown] == [None] * 7
     assert (row["sent"], row["receipt_digest"], row["receipt"]) == (1, "", receipt)
@@ -186,7 +186,7 @@ async def test_what_was_answered_to_others_has_the_same_digest_at_both_ends(shel
             receipt=answer,
             now=NOW + number,
         )
-    first, second = await shelf.rows(Book.INBOUND)
+    first, second = await shelf.rows(Ledger.INBOUND)
     assert first | {"epoch": ""} == {
         "number": 1,
         "node": "a",
@@ -209,7 +209,7 @@ async def test_what_was_answered_to_others_has_the_same_digest_at_both_ends(shel
         "receipt_digest": hashlib.sha256(answer.encode()).hexdigest(),
     }
     assert (second["number"], second["repair"], second["after"], second["upto"]) == (2, True, 0, 0)
-    assert await shelf.rows(Book.INBOUND, "number", rows=1) == [1, 2]
+    assert await shelf.rows(Ledger.INBOUND, "number", rows=1) == [1, 2]
 
 
 # --- gaps and refusals -----------------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ async def test_gaps_are_told_as_their_senders_told_them(shelf: Shelf) -> None:
     await shelf.under_lock(record_gap, topic, "z", "theirs", 3, 8, "lost", NOW)
     await shelf.under_lock(record_gap, topic + 99, "z", "theirs", 3, 8, "lost", NOW)
     names = ("number", "node", "group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
-    assert await shelf.rows(Book.GAPS, *names) == [(1, "a", "g", "z", "theirs", 3, 8, "lost", NOW)]
-    assert (await shelf.extract(Book.GAPS)).upto == 2, "beyond what is of a group that is gone"
+    assert await shelf.rows(Ledger.GAPS, *names) == [(1, "a", "g", "z", "theirs", 3, 8, "lost", NOW)]
+    assert (await shelf.extract(Ledger.GAPS)).upto == 2, "beyond what is of a group that is gone"
 
 
 async def test_refusals_are_told_by_kind(shelf: Shelf) -> None:
@@ -231,14 +231,14 @@ async def test_refusals_are_told_by_kind(shelf: Shelf) -> None:
     ]
     await shelf.log.submit(StoreRefusals(rows))
     names = ("number", "node", "group", "peer", "key_id", "reason", "count", "first_at", "last_at")
-    found = await shelf.rows(Book.REFUSALS, *names)
+    found = await shelf.rows(Ledger.REFUSALS, *names)
     assert found == [(1, "a", "g", "b", "k", "bad_signature", 7, NOW, NOW + 5)]
 
 
 async def test_refusals_are_kept_for_a_while(shelf: Shelf) -> None:
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, at, at) for at in (NOW, NOW + 50)]))
     await shelf.under_lock(forget, RowRetention(ids=0, batches=10, dead_letters=0, receipts=0), now=NOW + 20)
-    extract = await shelf.extract(Book.REFUSALS)
+    extract = await shelf.extract(Ledger.REFUSALS)
     assert extract.columns["number"] == [2]
     assert [(lost.after, lost.upto, lost.reason) for lost in extract.lost] == [(0, 1, "refusals_forgotten")]
 
@@ -258,12 +258,12 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: She
     state: State = await shelf.log.database.read(read_state)
     assert (state.head, state.nodes, len(state.epoch), len(state.instance)) == (2, ["a", "other"], 16, 16)
     assert state.books == {
-        Book.EVENTS: Span(1, 2),
-        Book.DELIVERIES: Span(1, 1),
-        Book.RECEIPTS: Span(1, 1),
-        Book.INBOUND: Span(1, 0),
-        Book.GAPS: Span(1, 0),
-        Book.REFUSALS: Span(1, 0),
+        Ledger.EVENTS: Span(1, 2),
+        Ledger.DELIVERIES: Span(1, 1),
+        Ledger.RECEIPTS: Span(1, 1),
+        Ledger.INBOUND: Span(1, 0),
+        Ledger.GAPS: Span(1, 0),
+        Ledger.REFUSALS: Span(1, 0),
     }
     (g, h) = state.groups
     versions = [Selected(1, NOW, {}), Selected(2, NOW, {"types": ["y"]})]
@@ -277,19 +277,19 @@ async def test_a_book_whose_rows_were_all_forgotten_still_knows_its_last_number(
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, NOW, NOW)] * 3))
     await shelf.under_lock(forget, RowRetention(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
     state: State = await shelf.log.database.read(read_state)
-    assert state.books[Book.REFUSALS] == Span(4, 3)
+    assert state.books[Ledger.REFUSALS] == Span(4, 3)
 
 
 async def test_another_process_goes_on_where_the_first_one_ended(shelf: Shelf, migrated_url: str) -> None:
     await shelf.publish(draft("e1"), draft("e2"))
     await shelf.settle("b", 0, 2)
-    before = await shelf.extract(Book.DELIVERIES)
+    before = await shelf.extract(Ledger.DELIVERIES)
     with closing(Database(migrated_url)) as database:
         log = await EventLog.open(database, ManualClock())
         again = Shelf(log)
         await again.publish(draft("e3"))
         await again.settle("b", 2, 3)
-        extract = await again.extract(Book.DELIVERIES, before.upto)
+        extract = await again.extract(Ledger.DELIVERIES, before.upto)
         assert (extract.columns["number"], extract.columns["id"]) == ([2], ["e3"])
         await log.close()
 
@@ -324,7 +324,7 @@ async def test_whoever_reads_while_others_write_reads_each_row_once(shelf: Shelf
                     at //= 2
             await asyncio.sleep(0)
 
-    async def read(book: Book) -> list[tuple[int, str, str]]:
+    async def read(book: Ledger) -> list[tuple[int, str, str]]:
         found: list[tuple[int, str, str]] = []
         after = 0
         while True:
@@ -349,7 +349,7 @@ async def test_whoever_reads_while_others_write_reads_each_row_once(shelf: Shelf
     async with asyncio.TaskGroup() as tasks:
         publishing = tasks.create_task(publish())
         delivering = [tasks.create_task(deliver(peer, publishing)) for peer in ("b", "c")]
-        events, deliveries = tasks.create_task(read(EVENTS)), tasks.create_task(read(Book.DELIVERIES))
+        events, deliveries = tasks.create_task(read(EVENTS)), tasks.create_task(read(Ledger.DELIVERIES))
         await asyncio.wait(delivering)
         ended.set()
     assert [number for number, _, _ in events.result()] == [*range(1, shelf.log.wakeups.head + 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.lake.extract import Book, Lost, batch_blocks, block_columns, note_lost
+from eventd.lake.extract import Ledger, Lost, batch_blocks, block_columns, note_lost
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_cursors, park, rewind
@@ -14,7 +14,7 @@ from federation.digest import fingerprint
 from tests.support.shelf import Shelf
 from tests.support.stored_batches import evidence, receipt_text, stored_batch
 
-DELIVERIES = Book.DELIVERIES
+DELIVERIES = Ledger.DELIVERIES
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Shelf)
         await shelf.settle("b", upto - 1, upto, acked_at=NOW + upto)
     await shelf.under_lock(forget, RowRetention(ids=0, batches=1, dead_letters=0, receipts=0), now=NOW + 4)
     epoch = (await shelf.log.look_around()).epoch
-    for book in (DELIVERIES, Book.RECEIPTS):
+    for book in (DELIVERIES, Ledger.RECEIPTS):
         extract = await shelf.extract(book)
         assert extract.columns["number"] == [3]
         assert extract.lost == [Lost("g", "", epoch, 0, 2, 0, f"{book}_forgotten")]
@@ -284,4 +284,4 @@ async def test_a_loss_that_was_noted_is_a_row_among_the_gaps_once(shelf: Shelf) 
     for _ in range(2):
         await shelf.under_lock(note_lost, lost, NOW)
     names = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
-    assert await shelf.rows(Book.GAPS, *names) == [("g", "b", "e", 0, 4, "deliveries_lost", NOW)]
+    assert await shelf.rows(Ledger.GAPS, *names) == [("g", "b", "e", 0, 4, "deliveries_lost", NOW)]

@@ -16,7 +16,7 @@ from eventd.egress.lake.sink import enrol
 from eventd.lake.compaction import DAY
 from eventd.lake.layout import day_of
 from eventd.lake.reader import survey
-from eventd.lake.schema import Book
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.log.cursors.cursors import LinkState, Postponement, postpone
 from eventd.runtime.clock import SECOND, SystemClock
@@ -30,7 +30,7 @@ BEGUN = SystemClock().now() - 10 * DAY
 
 def hold_up(conn: Connection, state: LinkState, now: int) -> None:
     enrol(conn, ["onprem"], "", now)
-    for book in Book:
+    for book in Ledger:
         told = "cannot write x in the lake at /lake: No space left on device"
         name, retry = f"segments/onprem/{book}", now + 60 * SECOND
         postpone(conn, Postponement(name, 0, state, "lake_unavailable", told, 0, now, retry))
@@ -55,7 +55,7 @@ def test_what_holds_shipping_up_is_shown_with_every_book(routerctl: Control, wri
     routerctl("fed", "event", "emit", "--type", "t", "--id", "e1")
     written.write_now(hold_up, LinkState.BACKING_OFF, SystemClock().now())
     rows = routerctl("lake", "status", "-o", "json").json
-    assert [row["book"] for row in rows] == [str(book) for book in Book]
+    assert [row["book"] for row in rows] == [str(book) for book in Ledger]
     assert (rows[0]["node"], rows[0]["upto"], rows[0]["waiting"]) == ("onprem", 0, 1)
     assert (rows[0]["state"], rows[0]["reason"]) == ("backing-off", "lake_unavailable")
     table = routerctl("lake", "status")
@@ -204,7 +204,7 @@ def test_on_a_terminal_it_asks_first(
             timeout=60,
         )
     assert done.returncode == code, done.stderr
-    assert survey(connect(lake)).nodes[0].segments[Book.EVENTS].after == marked
+    assert survey(connect(lake)).nodes[0].segments[Ledger.EVENTS].after == marked
     asked = "site-a, events: mark 3 segments as expired, delete 0 segments\nContinue? [y/N]" in done.stderr
     assert asked == (not options)
     assert ("nothing was changed" in done.stderr) == (marked == 0)
