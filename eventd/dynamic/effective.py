@@ -1,4 +1,4 @@
-"""The effective configuration of a node, kept fresh: merged again when something changes, and when something ends."""
+"""Keeps the effective configuration of a node current: merges again when something changes or ends."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from eventd.store.rows.registry import StoredResource, read_resources
 logger = logging.getLogger("eventd.dynamic")
 
 LONGEST_WAIT = 60.0
-"""Seconds after which the time is looked at again: the wall clock, by which things end, may have been set."""
+"""Seconds after which the time is read again, because the wall clock that decides about ends may have been set."""
 BROKEN_SECONDS = 1.0
 REST = 4.0
-"""How many times as long as a merge took its task rests after it."""
+"""The pause after a merge as a multiple of its duration."""
 LONGEST_REST = 1.0
 
 
 class Versions(NamedTuple):
-    """What a merge was made of."""
+    """The versions of the data that a merge used."""
 
     epoch: str
     registry: int
@@ -44,7 +44,7 @@ class Versions(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What differs from an earlier configuration: what is new, what has another content, what is gone."""
+    """The difference to an earlier configuration: added, changed and removed resources."""
 
     added: list[Entry]
     changed: list[Entry]
@@ -53,7 +53,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A configuration that is in force. `changed_at` in microseconds."""
+    """A configuration that is in effect. `changed_at` in microseconds."""
 
     generation: int
     etag: str
@@ -64,17 +64,17 @@ class Snapshot:
 
     @property
     def state(self) -> str:
-        """Moves with everything there is to be known of it, even where its resources stay the same."""
+        """A value that changes with everything in the snapshot, even where the resources stay the same."""
         _, registry, parts = self.made_of
         return f"{self.id}.{registry}.{parts}.{self.effective.next_change or 0}"
 
     @property
     def id(self) -> str:
-        """Names this content: the number alone could come again in a restored database."""
+        """The id of this content. The generation alone could repeat in a restored database."""
         return f"{self.generation}-{self.etag[:16]}"
 
     def since(self, earlier: Snapshot) -> Change:
-        """What differs from an earlier one. Worked out once, however many ask."""
+        """Return the difference to an earlier snapshot; it is computed once for all readers."""
         if earlier.generation not in self._changes:
             self._changes[earlier.generation] = _compare(earlier.effective, self.effective)
         return self._changes[earlier.generation]
@@ -91,7 +91,7 @@ def _compare(earlier: Effective, later: Effective) -> Change:
 
 
 class MergeResult(NamedTuple):
-    """The outcome of a merge, what it was made of, and the content that was noted last."""
+    """The outcome of a merge, the versions it used, and the content that was noted last."""
 
     effective: Effective
     etag: str
@@ -100,7 +100,7 @@ class MergeResult(NamedTuple):
 
 
 class _Declared(NamedTuple):
-    """What is declared, as merging wants it, and of which version it is."""
+    """The declared resources, prepared for merging, and their version."""
 
     epoch: str
     version: int
@@ -109,9 +109,9 @@ class _Declared(NamedTuple):
 
 
 class Merging:
-    """Merges what the database holds. What has not changed is neither read nor looked at again.
+    """Merges what the database holds; unchanged parts are neither read nor prepared again.
 
-    It may run on several threads: each of its memories is replaced as a whole, and compared before it is used.
+    It may run on several threads: each cache is replaced as a whole, and compared before it is used.
     """
 
     def __init__(self) -> None:
@@ -119,14 +119,17 @@ class Merging:
         self._parts: tuple[str, dict[int, tuple[int, PreparedPart]]] = ("", {})
 
     def merge(self, conn: Connection, now: int) -> MergeResult:
-        """The effective configuration as this snapshot of the database sees it. Raises Invalid for an old policy."""
+        """Return the effective configuration in this snapshot of the database.
+
+        Raises Invalid for an unreadable policy.
+        """
         versions = Versions.of(read_head(conn))
         declared = self._read_declared(conn, versions)
         effective = merge(declared.startup, self._read_parts(conn, versions), declared.policies, now)
         return MergeResult(effective, effective.etag(), versions, read_noted(conn))
 
     def merge_with(self, conn: Connection, stored: Sequence[StoredResource], now: int) -> Effective:
-        """The same with these declared in the place of those that are."""
+        """Like `merge`, with these resources declared instead of the stored ones."""
         parts = self._read_parts(conn, Versions.of(read_head(conn)))
         return merge(prepare_startup(stored), parts, policies(stored), now)
 
@@ -143,7 +146,7 @@ class Merging:
         known = known if epoch == versions.epoch else {}
         revisions = read_revisions(conn)
         stale = [id for id, revision in revisions.items() if id not in known or known[id][0] != revision]
-        # A few are read by their ids; all at once is cheaper than most of them so.
+        # A few are read by id; reading all is cheaper than reading most of them by id.
         fresh = read_parts(conn, ids=stale if 2 * len(stale) < len(revisions) else None) if stale else []
         parts = {id: known[id] for id in revisions if id in known}
         parts |= {part.id: (part.revision, prepare(part)) for part in fresh}
@@ -151,15 +154,15 @@ class Merging:
         return [part for _, part in parts.values()]
 
     def merge_unless(self, conn: Connection, now: int, made_of: Versions) -> MergeResult | None:
-        """`merge`, or None where a merge would be made of the same."""
+        """Like `merge`, but None if the versions are those of `made_of`."""
         return None if Versions.of(read_head(conn)) == made_of else self.merge(conn, now)
 
 
 class Following:
-    """The effective configuration of a running node, one task of which runs `run_for_ever`.
+    """The effective configuration of a running node; one task runs `run_for_ever`.
 
-    A command beside a node does not `count`: it writes nothing, and a content that no node has noted has the number
-    that it will get.
+    A command beside a node does not `count`: it writes nothing, and content that no node has noted gets the number that
+    it would get next.
     """
 
     def __init__(self, database: Database, clock: Clock, *, counts: bool = True) -> None:
@@ -169,27 +172,28 @@ class Following:
         self._merging = Merging()
         self._snapshot: Snapshot | None = None
         self._refreshing = asyncio.Lock()
-        self._looks = 0  # that were begun
-        self._seen = 0  # the last of them that gave something
+        self._looks = 0  # the number of merges that were started
+        self._seen = 0  # the last of them that had a result
         self._signs = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._sign: asyncio.Future[None] | None = None
 
     def changed(self) -> None:
-        """Something may have changed: parts were written, something was declared, or another process did either."""
+        """Something may have changed: parts were written, resources were declared, or another process did either."""
         self._signs += 1
         if self._sign is not None and not self._sign.done():
             self._sign.set_result(None)
 
     def look(self, head: Head) -> None:
-        """`changed`, unless the last merge was made of the versions in this head."""
+        """Like `changed`, unless the last merge used the versions in this head."""
         if self._snapshot is None or self._snapshot.made_of != Versions.of(head):
             self.changed()
 
     async def current(self) -> Snapshot:
-        """What is in force now, whatever was noticed of it before. Raises `EventdError` when it cannot be read.
+        """Return the configuration in effect now, merging if necessary. Raises `EventdError` when the database cannot
+        be read.
 
-        Those who ask while somebody else's look is under way share the next one.
+        Concurrent callers share one merge.
         """
         asked = self._looks
         async with self._refreshing:
@@ -208,20 +212,23 @@ class Following:
                     return self._take(merged, noted)
 
     async def _merge(self, now: int) -> MergeResult | None:
-        """None where nothing has changed, and nothing ended, since the last one."""
+        """Merge; None if nothing has changed or ended since the last merge."""
         known = self._snapshot
         if known is None or (known.effective.next_change is not None and now >= known.effective.next_change):
             return await self._database.read(self._merging.merge, now)
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
     async def _note(self, merged: MergeResult, now: int) -> Noted | None:
-        """The number of this content; None when one that was made of something later has been noted meanwhile."""
+        """Store the number of this content; None if newer content has been stored meanwhile."""
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
         return await self._database.write(note_content, merged.versions, merged.etag, now)
 
     async def with_startup(self, stored: Sequence[StoredResource]) -> Effective:
-        """What would be in force if this were declared, and nothing else. Raises Invalid for an unreadable policy."""
+        """Return the configuration that these declared resources would give.
+
+        Raises Invalid for an unreadable policy.
+        """
         return await self._database.read(self._merging.merge_with, stored, self._clock.now())
 
     def _take(self, merged: MergeResult, noted: Noted) -> Snapshot:
@@ -236,11 +243,11 @@ class Following:
 
     @property
     def latest(self) -> Snapshot | None:
-        """What was in force when somebody looked last; None before that."""
+        """Return the result of the last merge; None before the first."""
         return self._snapshot
 
     def other_than(self, generation: int) -> asyncio.Future[None]:
-        """A future that is done when another generation is in force. Cancelling it is harmless."""
+        """Return a future that is done when another generation is in effect. It may be cancelled."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._snapshot is not None and self._snapshot.generation != generation:
             future.set_result(None)
@@ -250,7 +257,7 @@ class Following:
         return future
 
     async def run_for_ever(self) -> None:
-        """Follow what changes and what ends. What goes wrong is logged once and tried again."""
+        """Follow changes and ends until cancelled. A failure is logged once and retried."""
         trouble = ""
         while True:
             signs, begun = self._signs, self._clock.monotonic()
@@ -261,7 +268,7 @@ class Following:
                 if trouble != str(error):
                     logger.error("effective configuration failed", extra={"error": str(error)})
                 trouble, end = str(error), None
-            # Whoever needs it now asks for it now; where much changes all the time, merging must not take all the time.
+            # A caller who needs it now merges at once; under constant change, merging here must not take all the time.
             if rest := min(LONGEST_REST, REST * (self._clock.monotonic() - begun)):
                 await self._clock.sleep(rest)
             if signs == self._signs:
@@ -283,13 +290,13 @@ class Following:
 
 
 def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Noted | None:
-    """Note a content in one transaction; None when one that was made of something later is noted already."""
+    """Store the number of some content in one transaction; None if newer content is stored already."""
     if lock_head(conn).epoch != versions.epoch:
         return None
     return note(conn, etag, registry_version=versions.registry, parts_version=versions.parts, now=now)
 
 
 def _as_if_noted(merged: MergeResult, now: int) -> Noted:
-    """The number this content has, or would get next."""
+    """Return the number that this content has, or would get next."""
     before = merged.noted or Noted(0, "", 0)
     return before if before.etag == merged.etag else Noted(before.generation + 1, merged.etag, now)

@@ -1,4 +1,4 @@
-"""A node must not report as a client what it captures itself: the address is there because of an earlier report."""
+"""Refuses reports of clients that the node captures itself: only an earlier report brought their address here."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from federation.event import DECODER
 OBSERVED: Final = "routerd.client.ipv4.observed"
 
 Observation = tuple[str, str, Mapping[str, str]]
-"""Type, subject and payload of an event that is about to enter here."""
+"""Type, subject and payload of an event before it is stored."""
 
 
 class SelfCapture(Conflict):
-    """Addresses of reported clients are some that this node captures; `detail` names each event by its index."""
+    """Reported clients have addresses that this node captures; `detail` names each event by its index."""
 
     code = "self_capture"
 
     def __init__(self, refused: Sequence[tuple[int, str, str]]) -> None:
-        """`refused`: the index of each event, what is said of it, and what to do."""
+        """`refused`: by index of each event, the description and the remedy."""
         _, message, hint = refused[0]
         super().__init__(message, hint=hint)
         self.detail = [{"index": index, "message": said} for index, said, _ in refused]
 
 
 def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -> None:
-    """Raise SelfCapture when some of the events report addresses that a live part or a declared resource captures.
+    """Raise SelfCapture if events report addresses that an active part or a declared resource captures.
 
-    A capture whose address cannot be read refuses every report: it might be of this one.
+    A capture whose address cannot be read refuses every report, because it could be the same address.
     """
     reports = [
         (at, address_of(subject, payload)) for at, (type, subject, payload) in enumerate(events) if type == OBSERVED
@@ -51,7 +51,7 @@ def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -
 
 
 def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Observation]) -> None:
-    """Raise SelfCapture when some of the events report addresses that resources beside them are to capture."""
+    """Raise SelfCapture if events report addresses that resources of the same answer would capture."""
     captures = {captured_by(resource): key_of(resource) for resource in resources} if (events := [*events]) else {}
     refused = []
     for index, (type, subject, payload) in enumerate(events):
@@ -64,18 +64,18 @@ def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Obs
 
 
 def observations_of(drafts: Iterable[Draft]) -> list[Observation]:
-    """The reports among facts that are about to enter here."""
+    """Return the reports among events that are about to be stored."""
     reports = (DECODER.decode(draft.body) for draft in drafts if draft.tag == OBSERVED)
     return [(event.type, event.subject, event.payload) for event in reports]
 
 
 def address_of(subject: str, payload: Mapping[str, str]) -> str:
-    """The address that an event reports, without its prefix: in its payload, or its subject; blank for none."""
+    """Return the address that an event reports, without prefix length, from its payload or its subject; empty if none."""
     return host_address(payload.get("address")) or host_address(subject)
 
 
 def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tuple[str, str]]:
-    """What is said, and what to do, of those of the addresses that are captured, and of what cannot be read."""
+    """Return description and remedy for the captured addresses, and for captures that cannot be read."""
     wanted = {*addresses, UNREADABLE}
     declared = _declared_captures(conn)
     said = {
@@ -94,7 +94,7 @@ def _refusal(address: str, by: str, remedy: str) -> tuple[str, str]:
 
 
 def _declared_captures(conn: Connection) -> dict[str, str]:
-    """What declared resources capture. The connection remembers it for as long as nothing else is declared."""
+    """Return the captures among declared resources. They are cached on the connection until the declarations change."""
     head = read_head(conn)
     version = (head.epoch, head.registry_version)
     known: tuple[tuple[str, int], dict[str, str]] | None = conn.info.get("declared captures")

@@ -1,7 +1,7 @@
-"""The effective configuration: what is declared, without what is masked, and with what parts give. Pure.
+"""Merges the effective configuration: declared resources, without the masked ones, plus the resources of parts. Pure.
 
-One part that cannot be used is set aside as a whole, with its reason, and hinders no other. Where parts of different
-owners give the same resource, the owner that has given it for longer does.
+A part that cannot be used is left out as a whole, with the reason, and does not affect others. If parts of different
+owners define the same resource, the owner that has defined it for longer wins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from federation.event import format_time
 
 
 class Suppression(NamedTuple):
-    """A declared resource that is masked, by whom, until when (microseconds) and why."""
+    """A masked declared resource: by which part, until when (microseconds), and why."""
 
     target: ResourceKey
     masked_by: str
@@ -30,7 +30,7 @@ class Suppression(NamedTuple):
 
 
 class Addition(NamedTuple):
-    """A resource that a part gives."""
+    """A resource that a part adds."""
 
     source: str
     generation: int
@@ -38,7 +38,7 @@ class Addition(NamedTuple):
 
 
 class SetAside(NamedTuple):
-    """A part that is not used, and why."""
+    """A part that is not used, and the reason."""
 
     source: str
     reason: str
@@ -46,7 +46,7 @@ class SetAside(NamedTuple):
 
 @dataclass(frozen=True)
 class Effective:
-    """The outcome of a merge. `next_change`, in microseconds, is when something of it ends; None for never."""
+    """The outcome of a merge. `next_change`, in microseconds, is when a part of it ends; None for never."""
 
     entries: Sequence[Entry]
     suppressed: Sequence[Suppression]
@@ -59,20 +59,20 @@ class Effective:
 
     @cached_property
     def active_sources(self) -> frozenset[str]:
-        """The sources of the parts that are used."""
+        """Return the sources of the parts that are used."""
         return frozenset(self.active)
 
     def text(self) -> bytes:
-        """The one writing of its resources as a JSON list."""
+        """The canonical JSON list of its resources."""
         return b"[" + b",".join(entry.text for entry in self.entries) + b"]"
 
     def etag(self) -> str:
-        """Stands for its resources, whatever events they are derived from: SHA-256 of their contents, in hex."""
+        """The SHA-256 of its resources in hex, independent of the events that they are derived from."""
         return hashlib.sha256(b"[" + b",".join(entry.content for entry in self.entries) + b"]").hexdigest()
 
 
 class _Live(NamedTuple):
-    """What of a part has not ended."""
+    """The part of a part that has not ended."""
 
     part: PreparedPart
     given: Sequence[Given]
@@ -80,9 +80,9 @@ class _Live(NamedTuple):
 
 
 def merge(startup: Startup, parts: Iterable[PreparedPart], policies: Iterable[PolicyRule], now: int) -> Effective:
-    """The effective configuration at `now`, whatever the order of `parts` and `policies`.
+    """Merge the effective configuration at `now`, independent of the order of `parts` and `policies`.
 
-    Parts have different sources. Raises nothing for a part, whatever is wrong with it.
+    Each part has another source. A faulty part never raises.
     """
     permits = _permits(policies)
     sound: list[_Live] = []
@@ -125,7 +125,7 @@ def _permits(policies: Iterable[PolicyRule]) -> Permits:
 
 
 def _flaw_of(live: _Live, startup: Startup, permits: Permits) -> str:
-    """Why a part cannot be used with what is declared; blank when it can."""
+    """Return why a part cannot be used with the declared resources; empty if it can."""
     for one in live.given:
         if one.entry.key in startup.keys:
             return f"{one.entry.key} is declared"
@@ -143,7 +143,7 @@ def _flaw_of(live: _Live, startup: Startup, permits: Permits) -> str:
 
 
 class _Claimant(NamedTuple):
-    """Who gives a resource. In order: the elder first."""
+    """A part that defines a resource; the one that has done so for longer sorts first."""
 
     since: int
     owner: str
@@ -151,9 +151,9 @@ class _Claimant(NamedTuple):
 
 
 def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
-    """Which parts lose a resource to an elder one, and to which, by their sources.
+    """Resolve resources that several parts define. Returns the losing part and the winning part, by source.
 
-    Who has lost gives nothing at all, and so takes nothing from those that are younger.
+    A part that loses one resource is left out, so it does not take resources from younger parts.
     """
     contests = _contests(sound)
     if not contests:
@@ -176,7 +176,7 @@ def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
 
 
 def _contests(sound: Sequence[_Live]) -> dict[ResourceKey, list[_Claimant]]:
-    """The resources that more than one part gives, and who does: the elder first."""
+    """Return the resources that several parts define, each with its parts, oldest first."""
     first: dict[ResourceKey, _Claimant] = {}
     contests: dict[ResourceKey, list[_Claimant]] = {}
     for live in sound:
@@ -189,9 +189,9 @@ def _contests(sound: Sequence[_Live]) -> dict[ResourceKey, list[_Claimant]]:
 
 
 def _elders_first(contests: Mapping[ResourceKey, Sequence[_Claimant]]) -> Iterable[str]:
-    """The sources, each after those that are its elders somewhere.
+    """Order the sources so that each comes after those that are older for some resource.
 
-    Two may be each other's elders, of different resources; then the one with the oldest claim of all comes first.
+    Two may each be older for another resource; then the one with the oldest claim comes first.
     """
     ages: dict[str, _Claimant] = {}
     for claimant in chain.from_iterable(contests.values()):

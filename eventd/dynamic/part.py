@@ -1,4 +1,4 @@
-"""Forming a part of what a plugin proposed: its name, its digest, whose it is, how long it lasts. Pure."""
+"""Builds a part from a plugin's proposal: its name, digest, owner, and the time it lasts. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ GROUP_ANNOTATION: Final = "routerd.net/event-group"
 ID_ANNOTATION: Final = "routerd.net/event-id"
 SUBJECT_ANNOTATION: Final = "routerd.net/event-subject"
 MOST_NAMED: Final = 32
-"""Events or subjects an annotation names; more end in `…`. Each resource of a part carries it, and a batch has 1,000
-events: the part itself names all."""
+"""How many events or subjects an annotation names before it ends in `…`.
+
+Each resource of a part carries the annotation, and a batch has up to 1,000 events; the part itself names all of them.
+"""
 MANUAL_GRACE: Final = 30_000_000
-"""Microseconds that a part holds on after its plugin, or its source, was deleted."""
+"""Microseconds that a part stays in effect after its plugin or source was deleted."""
 LATEST: Final = 253402300799_000000
-"""The end of the year 9999: no time can be written that is later."""
+"""The end of the year 9999, the latest time that can be written."""
 
 
 class Proposal(Protocol):
-    """What a plugin's run gave. Times in microseconds."""
+    """The result of a plugin's run. Times are in microseconds."""
 
     @property
     def observed_at(self) -> int: ...
@@ -45,29 +47,29 @@ class Proposal(Protocol):
 
 
 def subscription_owner(name: str) -> str:
-    """Whose the parts of a subscription are."""
+    """Return the owner of a subscription's parts."""
     return f"{SUBSCRIPTION}{name}"
 
 
 def plugin_owner(name: str) -> str:
-    """Whose the part of a plugin is that a person ran; also the source of that part."""
+    """Return the owner, which is also the source, of the part from a manual run of a plugin."""
     return f"{PLUGIN}{name}"
 
 
 def source_of(owner: str, event_ids: Iterable[str]) -> str:
-    """The name of what these events led to, whatever their order."""
+    """Return the source name of a part derived from these events, independent of their order."""
     return f"{owner}/{hashlib.sha256(','.join(sorted(event_ids)).encode()).hexdigest()[:16]}"
 
 
 def part_name(source: str, generation: int) -> str:
-    """The name of a part as a resource."""
+    """Return the resource name of a part."""
     return f"{source.replace('/', '-')}-{generation}"
 
 
 def digest_of(resources: Sequence[Any] | None, directives: Sequence[Any] | None) -> str:
-    """SHA-256 in hex of what is proposed, without annotations of ours; None stands for an absent list.
+    """Return the SHA-256 in hex of a proposal, without annotations of the node; None means an absent list.
 
-    Raises Invalid for what JSON cannot hold.
+    Raises Invalid for values that JSON cannot represent.
     """
     parts = ",".join(
         f'"{name}":{_json(value)}' for name, value in (("resources", resources), ("directives", directives))
@@ -90,10 +92,10 @@ def _json(value: Sequence[Any] | None) -> str:
 def form_part(
     *, owner: str, events: Sequence[Event], result: Proposal, plugin: str, clamp: bool, grace: int, now: int
 ) -> NewPart:
-    """The part of a subscription's run over `events`, of which there is at least one.
+    """Build the part of a subscription's run over `events`, at least one.
 
-    `clamp`: what is said of a subject ends with the events about it. `grace` in microseconds. Raises Invalid for a
-    result that cannot be stored; `now` counts where the result is of no time that can be written.
+    `clamp`: resources for a subject end with the events about it. `grace` is in microseconds. If the result's own time
+    cannot be represented, `now` is used. Raises Invalid for a result that cannot be stored.
     """
     ids = sorted(event.id for event in events)
     subjects = [event.subject for event in events if event.subject]
@@ -119,9 +121,9 @@ def form_part(
 
 
 def form_manual_part(*, plugin: str, result: Proposal, now: int, owner: str = "", ttl: int | None = None) -> NewPart:
-    """The part of a run without events, of the plugin itself or of another owner.
+    """Build the part of a run without events, owned by the plugin or by another owner.
 
-    `ttl` in microseconds bounds how long it holds. Raises Invalid for a result that cannot be stored.
+    `ttl` in microseconds limits how long it lasts. Raises Invalid for a result that cannot be stored.
     """
     owner = owner or plugin_owner(plugin)
     told = {SOURCE_ANNOTATION: owner}
@@ -160,7 +162,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _ends_of(events: Iterable[Event]) -> dict[str, int]:
-    """When the last event about each subject expires; a subject with one that never does is left out."""
+    """Return when the last event about each subject expires; subjects with an event that never expires are left out."""
     ends: dict[str, int] = {}
     never = set()
     for event in events:

@@ -1,4 +1,4 @@
-"""A part and the declared configuration as merging wants them: looked at once, however often they are merged. Pure."""
+"""Parts and declared resources, prepared once for any number of merges. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class Entry(NamedTuple):
-    """A resource of a configuration. `text` is its one writing as JSON; `content` is that without the events that it is
-    derived from: what is renewed by another event is the same.
+    """A resource of a configuration.
+
+    `text` is its canonical JSON; `content` is the same without the events that it is derived from, so that a renewal by
+    another event counts as unchanged.
     """
 
     order: tuple[str, str, str]
@@ -37,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A resource that a part gives: since when its owner does, and until when. Microseconds."""
+    """A resource that a part adds: since when its owner has defined it, and until when. Microseconds."""
 
     entry: Entry
     since: int
@@ -45,7 +47,7 @@ class Given(NamedTuple):
 
 
 class Directive(NamedTuple):
-    """What a part does to a declared resource."""
+    """An action of a part on a declared resource."""
 
     op: str
     target: ResourceKey
@@ -54,7 +56,7 @@ class Directive(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreparedPart:
-    """A part. `ends` are the times at which something of it ends; `flaw` says why it is of no use, whatever else is."""
+    """A prepared part. `ends` are the times at which something in it ends; `flaw` is why it cannot be used at all."""
 
     source: str
     owner: str
@@ -77,7 +79,7 @@ class Startup:
 
 
 def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
-    """What the effective configuration begins with."""
+    """Prepare the declared resources."""
     made = (
         _entry(ResourceKey(row.api_version, row.kind, row.name), document(identity_of(row), row.annotations, row.spec))
         for row in stored
@@ -87,14 +89,14 @@ def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
 
 
 def prepare(part: StoredPart) -> PreparedPart:
-    """A part, looked at by itself. Raises nothing: what is wrong with it stands in it."""
+    """Prepare a part by itself. Never raises: a fault is recorded in the result."""
     given: list[Given] = []
     flaw = part.problem
     for resource in part.resources:
         key = key_of(resource) if isinstance(resource, Mapping) else ResourceKey("", "", "")
         held = part.claims.get(key)
         if held is None and all(key):
-            continue  # a later part gives it
+            continue  # a later part defines it
         flaw = flaw or _flaw_of(key, resource)
         if flaw or held is None:
             continue
@@ -142,7 +144,7 @@ _is_foreign = lru_cache(maxsize=256)(is_foreign)  # parts are many, their kinds 
 
 
 def _flaw_of(key: ResourceKey, resource: Any) -> str:
-    """Why a resource cannot be part of a configuration; blank when it can."""
+    """Return why a resource cannot be part of a configuration; empty if it can."""
     if not all(key):
         return "a resource lacks its apiVersion, kind or name"
     if _is_foreign(key.api_version, key.kind):

@@ -29,7 +29,7 @@ class LinkStatus:
 
     @property
     def state(self) -> LinkState:
-        """The state an operator sees."""
+        """The state as operators see it."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
     def lag(self, now: int) -> int:

@@ -21,7 +21,7 @@ from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.runs import Run, RunStatus, read_newest
 
 COUNTED = 1000
-"""Waiting events that are counted; beyond, a subscription is just far behind."""
+"""Waiting events are counted up to this number."""
 
 
 class Phase(StrEnum):
@@ -53,7 +53,7 @@ class SubscriptionStatus:
 
     @property
     def state(self) -> LinkState:
-        """The state an operator sees."""
+        """The state as operators see it."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
     def lag(self, now: int) -> int:
@@ -71,7 +71,7 @@ def read_subscription_statuses(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What many subscriptions need is read once."""
+    """Data of many subscriptions, read once."""
 
     groups: Mapping[str, GroupConfig]
     plugins: Mapping[str, PluginConfig]
@@ -105,7 +105,7 @@ class _Rows:
     def last_run(self, one: SubscriptionConfig, cursor: Cursor | None) -> Run | None:
         run = self.newest.get((one.group, one.name))
         if run is None or cursor is None or run.started_at < cursor.created_at:
-            return None  # it is of an earlier subscription of this name
+            return None  # the row belongs to an earlier subscription of this name
         return run
 
 
@@ -131,7 +131,7 @@ def _status(conn: Connection, rows: _Rows, one: SubscriptionConfig, now: int) ->
 def _waiting(
     conn: Connection, rows: _Rows, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
 ) -> list[int]:
-    """When the waiting events were recorded; the first ones, if they are many."""
+    """Return the recording times of the waiting events, of the first ones if they are many."""
     if topic is None or after >= rows.head.last:
         return []
     trigger = Trigger.of(one, rows.groups[one.group].node_name).at(now)

@@ -1,5 +1,6 @@
-"""Receiving from peers: prove the sender, admit the events, store them with the link's mark and the receipt. May
-import: log.core, log.delivery, resources, runtime, store.engine, store.rows.
+"""Receiving from peers: proves the sender, admits the events, stores them with the link's mark and the receipt.
+
+May import: log.core, log.delivery, resources, runtime, store.engine, store.rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a node's API is."""
+"""The address of a node's API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_PORT = 8780
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an API is. `prefix` is a path before the API's own."""
+    """The address of an API. `prefix` is a path in front of the API's own paths."""
 
     secure: bool
     host: str
@@ -21,7 +21,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """The address in `http://HOST:PORT`; `HOST:PORT` means the same. Raises `Invalid`."""
+        """Parse `http://HOST:PORT` or `HOST:PORT`. Raises `Invalid`."""
         hint = f"write http://HOST:PORT, such as http://127.0.0.1:{DEFAULT_PORT}"
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")

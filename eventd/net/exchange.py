@@ -1,8 +1,8 @@
-"""A connection that stays open, and one request over it at a time: as much of HTTP/1.1 (RFC 9112) as nodes need of it.
+"""A persistent HTTP connection with one request at a time: the subset of HTTP/1.1 (RFC 9112) that nodes need.
 
-A client for everything takes four times as long for a request, most of it for what is never used here. An answer is
-parsed by llhttp, strictly. What it may take of this process is bounded before anything in it is believed: its body by
-what was asked for, everything else by `MAX_HEAD`.
+A general client takes four times as long for a request, mostly for features that are unused here. Answers are parsed
+strictly by llhttp. The memory for an answer is limited before its content is trusted: the body by what the request
+asked for, everything else by `MAX_HEAD`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from typing import Final, NamedTuple, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_HEAD: Final = 32 << 10
-"""Bytes of an answer that are not its body: interim answers, head, what stands around chunks, trailer. A body in chunks
-may have a byte more for each `CHUNK_BYTES`."""
+"""Bytes of an answer apart from its body: interim answers, head, chunk framing and trailer. A chunked body may have one
+more byte for each `CHUNK_BYTES`.
+"""
 CHUNK_BYTES: Final = 64
 MAX_INTERIM: Final = 8
-"""Interim answers (1xx) before the answer."""
+"""How many interim answers (1xx) may precede the answer."""
 STEP: Final = 16 << 10
-"""Bytes that are parsed at a time: the bounds are checked in between."""
+"""Bytes that are parsed at a time; the limits are checked in between."""
 IDLE_SECONDS: Final = 15.0
-"""How long a connection may have rested to be used again: what lies in between may have forgotten it."""
+"""Seconds after which an idle connection is not used again: a middlebox may have dropped it."""
 
 
 class NoAnswer(Exception):
-    """The connection ended before the answer did, or what came is no answer."""
+    """The connection ended before the answer was complete, or the answer is not valid."""
 
 
 class AnswerTooLarge(Exception):
-    """The answer is larger than was asked for."""
+    """The answer is larger than requested."""
 
 
 class Answer(NamedTuple):
-    """What came back. Header names in lower case; of several of one name it is the last."""
+    """An answer. Header names are in lower case; of repeated headers the last value is kept."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class _Reading:
-    """One answer as it arrives, with a body of at most `most` bytes. The parser calls the methods `on_…`."""
+    """Parses one answer with a body of at most `most` bytes. The parser calls the methods `on_…`."""
 
     def __init__(self, most: int) -> None:
         self._parser = HttpResponseParser(self)
@@ -57,10 +58,10 @@ class _Reading:
         self._goes_to_the_end = False
         self.answer: Answer | None = None
         self.stays = False
-        """Whether the connection may be used again, once there is an answer."""
+        """Whether the connection may be used again after the answer."""
 
     def feed(self, data: bytes) -> None:
-        """Read on. Raises `NoAnswer`, `AnswerTooLarge`."""
+        """Parse more data. Raises `NoAnswer`, `AnswerTooLarge`."""
         for at in range(0, len(data), STEP):
             self._received += min(len(data) - at, STEP)
             try:
@@ -75,7 +76,7 @@ class _Reading:
             self._check_bounds()
 
     def end(self) -> Answer | None:
-        """The connection has ended: the answer, if that is how it ends; None for a part of one."""
+        """The connection has ended: return the answer if the end completes it, or None if it is incomplete."""
         if self.answer is None and self._goes_to_the_end:
             self._finish(stays=False)
         return self.answer
@@ -90,10 +91,10 @@ class _Reading:
 
     def on_message_begin(self) -> None:
         if self.answer is not None:
-            self.stays = False  # more than was asked for
+            self.stays = False  # more than requested
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._has_head:  # a trailer says nothing to us
+        if not self._has_head:  # trailers are not used
             self._headers[name.lower().decode("ascii")] = value.decode("utf-8", "surrogateescape").rstrip(" \t")
 
     def on_headers_complete(self) -> None:
@@ -137,7 +138,7 @@ class _Reading:
 
 
 class Exchange(asyncio.Protocol):
-    """One connection. After an answer it may be used again as long as `is_free`."""
+    """One connection. After an answer it may be used again while `is_free`."""
 
     def __init__(self) -> None:
         self._reading: _Reading | None = None
@@ -149,9 +150,9 @@ class Exchange(asyncio.Protocol):
         self.is_free = True
 
     async def ask(self, head: bytes, body: bytes, most: int) -> Answer:
-        """Send a request, and read an answer with a body of at most so many bytes.
+        """Send a request and read an answer with a body of at most `most` bytes. Raises `NoAnswer`, `AnswerTooLarge`.
 
-        Raises `NoAnswer`, `AnswerTooLarge`. A caller that is cancelled here has ended the connection.
+        Cancelling the call ends the connection.
         """
         self.is_free = False
         self._reading = _Reading(most)
@@ -165,12 +166,12 @@ class Exchange(asyncio.Protocol):
                 self.close()
 
     def close(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         self.is_free = False
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._reading is None or self._asked is None or self._asked.done():  # nobody has asked for that
+        if self._reading is None or self._asked is None or self._asked.done():  # data without a request
             self.close()
             return
         try:
@@ -196,7 +197,7 @@ class Exchange(asyncio.Protocol):
 
 
 class Pool:
-    """Connections to one place, which stay open to be used again. `monotonic` gives seconds."""
+    """Persistent connections to one endpoint. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -204,7 +205,7 @@ class Pool:
         self._at_work: dict[Exchange, None] = {}
 
     async def ask(self, connect: Callable[[], Awaitable[Exchange]], head: bytes, body: bytes, most: int) -> Answer:
-        """As `Exchange.ask`, over a connection that is there already or else is made with `connect`."""
+        """Like `Exchange.ask`, over an idle connection, or a new one made with `connect`."""
         exchange = self._rested() or await connect()
         self._at_work[exchange] = None
         try:
@@ -221,7 +222,7 @@ class Pool:
         self._resting.append((now, exchange))
 
     def _rested(self) -> Exchange | None:
-        """A connection that is there already: the one that was used last."""
+        """Return the idle connection that was used last."""
         while self._resting:
             since, exchange = self._resting.pop()
             if exchange.is_free and self._monotonic() - since < IDLE_SECONDS:

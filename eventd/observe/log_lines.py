@@ -22,7 +22,7 @@ _WITHHELD = frozenset(
 _ABOUT = frozenset(("file", "path", "id", "bytes", "size", "count", "length", "reason"))
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _TELLING = (EventdError, OSError, AttributeError, TypeError, NameError, ImportError, RuntimeError)
-"""Errors whose text is about the program. The text of others may quote the value they stumbled over."""
+"""Errors whose text concerns the program. The text of others may quote the value that caused them."""
 _LONGEST = 2000
 _FRAMES = 12
 _DIM = "\x1b[2m"
@@ -37,14 +37,14 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
     as_text = format == "text" or (format == "auto" and terminal)
     handler.setFormatter(TextLines(colour=colour and terminal) if as_text else JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.captureWarnings(True)  # what Python itself has to say becomes a line like the others
+    logging.captureWarnings(True)  # output of Python's own loggers and warnings gets the same format
     logging.getLogger("eventd").setLevel(level.upper())
     logging.getLogger("aiohttp.server").addFilter(_not_the_clients_fault)
     logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
 
 
 def _not_the_clients_fault(record: logging.LogRecord) -> bool:
-    """Leaves out what aiohttp logs, with a traceback, about a client that speaks no HTTP, breaks off or goes away."""
+    """Filter out what aiohttp logs, with a traceback, about clients that send no HTTP or disconnect."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, ConnectionError) or type(error).__name__ == "RequestPayloadError":
         return False
@@ -52,7 +52,7 @@ def _not_the_clients_fault(record: logging.LogRecord) -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`, without what must not be written down."""
+    """Return the fields given as `extra`, without secrets and payloads."""
     extra = {name: value for name, value in vars(record).items() if name not in _PLAIN}
     return _cleared(extra) | _failure(record)
 
@@ -62,7 +62,7 @@ def _cleared(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _is_withheld(name: str) -> bool:
-    """Whether a name stands for a secret or a payload itself, not for something about it as `secret_file` does."""
+    """Return whether a field name denotes a secret or a payload itself, unlike `secret_file`."""
     words = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).replace("-", "_").split("_")
     return not _WITHHELD.isdisjoint(words) and words[-1] not in _ABOUT
 
@@ -86,13 +86,13 @@ def _presentable(value: Any) -> Any:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error's kind, with its text where that cannot quote a payload."""
+    """Return the class of an error, and its text if that cannot quote a payload."""
     kind = type(error).__name__
     return f"{kind}: {str(error)[:_LONGEST]}" if isinstance(error, _TELLING) and str(error) else kind
 
 
 def _failure(record: logging.LogRecord) -> dict[str, Any]:
-    """The error a line is about, its causes, and where it was raised; lines of code, never their values."""
+    """Return the error of a record, its causes, and where it was raised: lines of code, never values."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return {}
@@ -111,7 +111,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: ts (RFC 3339, microseconds), level, logger, msg, and the extra fields."""
+    """One JSON object per line: ts (RFC 3339, microseconds), level, logger, msg, and the extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -125,7 +125,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Aligned lines for people: time, level, what happened, `name=value` for the extra fields."""
+    """Aligned lines for a terminal: time, level, message, and `name=value` for the extra fields."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()
@@ -149,12 +149,12 @@ def _instant(record: logging.LogRecord) -> datetime:
 
 
 def _bare(value: Any) -> str:
-    """A value as it is where it cannot be mistaken, otherwise as JSON."""
+    """Return a value unquoted if that is unambiguous, otherwise as JSON."""
     if isinstance(value, str) and value.isprintable() and not set(value) & set(' "=') and value:
         return value
     return spelled_out(json.dumps(value, ensure_ascii=False))
 
 
 def _one_line(text: str) -> str:
-    """Text from outside must not be able to start a line of its own, or to steer the terminal."""
+    """Escape text from outside so that it cannot start a new line or control the terminal."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -1,4 +1,4 @@
-"""The metrics of a node, for Prometheus. Label names are a closed list, so that no value makes a series of its own."""
+"""The Prometheus metrics of a node. Label names are a closed list, so that the number of series is bounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = (
     *("group", "peer", "subscription", "event_type", "status", "reason", "state", "book"),
     *("owner", "owner_key", "source", "key"),
 )
-"""All label names a metric may have. Ids of events, subjects, texts of errors would make series without bound."""
+"""All allowed label names. Event ids, subjects or error texts as labels would create series without limit."""
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
@@ -23,7 +23,7 @@ _COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 class Metrics:
-    """The node's counters, told of facts: one call for a batch, not for an event. Each has a registry of its own."""
+    """The node's metrics, updated once per batch rather than per event. Each instance has its own registry."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter
@@ -103,21 +103,21 @@ class Metrics:
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
     def accepted(self, group: str, new: int, duplicates: int) -> None:
-        """A batch, or a single event of v1, was stored."""
+        """Count a stored batch, or a single event received over v1."""
         self._batches.labels(group).inc()
         self._accepted.labels(group).inc(new)
         self._duplicate.labels(group).inc(duplicates)
 
     def refused(self, group: str, reason: str, count: int = 1) -> None:
-        """A request, or so many of its events, were refused."""
+        """Count a refused request, or `count` refused events of it."""
         self._reject.labels(group, reason).inc(count)
 
     def verified(self, group: str, protocol: str) -> None:
-        """A request was signed with a key of the group; `protocol` is v1 or v2."""
+        """Count a request signed with a key of the group; `protocol` is v1 or v2."""
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
 
     def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
-        """How often an id was taken, by who has it and by who came second: a source and a key each."""
+        """Count id conflicts by holder and newcomer, each a source and a key."""
         for gone in self._conflicting.pop(group, set()) - times.keys():
             self._conflicts.remove(group, *gone)
         for kind, count in times.items():
@@ -125,116 +125,118 @@ class Metrics:
         self._conflicting[group] = set(times)
 
     def connections(self, group: str, count: int | None) -> None:
-        """So many connections are open at a group's listener, or at the API's where `group` is empty; None: closed."""
+        """Set the number of open connections at a group's listener, or at the API for an empty `group`; None removes
+        the gauge.
+        """
         if count is None:
             self._connections.remove(group)
         else:
             self._connections.labels(group).set(count)
 
     def turned_away(self, group: str, reason: str) -> None:
-        """A connection was ended by this side; `reason` is a slug."""
+        """Count a connection that this side closed; `reason` is a slug."""
         self._turned_away.labels(group, reason).inc()
 
     def alive(self, group: str, node: str) -> None:
-        """A peer has sent a request that it has just signed; there is no figure for that."""
+        """A peer sent a freshly signed request; no metric is derived from it."""
 
     def started(self, group: str, node: str) -> None:
-        """A peer opened its link to us; there is no figure for that."""
+        """A peer opened its link to this node; no metric is derived from it."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
-        """A peer acknowledged a batch; `lag` in seconds since its oldest event was recorded here."""
+        """Count what a peer acknowledged; `lag` is in seconds since the oldest event was recorded here."""
         self._attempts.labels(group, peer).inc()
         self._delivery.labels(group, peer, "delivered").inc(count)
         self._lag.labels(group, peer).observe(lag)
 
     def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """What tells how much is held, and how many links wait, whenever somebody asks."""
+        """Set the callbacks that report the bytes held and the links waiting."""
         self._held.set_function(held)
         self._waiting.set_function(waiting)
 
     def parked(self, group: str, peer: str, count: int) -> None:
-        """A peer refused so many events for good."""
+        """Count events that a peer refused for good."""
         self._delivery.labels(group, peer, "refused").inc(count)
 
     def failed(self, group: str, peer: str, reason: str) -> None:
-        """A try to deliver failed; `reason` is a slug."""
+        """Count a failed attempt to deliver; `reason` is a slug."""
         self._attempts.labels(group, peer).inc()
         self._failures.labels(group, peer, reason).inc()
 
     def skewed(self, group: str, peer: str, seconds: float) -> None:
-        """How far a peer's clock is ahead of ours."""
+        """Set by how many seconds a peer's clock is ahead."""
         self._skew.labels(group, peer).set(seconds)
 
     def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
-        """Where a link stands."""
+        """Set the state and backlog of a link."""
         for known in LINK_STATES:
             self._state.labels(group, peer, known).set(known == state)
         self._lag_events.labels(group, peer).set(lag_events)
         self._lag_seconds.labels(group, peer).set(lag_seconds)
 
     def forget_link(self, group: str, peer: str) -> None:
-        """The peer is no longer declared: an alert on its last state would never end."""
+        """Remove the gauges of a peer that is no longer declared, so that an alert on its last state ends."""
         for known in LINK_STATES:
             self._state.remove(group, peer, known)
         for gauge in (self._lag_events, self._lag_seconds, self._skew):
             gauge.remove(group, peer)
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
-        """A subscription's plugin was run with so many events."""
+        """Count a run of a subscription's plugin with its events."""
         self._runs.labels(group, subscription, status).inc()
         self._run_events.labels(group, subscription, status).inc(events)
         self._run_seconds.labels(group, subscription).observe(seconds)
 
     def subscription(self, group: str, name: str, *, state: str, events: int, seconds: float) -> None:
-        """Where a subscription stands."""
+        """Set the state and backlog of a subscription."""
         for known in LINK_STATES:
             self._sub_state.labels(group, name, known).set(known == state)
         self._sub_events.labels(group, name).set(events)
         self._sub_seconds.labels(group, name).set(seconds)
 
     def forget_subscription(self, group: str, name: str) -> None:
-        """It is no longer declared."""
+        """Remove the gauges of a subscription that is no longer declared."""
         for known in LINK_STATES:
             self._sub_state.remove(group, name, known)
         for gauge in (self._sub_events, self._sub_seconds):
             gauge.remove(group, name)
 
     def head(self, position: int) -> None:
-        """The last position given."""
+        """Set the last position of the log."""
         self._head.set(position)
 
     def topic(self, group: str, *, records: int, size: int) -> None:
-        """What is stored of a group; `size` in bytes."""
+        """Set the stored records and bytes of a group."""
         self._records.labels(group).set(records)
         self._bytes.labels(group).set(size)
 
     def forget_topic(self, group: str) -> None:
-        """The group is no longer declared."""
+        """Remove the gauges of a group that is no longer declared."""
         self._records.remove(group)
         self._bytes.remove(group)
         self.id_conflicts(group, {})
 
     def pruned(self, group: str, records: int) -> None:
-        """Retention removed so many records."""
+        """Count records that retention evicted."""
         self._pruned.labels(group).inc(records)
 
     def committed(self, seconds: float, records: int) -> None:
-        """A writing transaction took so long and added so many records."""
+        """Count a write transaction, its seconds and records."""
         self._commit.observe(seconds)
         self._grouped.observe(records)
 
     def standing_by(self) -> None:
-        """Another node serves the database."""
+        """Report that another node serves the database."""
         self._standby.set(1)
 
     def task_failed(self, status: str) -> None:
-        """A task of the node ended with an error; `status` says what follows."""
+        """Count a failed task; `status` says what follows."""
         self._task_failures.labels(status).inc()
 
     def wal(self, size: int) -> None:
-        """Size of SQLite's write-ahead log in bytes."""
+        """Set the size of SQLite's write-ahead log in bytes."""
         self._wal.set(size)
 
     def render(self) -> bytes:
-        """All of it in Prometheus' text format, `METRICS_CONTENT_TYPE`."""
+        """Return all metrics in the Prometheus text format, `METRICS_CONTENT_TYPE`."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""The node's side of the keeper: programs that end with the node, however it ends, with all that they started."""
+"""The node's side of the keeper: starts programs that end with the node and with all their descendants."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from eventd.processes.process import Process, Program, open_pipes, python_argv
 from eventd.runtime.clock import Clock
 
 START_SECONDS: Final = 10.0
-"""How long a guard may take to start a program: a thousand times what it takes. One that is stopped never will."""
+"""Seconds that a guard may take to start a program, a thousand times the usual; a stopped guard never does."""
 END_SECONDS: Final = 5.0
-"""How long the keeper may take to end everything when the node stops."""
+"""Seconds that the keeper may take to end everything when the node stops."""
 MAX_IDLE: Final = 4
-"""Guards that are kept for the next programs."""
+"""Guards that are kept for reuse."""
 NO_LIFELINE: Final = "-1"
-"""Told to Python code that a guard ends."""
+"""Tells Python code that a guard ends it, not a lifeline."""
 
 logger = logging.getLogger("eventd.plugins")
 
@@ -34,10 +34,10 @@ class _Unsupported(Exception):
 
 
 class Guards:
-    """Starts programs, each below a guard. The first one starts the keeper. `close` it in the end.
+    """Starts programs, each below a guard. The first one starts the keeper. Call `close` at the end.
 
     Where the system has no subreapers (any but Linux), a program is a child of this process and is ended with its
-    process group; then an executable outlives a node that is killed.
+    process group; then an executable survives a node that is killed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -49,24 +49,24 @@ class Guards:
         self._last = 0
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str]) -> Program:
-        """Start a program in a session of its own. Raises OSError. Cancelling it ends the program."""
+        """Start a program in its own session. Raises OSError. Cancelling ends the program."""
         return await self._start(argv, environment) or Process.start(argv, environment, self._clock)
 
     async def start_python(
         self, code: str, arguments: Sequence[str], environment: Mapping[str, str], path: Sequence[str]
     ) -> Program:
-        """Start Python code as `Process.start_python` does; under a guard, its lifeline is -1. Raises OSError."""
+        """Start Python code like `Process.start_python`; under a guard its lifeline is -1. Raises OSError."""
         guarded = await self._start(python_argv(code, (*arguments, NO_LIFELINE), path), environment)
         return guarded or Process.start_python(code, arguments, environment, self._clock, path)
 
     async def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> Program | None:
-        """None where this system has no subreapers."""
+        """Start it under a guard; None if this system has no subreapers."""
         if not self._supported:
             return None
         with open_pipes() as (ours, theirs):
             try:
                 guard = await self._run(argv, environment, theirs)
-            except ConnectionResetError:  # a guard or a keeper that was killed while nothing was asked of it
+            except ConnectionResetError:  # a guard or keeper was killed while idle
                 guard = await self._run(argv, environment, theirs)
             return None if guard is None else _Guarded(guard, [ours.pop(0) for _ in range(3)], self._clock)
 
@@ -101,7 +101,7 @@ class Guards:
         return guard
 
     def _hand_over(self, number: int, end: socket.socket) -> _Keeper:
-        """Have a guard started; by another keeper, if this one has gone."""
+        """Let the keeper start a guard; if the keeper is gone, start another."""
         if self._keeper is not None:
             try:
                 self._keeper.start_guard(number, end)
@@ -113,7 +113,7 @@ class Guards:
         return self._keeper
 
     def _release(self, guard: _Guard, reusable: bool) -> None:
-        """Its program has ended."""
+        """The guard's program has ended."""
         if reusable and guard.keeper is self._keeper and len(self._idle) < MAX_IDLE:
             self._idle.append(guard)
         else:
@@ -123,14 +123,14 @@ class Guards:
             guard.close()
 
     def _distrust(self, guard: _Guard) -> None:
-        """It has not answered: it is stopped, or its keeper is, so that it never was."""
+        """Drop a guard that did not respond: it, or its keeper, is stopped."""
         guard.keeper.kill_guard(guard.number)
         if guard.is_new:
             self._drop(guard.keeper)
         guard.close()
 
     def _drop(self, dropped: _Keeper) -> None:
-        """Its guards work on, but are not used again."""
+        """Drop a keeper: its guards continue but are not reused."""
         dropped.kill()
         if dropped is self._keeper:
             self._keeper = None
@@ -138,7 +138,7 @@ class Guards:
                 guard.close()
 
     async def close(self) -> None:
-        """End every program, guard and keeper, and wait for them."""
+        """End every program, guard and keeper, and wait."""
         for guard in list(self._guards):
             guard.close()
         if self._keeper is not None:
@@ -167,23 +167,23 @@ class _Keeper:
         self._process.exited.add_done_callback(lambda _: ended(self))
 
     def start_guard(self, number: int, end: socket.socket) -> None:
-        """Raises OSError."""
+        """Start a guard. Raises OSError."""
         socket.send_fds(self._socket, [keeper.NUMBER.pack(number)], [end.fileno()])
 
     def kill_guard(self, number: int) -> None:
-        """Kill a guard that does not do what it should, and then what it guarded."""
+        """Kill a guard that does not respond, and then what it guarded."""
         try:
             self._socket.send(keeper.NUMBER.pack(number))
         except OSError:
             logger.warning("plugin guard hung")
 
     def kill(self) -> None:
-        """End it at once. Harmless when repeated."""
+        """Kill the keeper at once. May be called again."""
         self._socket.close()
         self._process.end()
 
     async def close(self) -> None:
-        """Let it end all of its guards, and itself."""
+        """Let the keeper end all of its guards, and itself."""
         self._socket.close()
         timer = self._clock.timer(END_SECONDS)
         try:
@@ -218,7 +218,8 @@ class _Guard:
 
     def _begin(self) -> None:
         self._started: asyncio.Future[int] = self._loop.create_future()
-        self._started.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits
+        # retrieved, if nothing awaits it
+        self._started.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self._alone = self._ending = False
@@ -239,14 +240,14 @@ class _Guard:
             raise OSError(error, os.strerror(error))
 
     def _ask(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> None:
-        with open(os.memfd_create("program"), "w+b") as file:  # of any size, unlike a message
+        with open(os.memfd_create("program"), "w+b") as file:  # a file has no size limit, unlike a message
             marshal.dump((list(argv), dict(environment)), file)
             file.seek(0)
-            with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it went is still to be heard
+            with suppress(BrokenPipeError, ConnectionResetError):  # messages that it sent before are still read
                 socket.send_fds(self._socket, [keeper.RUN], [file.fileno(), *pipes])
 
     def end(self) -> None:
-        """Have all of the program killed; `gone` is done when nothing is left. Harmless when repeated."""
+        """Have the whole program killed; `gone` is done when nothing is left. May be called again."""
         if self._ending or self.gone.done():
             return
         self._ending = True
@@ -259,7 +260,7 @@ class _Guard:
             self.close()
 
     def close(self) -> None:
-        """Let the guard go, which kills its program. Harmless when repeated."""
+        """Release the guard, which kills its program. May be called again."""
         if self._socket.fileno() < 0:
             return
         self._loop.remove_reader(self._socket.fileno())
@@ -281,7 +282,7 @@ class _Guard:
                 data = self._socket.recv(keeper.EVENT.size)
             except BlockingIOError:
                 return
-            except ConnectionResetError:  # it went without having read all; what it said before comes now
+            except ConnectionResetError:  # it ended without reading everything; its earlier messages come now
                 continue
             if not data:
                 self.close()
@@ -309,11 +310,11 @@ class _Guarded(Program):
         self.exited, self.gone = guard.exited, guard.gone
 
     def kill(self) -> None:
-        if not self.gone.done():  # or the guard has another program now
+        if not self.gone.done():  # otherwise the guard has another program now
             self._guard.end()
 
     async def wait_gone(self) -> None:
-        """As others do; but a guard that has not done its work by then is killed, and the keeper does it."""
+        """Wait like other programs; a guard that takes too long is killed, and the keeper finishes its work."""
         await super().wait_gone()
         if not self.gone.done():
             self._guard.keeper.kill_guard(self._guard.number)

@@ -1,4 +1,4 @@
-"""What other processes of the same user, such as plugins, can see of a process of the node."""
+"""Hides a process of the node from other processes of the same user, such as plugins."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ _SET_DUMPABLE = 4
 
 
 def hide_process() -> None:
-    """Keep the memory, the environment and the open files of this process from others of the same user. Linux only.
+    """Hide memory, environment and open files of this process from other processes of the same user. Linux only.
 
-    `/proc/PID/environ`, `mem`, `fd` and `maps` become root's, and no debugger of the user attaches; nor does the kernel
-    write a core dump. The command line stays readable. A program that this process starts is as readable as any.
+    `/proc/PID/environ`, `mem`, `fd` and `maps` become root's, and no debugger of the user can attach; the kernel writes
+    no core dump. The command line stays readable. Programs that this process starts are not affected.
     """
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
-    except (ImportError, AttributeError, OSError):  # a system without it
+    except (ImportError, AttributeError, OSError):  # a system without this call
         return

@@ -1,13 +1,13 @@
-"""What ends plugin programs, with all that they started: a keeper for each node, and below it a guard for each program.
+"""Ends plugin programs with all their descendants: one keeper for each node, and below it one guard for each program.
 
-Run as a file, in a process of its own, with the standard library alone. A guard and the keeper are subreapers: whatever
-leaves its session or loses its parent becomes their child, so no descendant of a program is out of their reach. A guard
-ends what it guards when the node asks for it, or when its socket to the node is closed, which the kernel does however
-the node ends. The keeper ends what a guard leaves that was killed, and every guard with the node.
+Run as a file in its own process, with the standard library alone. The guard and the keeper are subreapers: a descendant
+that leaves its session or loses its parent becomes their child, so none escapes. A guard ends its program when the node
+asks for it, or when its socket to the node is closed, which the kernel does however the node ends. The keeper ends what
+a killed guard leaves behind, and every guard when the node ends.
 
-Sockets are of the type SOCK_SEQPACKET. The node sends the keeper a guard's number, with the guard's end of a socket to
-start it, or alone to kill it. To a guard it sends RUN, with a file that holds what is marshalled, (argv, environment),
-and the three pipes of the program; and END. The guard answers with `EVENT`s.
+The sockets are of the type SOCK_SEQPACKET. The node sends the keeper a guard's number, with the guard's end of a socket
+to start it, or alone to kill it. It sends a guard RUN, with a file that contains the marshalled (argv, environment) and
+the three pipes of the program; and END. The guard answers with `EVENT`s.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 EVENT: Final = struct.Struct("=ci")
-"""A kind, and a number."""
+"""A kind and a number."""
 STARTED: Final = b"s"
 """The program runs (0), or could not be started: the number is the `errno`."""
 EXITED: Final = b"x"
-"""The program has ended with this status, negative for a signal; something that it started may still run."""
+"""The program exited with this status, negative for a signal; its descendants may still run."""
 EXITED_ALONE: Final = b"a"
-"""The same, and nothing that it started is left."""
+"""The program exited, and no descendant is left."""
 CLEAR: Final = b"c"
-"""The answer to END: 0 where nothing is left, 1 where something is left that this user may not kill."""
+"""The answer to END: 0 if nothing is left, 1 if a process is left that this user may not kill."""
 UNSUPPORTED: Final = b"u"
 """This system has no subreapers."""
 RUN: Final = b"r"
@@ -57,13 +57,13 @@ class _Reaper:
         os.set_blocking(self._news, False)
         os.set_blocking(self._wake, False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # Not ignored, because programs would inherit that. It ends when the node does, not when a terminal does.
+            # Not ignored, because programs would inherit that. It ends with the node, not with a terminal.
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self.supported = _adopt_orphans()
 
     def wait(self) -> None:
-        """Return when a child has ended, or the node says something."""
+        """Return when a child has ended, or the node sent a message."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self._news, select.POLLIN)
@@ -72,7 +72,10 @@ class _Reaper:
             os.read(self._news, 4096)
 
     def receive(self) -> tuple[bytes, list[int]] | None:
-        """What the node says next, with descriptors; None when it says nothing. Raises EOFError when it has gone."""
+        """Return the next message of the node with its descriptors; None without one.
+
+        Raises EOFError when the node is gone.
+        """
         try:
             data, found, _, _ = self.control.recvmsg(64, socket.CMSG_SPACE(_FDS * 4), socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
@@ -87,7 +90,7 @@ class _Reaper:
         return data, list(fds)
 
     def reap(self) -> Iterator[tuple[int, int]]:
-        """The children that have ended, each with its status."""
+        """Yield the children that have ended, each with its status."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -98,7 +101,7 @@ class _Reaper:
             yield pid, os.waitstatus_to_exitcode(status)
 
     def any_left(self) -> bool:
-        """Whether there are children, ended ones included."""
+        """Return whether there are children, including ended ones."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -106,7 +109,7 @@ class _Reaper:
         return True
 
     def close(self) -> None:
-        """For a copy of this process, which becomes another one's reaper."""
+        """Close the descriptors in a fork that becomes another reaper."""
         signal.set_wakeup_fd(-1)
         for fd in (self._news, self._wake):
             os.close(fd)
@@ -114,7 +117,7 @@ class _Reaper:
 
 
 def _adopt_orphans() -> bool:
-    """Become the parent of descendants whose parent has ended. Not inherited by children."""
+    """Become the parent of orphaned descendants. Children do not inherit this."""
     try:
         import ctypes
 
@@ -124,7 +127,7 @@ def _adopt_orphans() -> bool:
 
 
 def children() -> list[int]:
-    """The children of this process."""
+    """Return the children of this process."""
     own = os.getpid()
     try:
         with open(LIST.format(own), encoding="ascii") as file:
@@ -142,11 +145,11 @@ def _parent(pid: int) -> int:
 
 
 def kill(pid: int) -> bool:
-    """Kill a child with its group, which holds nobody but our descendants. False where this user may not."""
+    """Kill a child with its process group, which holds only descendants of this process. False if this user may not."""
     try:
         group = os.getpgid(pid)
         if group != os.getpgid(0):
-            os.killpg(group, KILL)  # at once, so that no member of it escapes by starting another
+            os.killpg(group, KILL)  # at once, so that no member can start another
         os.kill(pid, KILL)
     except ProcessLookupError:
         pass
@@ -156,9 +159,9 @@ def kill(pid: int) -> bool:
 
 
 def kill_children() -> bool:
-    """Kill the children, of which there is one at least, and wait until one has ended. False where none may be killed.
+    """Kill all children, at least one, and wait until one has ended. False if none may be killed.
 
-    What they leave behind becomes our child meanwhile: this is to be repeated.
+    Their own children become children of this process meanwhile: call it again.
     """
     found = children()
     if found and not any([kill(pid) for pid in found]):
@@ -168,14 +171,14 @@ def kill_children() -> bool:
 
 
 class Guard(_Reaper):
-    """Runs one program after the other, and ends each with everything that it started."""
+    """Runs one program after the other, and ends each with all its descendants."""
 
     def __init__(self, control: socket.socket) -> None:
         super().__init__(control)
         self._program = 0
 
     def serve(self) -> NoReturn:
-        """Until the node closes its end of the socket."""
+        """Serve until the node closes its end of the socket."""
         try:
             while True:
                 self.wait()
@@ -201,7 +204,7 @@ class Guard(_Reaper):
                 environment,
                 file_actions=actions,
                 setsid=True,
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # which Python ignores
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores it; programs must not inherit that
             )
         except NotImplementedError:  # a C library that cannot start a session
             self._tell(UNSUPPORTED, 0)
@@ -216,7 +219,7 @@ class Guard(_Reaper):
         self._tell(STARTED, error)
 
     def _note(self) -> bool:
-        """Reap, and say when it was the program. Whether anything is left."""
+        """Reap, and report the end of the program. Returns whether anything is left."""
         statuses = [status for pid, status in self.reap() if pid == self._program]
         left = self.any_left()
         if statuses:
@@ -225,26 +228,26 @@ class Guard(_Reaper):
         return left
 
     def _clear(self) -> bool:
-        """Kill until nothing is left. False where something is left that this user may not kill."""
+        """Kill until nothing is left. False if a process is left that this user may not kill."""
         while self._note():
             if not kill_children():
                 return False
         return True
 
     def _tell(self, kind: bytes, number: int) -> None:
-        with suppress(OSError):  # the node has gone, which is seen when it is asked what to do next
+        with suppress(OSError):  # the node is gone, which the next receive reports
             self.control.send(EVENT.pack(kind, number))
 
 
 class Keeper(_Reaper):
-    """Starts guards, and ends what is left of one that was killed."""
+    """Starts guards, and ends what a killed guard leaves behind."""
 
     def __init__(self, control: socket.socket) -> None:
         super().__init__(control)
         self._guards: dict[int, int] = {}
 
     def serve(self) -> NoReturn:
-        """Until the node has gone; then nothing below this process is left."""
+        """Serve until the node is gone; then no process below this one is left."""
         try:
             while True:
                 self.wait()
@@ -272,14 +275,14 @@ class Keeper(_Reaper):
             control.close()
             return
         if pid == 0:
-            os.setpgid(0, 0)  # or it would be killed with the keeper
+            os.setpgid(0, 0)  # otherwise it would be killed with the keeper
             self.close()
             Guard(control).serve()
         control.close()
         self._guards[number] = pid
 
     def _sweep(self) -> None:
-        """Reap; what is a child of ours then and no guard was guarded by one that has gone."""
+        """Reap. A child that is no guard belonged to a guard that is gone: kill it."""
         gone = {pid for pid, _ in self.reap()}
         if gone:
             self._guards = {number: pid for number, pid in self._guards.items() if pid not in gone}

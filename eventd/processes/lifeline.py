@@ -1,4 +1,4 @@
-"""How a process that a node started ends with it, however the node ends."""
+"""Ends a process that a node started when the node ends, however that happens."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SELF: Final = os.getpid()
 
 
 def end_with(lifeline: int) -> None:
-    """End this process and all it started when the other end of a pipe is closed; nobody writes to it.
+    """End this process and its descendants when the other end of a pipe is closed; nothing is written to it.
 
-    A thread sees to it even in an endless loop, but not while something holds the interpreter: a regular expression
-    can, for years. Where the kernel can do it, it kills the group by itself.
+    A thread watches the pipe, also during an endless loop, but not while C code holds the interpreter lock: a regular
+    expression can do so for years. Where supported, the kernel kills the process group by itself.
     """
     os.set_inheritable(lifeline, False)
     if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:
@@ -28,7 +28,7 @@ def end_with(lifeline: int) -> None:
 
 def _watch(lifeline: int) -> None:
     poll = select.poll()
-    poll.register(lifeline, 0)  # only the hang-up
+    poll.register(lifeline, 0)  # only the hang-up matters
     poll.poll()
     if os.getpgid(0) == _SELF:
         os.killpg(0, _KILL)

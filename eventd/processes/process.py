@@ -1,7 +1,6 @@
-"""Programs in sessions of their own, with their three pipes.
+"""Programs in their own sessions, with three pipes.
 
-The pipes are read and written by the loop itself: a node runs many plugins, and a thread for each would be the wrong
-price.
+The loop itself reads and writes the pipes: a node runs many plugins, and a thread for each would cost too much.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from eventd.runtime.clock import Clock
 
 CHUNK: Final = 64 * 1024
 _KILL: Final = 9
-"""SIGKILL, on every system: what a program cannot ignore."""
+"""SIGKILL on every system: a program cannot ignore it."""
 _FIND_MODULES: Final = f"import sys; sys.path[:] = sys.argv.pop().split({os.pathsep!r})\n"
 _LOOK_AGAIN_SECONDS: Final = 0.01
 _REAP_SECONDS: Final = 5.0
 
 
 class Inflow:
-    """What comes out of one pipe of a program. `ended` is done once nobody holds its other end, or it was closed."""
+    """The output of one pipe of a program. `ended` is done once the other end is closed, or this end."""
 
     def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,7 +36,7 @@ class Inflow:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """Take what is there, at most one chunk. False when there is nothing, or nothing any more."""
+        """Read one chunk at most. False if there is none, now or for good."""
         try:
             chunk = os.read(self._fd, CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -51,13 +50,13 @@ class Inflow:
         return self._fd >= 0
 
     def drain(self, most: int) -> None:
-        """Take what has already been written, at most so many bytes; a writer that never stops cannot hold us."""
+        """Read what has already been written, at most `most` bytes, so that an endless writer cannot block."""
         for _ in range(max(1, most // CHUNK)):
             if self._fd < 0 or not self._read():
                 return
 
     def close(self) -> None:
-        """Read no more. Harmless when repeated."""
+        """Stop reading. May be called again."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
@@ -66,7 +65,7 @@ class Inflow:
 
 
 class Outflow:
-    """What goes into the standard input of a program. One that does not read, or has gone, is no error."""
+    """The input pipe of a program. A program that does not read, or has ended, is no error."""
 
     def __init__(self, fd: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -76,7 +75,7 @@ class Outflow:
         os.set_blocking(fd, False)
 
     def write(self, data: bytes, *, last: bool) -> None:
-        """Hand over all of `data` as fast as it is read; after the `last` the program sees the end."""
+        """Write all of `data` as fast as it is read; `last` closes the pipe afterwards."""
         if self._fd < 0:
             return
         self._left, self._last = memoryview(data), last
@@ -89,7 +88,7 @@ class Outflow:
             self._left = self._left[os.write(self._fd, self._left[:CHUNK]) :]
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:  # it closed its standard input, or is gone: what it says is what counts
+        except OSError:  # the program closed its input or ended: only its output matters
             self.close()
             return
         if not self._left:
@@ -98,7 +97,7 @@ class Outflow:
                 self.close()
 
     def close(self) -> None:
-        """The program sees the end of its input. Harmless when repeated."""
+        """Close the input. May be called again."""
         if self._fd >= 0:
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
@@ -107,10 +106,10 @@ class Outflow:
 
 
 class Program(ABC):
-    """A running program and its three pipes. `end` it, always.
+    """A running program and its three pipes. Always call `end`.
 
-    `exited` holds the exit code once the program itself has ended, negative for the signal that ended it; what it
-    started may still run. `gone` is done when nothing is left of it that this process can end.
+    `exited` has the exit code once the program itself has ended, negative for a signal; its descendants may still run.
+    `gone` is done when nothing is left that this process can end.
     """
 
     def __init__(self, pipes: Sequence[int], clock: Clock) -> None:
@@ -123,11 +122,11 @@ class Program(ABC):
         self._inflows: list[Inflow] = []
 
     def read_stdout(self, take: Callable[[bytes], None]) -> Inflow:
-        """Hand what the program writes to `take`, chunk by chunk. Once."""
+        """Pass what the program writes to standard output to `take`, chunk by chunk. Call once."""
         return self._inflow(self._out, take)
 
     def read_stderr(self, take: Callable[[bytes], None]) -> Inflow:
-        """The same for its standard error."""
+        """The same for standard error."""
         return self._inflow(self._err, take)
 
     def _inflow(self, fd: int, take: Callable[[bytes], None]) -> Inflow:
@@ -136,17 +135,19 @@ class Program(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the program and what it started."""
+        """Kill the program and its descendants."""
 
     def end(self) -> None:
-        """Kill what still runs, close the pipes, and reap: at once, or as soon as it can be. Harmless when repeated."""
+        """Kill what still runs, close the pipes and reap, at once or as soon as possible. May be called again."""
         self.kill()
         self.stdin.close()
         for inflow in self._inflows:
             inflow.close()
 
     async def wait_gone(self) -> None:
-        """Wait until it is reaped, but not for ever: the kernel may hold a program that waits for a dead disk."""
+        """Wait until the program is reaped, for a limited time: the kernel may hold a process that waits for a dead
+        disk.
+        """
         timer = self._clock.timer(_REAP_SECONDS)
         try:
             await asyncio.wait({self.gone, timer}, return_when=asyncio.FIRST_COMPLETED)
@@ -155,10 +156,10 @@ class Program(ABC):
 
 
 class Process(Program):
-    """A program that is a child of this process. Make it with `start`.
+    """A program that is a child of this process. Create it with `start`.
 
-    It is killed with its process group, so what leaves its session escapes. While it is not reaped, its number names
-    its group and nothing else, so that no stranger can be hit.
+    It is killed with its process group, so a descendant that leaves the session escapes. Until it is reaped, its number
+    identifies its group, so that no other process can be hit.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], pipes: Sequence[int], clock: Clock) -> None:
@@ -172,10 +173,7 @@ class Process(Program):
     def start(
         cls, argv: Sequence[str], environment: Mapping[str, str], clock: Clock, *, inherited: Sequence[int] = ()
     ) -> Process:
-        """Start a program in its own session, with its pipes and the `inherited` descriptors, and no others.
-
-        Raises OSError where the system refuses.
-        """
+        """Start a program in its own session, with its pipes and the `inherited` descriptors only. Raises OSError."""
         with open_pipes() as (ours, theirs):
             popen = subprocess.Popen(
                 argv,
@@ -203,9 +201,9 @@ class Process(Program):
     ) -> Process:
         """Start Python code that finds modules in `path` and where this process does. Raises OSError.
 
-        Not by PYTHONPATH: programs that it starts would see that, too. In `sys.argv` it has the `arguments`, and last
-        the number of a pipe for `lifeline.end_with`, so that it ends when this process does, even if that is killed. It
-        gets the `inherited` descriptors under their numbers.
+        PYTHONPATH is not used, because programs that it starts would see it. `sys.argv` has the `arguments`, and last
+        the number of a pipe for `lifeline.end_with`, so that the code ends with this process, even if that is killed.
+        The `inherited` descriptors keep their numbers.
         """
         theirs, ours = os.pipe()
         try:
@@ -230,7 +228,7 @@ class Process(Program):
                 os.kill(self._popen.pid, number)
 
     def kill(self) -> None:
-        """End the program and all it started that stayed in its session's group."""
+        """Kill the program and all descendants that stayed in its process group."""
         if not self._closed:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, _KILL)
@@ -246,14 +244,14 @@ class Process(Program):
     def _watch(self) -> None:
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
-        except (AttributeError, OSError):  # a system without them: look now and then
+        except (AttributeError, OSError):  # a system without pidfds: poll
             self._pidfd = -1
             self._look()
         else:
             self._loop.add_reader(self._pidfd, self._look)
 
     def _look(self) -> None:
-        """Note the exit without reaping, so that the number of the group stays ours."""
+        """Note the exit without reaping, so that the number of the group stays reserved."""
         found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if found is None:
             if self._pidfd < 0:
@@ -276,14 +274,17 @@ class Process(Program):
 
 
 def python_argv(code: str, arguments: Sequence[str], path: Sequence[str] = ()) -> list[str]:
-    """The command line of Python code that finds modules in `path`, and where this process does."""
+    """Return the command line of Python code that finds modules in `path`, and where this process does."""
     places = os.pathsep.join(filter(None, (*path, *sys.path)))
     return [sys.executable, "-P", "-X", "utf8", "-c", _FIND_MODULES + code, *arguments, places]
 
 
 @contextlib.contextmanager
 def open_pipes() -> Iterator[tuple[list[int], list[int]]]:
-    """Our ends and the program's ends of three pipes. Closed afterwards, but for those of ours that were taken out."""
+    """Yield this side's and the program's ends of three pipes.
+
+    Closed afterwards, except those of this side that were taken out.
+    """
     ours: list[int] = []
     theirs: list[int] = []
     try:

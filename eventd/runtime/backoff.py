@@ -1,4 +1,4 @@
-"""How long to wait after the n-th failure in a row."""
+"""The delay after the n-th failure in a row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Backoff:
     jitter: float = 0.2
 
     def delay(self, attempts: int, chance: float, *, retry_after: float | None = None) -> float:
-        """Seconds to wait after `attempts` (≥ 1) failures in a row.
+        """Return the seconds to wait after `attempts` (≥ 1) failures in a row.
 
-        `chance` in [0, 1) spreads many peers apart: the result is up to `jitter` below the nominal delay. A
-        destination that named its own time (`retry_after`, seconds) gets at least that, up to `cap`: the answer that
-        names it proves nothing, and anybody on the way could park the destination with it.
+        `chance` in [0, 1) spreads the retries of many peers: the result is up to `jitter` below the nominal delay. A
+        destination that named a time (`retry_after`, seconds) gets at least that, up to `cap`: the answer that names it
+        is not proven, and anyone on the path could otherwise stop deliveries to the destination.
         """
         nominal = min(self.cap, self.base * 2.0 ** min(attempts - 1, 40))
         spread = nominal * (1.0 - self.jitter * chance)

@@ -1,4 +1,4 @@
-"""Randomness, handed in like the clock: a node that runs by a seeded source repeats itself, step by step."""
+"""The source of randomness, passed in like the clock: a node with a seeded source repeats itself exactly."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final, Protocol
 
 
 class Chance(Protocol):
-    """Ids, nonces, epochs and keys are made of tokens; back-off is spread by fractions."""
+    """Random bytes for ids, nonces, epochs and keys; random fractions for the jitter of back-offs."""
 
     def token(self, count: int) -> bytes:
-        """Bytes that cannot be guessed."""
+        """Return bytes that cannot be predicted."""
         ...
 
     def fraction(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
 
 class SystemChance:
-    """The system's own source, fit for cryptography; fractions come from a faster one."""
+    """The system's source, suitable for cryptography; fractions come from a faster generator."""
 
     def __init__(self) -> None:
         self.token = secrets.token_bytes
@@ -28,4 +28,4 @@ class SystemChance:
 
 
 SYSTEM: Final = SystemChance()
-"""For programs; what runs inside a node is handed one."""
+"""The default for programs; code inside a node gets its source passed in."""

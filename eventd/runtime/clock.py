@@ -1,4 +1,4 @@
-"""The only door to time. Everything else takes a `Clock`, so tests can drive back-off, windows and expiry."""
+"""The only access to time. All other code takes a `Clock`, so that tests control back-offs, windows and expiry."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ SECOND = 1_000_000
 
 
 class Clock(Protocol):
-    """Wall time for facts, monotonic time for durations, steady time for durations that are stored, and sleep.
+    """Wall time for timestamps, monotonic time for durations, steady time for stored durations, and sleep.
 
-    The wall clock may be set, by hand or by a time server. What is to happen after a while must not wait for it, and
-    must not happen early because of it.
+    The wall clock may be set, by hand or by a time server. A delay must not become longer or shorter because of it.
     """
 
     def now(self) -> int:
-        """Microseconds since 1970, UTC, as people and signatures mean them."""
+        """Return microseconds since 1970, UTC, by the wall clock."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a clock that never goes back."""
         ...
 
     def steady(self) -> int:
-        """Microseconds since 1970, UTC, by a clock that was set once, when the node began, and never goes back."""
+        """Return microseconds since 1970, UTC, on a clock that is set once when the node starts and never goes back."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -34,19 +33,23 @@ class Clock(Protocol):
         ...
 
     def timer(self, seconds: float) -> asyncio.Future[None]:
-        """A future that is done after that time; to be waited for beside others. Cancel it when it is not needed."""
+        """Return a future that is done after that time, to wait for it together with others.
+
+        Cancel it when it is not needed.
+        """
         ...
 
 
 def cpu_seconds() -> float:
-    """Processor time that the calling thread has used."""
+    """Return the processor seconds that the calling thread has used."""
     return time.thread_time()
 
 
 class SystemClock:
-    """The machine's clock. Processes of one node share the `origin` of its first: then their steady times agree.
+    """The machine's clock.
 
-    `origin` is where the monotonic clock would have been 0, in microseconds since 1970.
+    Processes of one node share the `origin` of the first, so that their steady times agree. `origin` is the time at
+    which the monotonic clock was 0, in microseconds since 1970.
     """
 
     def __init__(self, origin: int | None = None) -> None:
@@ -73,23 +76,23 @@ class SystemClock:
 
 
 class Moment(NamedTuple):
-    """One point in time by two clocks, in microseconds: `Clock.now` and `Clock.steady`."""
+    """One point in time on two clocks, in microseconds: `Clock.now` and `Clock.steady`."""
 
     wall: int
     steady: int
 
     @classmethod
     def of(cls, clock: Clock) -> Self:
-        """The present."""
+        """Return the present time."""
         return cls(clock.now(), clock.steady())
 
 
 class Countdown:
-    """How much has passed of a wait that is stored as two wall times: when it began, and when it is over.
+    """A delay that is stored as two wall times, its begin and its end.
 
-    From when a wait is begun here, or first seen, the monotonic clock alone decides, so that a step of the wall clock
-    neither ends nor prolongs it. Of one that an earlier process began, the wall clock says once how much has passed:
-    nothing at least, and all of it at most. Times in microseconds.
+    Once this process began the delay, or first saw it, only the monotonic clock counts, so that setting the wall clock
+    neither ends nor extends it. For a delay that an earlier process began, the wall clock is read once to find out how
+    much has passed, at least 0 and at most all of it. Times are in microseconds.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -98,20 +101,20 @@ class Countdown:
         self._begun = 0
 
     def begin(self, since: int, until: int) -> None:
-        """A wait begins now, and is stored with these times."""
+        """A delay begins now and is stored with these times."""
         self._wait, self._begun = (since, until), self._elapsed()
 
     def passed(self, since: int, until: int) -> float:
-        """Seconds since the stored wait began."""
+        """Return the seconds since the stored delay began."""
         if (since, until) != self._wait:
             self.begin(since, until)
             self._begun -= max(0, min(self._clock.now() - since, until - since))
         return (self._elapsed() - self._begun) / SECOND
 
     def left(self, since: int, until: int) -> float:
-        """Seconds until the stored wait is over."""
+        """Return the seconds until the stored delay ends."""
         return max(0.0, (until - since) / SECOND - self.passed(since, until))
 
     def _elapsed(self) -> int:
-        """Microseconds on the monotonic clock: whole ones, as the stored times are, so that a wait has an exact end."""
+        """Return whole microseconds on the monotonic clock, so that a delay has an exact end."""
         return round(self._clock.monotonic() * SECOND)

@@ -1,8 +1,7 @@
-"""The one place where tasks begin: so every one has an owner, none outlives the node, and none dies unseen.
+"""Creates all tasks, so that each has an owner, none outlives the node, and no failure goes unnoticed.
 
-Who starts a task decides what its failure means: `spawn` for one that runs once, `keep` for one that must live and can
-be started again, `guard` for one without which the node must not go on. Whatever the choice, a task that ends with an
-error is logged with its name and counted.
+The caller decides what a failure means: `spawn` for a task that runs once, `keep` for one that is restarted, `guard`
+for one that the node cannot run without. In each case a failed task is logged with its name and counted.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from eventd.runtime.clock import Clock
 T = TypeVar("T")
 Errors = type[Exception] | tuple[type[Exception], ...]
 Chore = Callable[[], Coroutine[Any, Any, None]]
-"""Starts one run of a task that is run again when it fails."""
+"""Starts one run of a task that is restarted when it fails."""
 
 AGAIN: Final = Backoff(base=0.1, cap=30.0, jitter=0.0)
 STEADY_SECONDS: Final = 60.0
-"""A kept task that has run for so long has not failed in a row when it fails."""
+"""Seconds after which a restarted task counts as recovered."""
 
 logger = logging.getLogger("eventd.tasks")
 
 
 class Failure(StrEnum):
-    """What follows when a task has failed: the label of the metric."""
+    """What follows a task's failure: the label of the metric."""
 
-    ENDED = "ended"  # nothing: it runs again when its owner asks for it
+    ENDED = "ended"  # nothing: its owner runs it again on request
     RESTARTED = "restarted"
     FATAL = "fatal"  # the node ends
 
@@ -43,19 +42,19 @@ class Spawn(Protocol):
 
 
 class Keep(Protocol):
-    """Starts a task that must live: `Supervisor.keep`."""
+    """Starts a task that is restarted: `Supervisor.keep`."""
 
     def __call__(self, make: Chore, name: str) -> asyncio.Task[None]: ...
 
 
 def _uncounted(_failure: str) -> None:
-    """Nobody counts failures."""
+    """Count nothing."""
 
 
 class Supervisor:
-    """Creates every task of the node. When one that must never end fails, `failed` says so.
+    """Creates every task of the node.
 
-    `count` is called with a `Failure` for each task that fails.
+    When a guarded task ends, `failed` holds its error. `count` is called with a `Failure` for each task that fails.
     """
 
     def __init__(self, clock: Clock, count: Callable[[str], None] = _uncounted) -> None:
@@ -65,15 +64,15 @@ class Supervisor:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]:
-        """A task that runs once. Errors that it `expects` are results, which its owner awaits."""
+        """Start a task that runs once. Errors that it `expects` are results for the owner that awaits it."""
         return self._start(work, name, lambda task: self._report_ended(task, expects))
 
     def keep(self, make: Chore, name: str) -> asyncio.Task[None]:
-        """A task that must live: while `make()` fails it is run again, after a back-off. It ends when that returns."""
+        """Start a task that is restarted after a back-off when `make()` fails. It ends when that returns."""
         return self._start(self._run_again(make, name), name, lambda task: self._report_ended(task, ()))
 
     def guard(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task without which the node must not go on: when it ends, so does the node."""
+        """Start a task that the node cannot run without: when it ends, so does the node."""
 
         def ended(task: asyncio.Task[None]) -> None:
             error = _failure_of(task)
@@ -102,7 +101,7 @@ class Supervisor:
             except (Exception, asyncio.CancelledError) as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
-                    raise  # its owner wants it to end
+                    raise  # cancelled by its owner
                 failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
                 delay = AGAIN.delay(failures, 0.0)
                 self._report(Failure.RESTARTED, name, error, retry_seconds=delay)
@@ -118,7 +117,7 @@ class Supervisor:
         logger.error("task failed", exc_info=error, extra={"task": name, "outcome": failure.value, **more})
 
     async def stop(self) -> None:
-        """End every task and wait for it."""
+        """Cancel every task and wait."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -128,7 +127,7 @@ class Supervisor:
 
 
 def _failure_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """The error with which a task ended. To be cancelled is one only where nobody asked for it."""
+    """Return the error with which a task ended. A cancellation counts as one if it was not requested."""
     if not task.cancelled():
         return task.exception()
     return None if task.cancelling() else asyncio.CancelledError("something that it waited for was cancelled")

@@ -1,7 +1,7 @@
-"""What one of several processes does of the work of one node. Pure.
+"""Divides the work of one node among several processes. Pure.
 
-Each serves the API, and some of the groups, both ways: who listens for a group's peers also sends to them, because what
-a link knows of its order lies in memory. What is to be done once is done by the first.
+Each process serves the API and some of the groups in both directions: the process that listens for a group's peers also
+sends to them, because the order of a link is kept in memory. Work that must be done once is done by the first process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from zlib import crc32
 
 
 class Share(NamedTuple):
-    """The share of process `worker` of `workers`. `resumed`: it goes on for one that ended, beside the others.
+    """The share of process `worker` of `workers`.
 
-    `folder` holds a socket of each process, named by its number, where the others ask it how it is doing. `claim` names
-    the claim on the database that their parent holds for all of them.
+    `resumed`: it replaces a process that ended while the others ran. `folder` holds a socket of each process, named by
+    its number, where the others ask for its state. `claim` names the claim on the database that their parent holds for
+    all of them.
     """
 
     worker: int = 0
@@ -25,18 +26,18 @@ class Share(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether it does what is to be done once."""
+        """Whether this process does the work that must be done once."""
         return self.worker == 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether there are no others."""
+        """Whether this is the only process."""
         return self.workers == 1
 
     def serves(self, group: str) -> bool:
-        """Whether the group is its own. One that is declared or deleted moves no other group."""
+        """Return whether this process serves the group. Declaring or deleting a group moves no other group."""
         return crc32(group.encode()) % self.workers == self.worker
 
 
 ALL = Share()
-"""The share of a node that is one process."""
+"""The share of a node with one process."""

@@ -42,7 +42,7 @@ _LONGEST_TEXT = 64
 
 
 class BadDuration(Invalid):
-    """The text is not a duration. The message is a clause that reads on after a field's name."""
+    """The text is not a duration. The message continues a sentence that begins with a field's name."""
 
     code = "bad_duration"
 
@@ -69,7 +69,7 @@ def _hint(text: str) -> str:
 
 
 def format_duration(microseconds: int) -> str:
-    """The one canonical text of a duration: `5m0s`, `1h30m0s`, `200ms`, `1.5s`, `0s`."""
+    """Format microseconds canonically: `5m0s`, `1h30m0s`, `200ms`, `1.5s`, `0s`."""
     if microseconds == 0:
         return "0s"
     sign, rest = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
@@ -84,7 +84,7 @@ def format_duration(microseconds: int) -> str:
 
 
 def brief_duration(microseconds: int) -> str:
-    """In the largest unit that holds it exactly: `7d`, `90m`, `500ms`; `0s` for none."""
+    """Format in the largest unit without a remainder: `7d`, `90m`, `500ms`; `0s` for none."""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms")):
         if microseconds and microseconds % unit == 0:
             return f"{microseconds // unit}{name}"

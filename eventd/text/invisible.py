@@ -1,4 +1,4 @@
-"""Characters that a person does not see, and that steer terminals or turn around the order in which a text is read."""
+"""Characters that are invisible, control terminals, or change the direction of text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Final
 UNSEEN: Final = re.compile(
     "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-"""Beside the control characters of ASCII, which JSON and YAML never hold as they are."""
+"""Invisible characters other than the ASCII controls, which JSON and YAML always escape."""
 
 
 def spelled_out(text: str) -> str:
-    """A JSON text that means the same, with such characters as escapes: they stand in its strings alone."""
+    """Return an equivalent JSON text with such characters escaped; they occur only in its strings."""
     return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def printable(text: str) -> str:
-    """The text with every character that is invisible, or that changes its neighbours, spelled out.
-
-    Otherwise a name could hold a mark that turns the writing direction, and be read as another name.
+    """Return the text with invisible and direction-changing characters escaped, so that one name cannot pass for
+    another.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Offending values in messages: whoever wrote one finds it again, and nothing else is shown."""
+"""Shows offending values in messages, cut to length and without secrets."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _SECRETIVE: Final = (
     "env",
     "payload",
 )
-"""What a name holds whose value may be a secret, or hold one: it is never repeated."""
+"""Parts of field names whose value may be or contain a secret; such a value is never shown."""
 
 
 def quoted(value: Any) -> str:
-    """A value as a message shows it: on one line, cut, texts in quotes."""
+    """Return a value for a message: on one line, cut, texts in quotes."""
     if isinstance(value, int) and value.bit_length() > LONGEST_BITS:
-        return f"a number of {value.bit_length()} bits"  # Python refuses to write down the longest
+        return f"a number of {value.bit_length()} bits"  # Python refuses to format the longest
     if not isinstance(value, str):
         return str(value)
-    text = repr(value[:MOST])  # which spells out what could steer a terminal
+    text = repr(value[:MOST])  # which escapes characters that control a terminal
     return text if len(value) <= MOST else f"{text[:-1]}…{text[-1]}"
 
 
 def with_value(words: str, value: Any, *names: object) -> str:
-    """`must be …, not 'x'`, or `'x' must not …`; unchanged where the value is not a plain one, or may be a secret.
+    """Return `must be …, not 'x'` or `'x' must not …`; unchanged for values that are not plain or may be secret.
 
-    `names` are those of the field and of what it stands in.
+    `names` are those of the field and of its parents.
     """
     is_plain = isinstance(value, str | int | float)
     if not words.startswith("must") or not is_plain or ", not " in words or may_be_secret(*names):
@@ -48,5 +48,5 @@ def with_value(words: str, value: Any, *names: object) -> str:
 
 
 def may_be_secret(*names: object) -> bool:
-    """Whether a field of one of these names may hold a secret."""
+    """Return whether a field with one of these names may hold a secret."""
     return any(part in str(name).lower() for name in names for part in _SECRETIVE)

@@ -20,13 +20,13 @@ _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, **
 
 
 class BadSize(Invalid):
-    """The text is not a size. The message is a clause that reads on after a field's name."""
+    """The text is not a size. The message continues a sentence that begins with a field's name."""
 
     code = "bad_size"
 
 
 def parse_size(text: str) -> int:
-    """Bytes. Raises BadSize."""
+    """Parse a size to bytes. Raises BadSize."""
     match = _WHOLE.fullmatch(text)
     if not match or match[2] not in _UNITS:
         raise BadSize(
@@ -48,7 +48,7 @@ def _spellings(unit: str) -> tuple[str, ...]:
 
 
 def format_size(size: int) -> str:
-    """The largest binary unit that holds it exactly: `8MiB`, `1536KiB`; otherwise plain bytes."""
+    """Format in the largest binary unit without a remainder: `8MiB`, `1536KiB`; otherwise plain bytes."""
     for unit, factor in _BINARY.items():
         if size and size % factor == 0:
             return f"{size // factor}{unit}"

@@ -18,11 +18,11 @@ from federation.event import Event
 __all__ = ["Emit", "Event", "Mask", "Part", "Plan", "Resource"]
 
 FOR_SUBJECT: Final = "routerd.net/for-subject"
-"""The annotation that ties a resource to one subject, so that it can end with it."""
+"""The annotation that ties a resource to one subject, so that it ends with the subject."""
 
 
 class Resource(Struct, frozen=True):
-    """A resource that is to be part of the effective configuration while the result holds."""
+    """A resource to add to the effective configuration while the result is in effect."""
 
     api_version: str
     kind: str
@@ -32,7 +32,7 @@ class Resource(Struct, frozen=True):
 
 
 class Mask(Struct, frozen=True):
-    """A declared resource that is to be left out while the result holds; a DynamicOverridePolicy must allow it."""
+    """A declared resource to leave out while the result is in effect; a DynamicOverridePolicy must allow it."""
 
     api_version: str
     kind: str
@@ -41,7 +41,7 @@ class Mask(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What could be done at a provider. It is shown to people and never executed."""
+    """A possible action at a provider. It is shown to operators and never executed."""
 
     name: str
     provider: str
@@ -52,9 +52,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Emit(Struct, frozen=True, kw_only=True):
-    """A fact to be published in the group the batch came from.
+    """An event to publish in the group of the batch.
 
-    `attributes` and, under the key `message`, the message become the payload, unless `payload` is given. `ttl` is a
+    `attributes`, and the message under the key `message`, become the payload unless `payload` is given. `ttl` is a
     timedelta or a text such as `5m`.
     """
 
@@ -71,7 +71,7 @@ class Emit(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Several proposals at once, and how long they hold: `ttl` is a timedelta or a text such as `10m`."""
+    """Several proposals at once and how long they last: `ttl` is a timedelta or a text such as `10m`."""
 
     resources: Sequence[Resource | Mapping[str, Any]] = ()
     masks: Sequence[Mask | Mapping[str, Any]] = ()
@@ -82,12 +82,12 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 def write_duration(ttl: timedelta | str) -> str:
-    """A duration as results write it."""
+    """Format a duration for a result."""
     return ttl if isinstance(ttl, str) else f"{ttl // timedelta(microseconds=1)}us"
 
 
 def write_time(time: datetime | str) -> str:
-    """A time as results write it. Raises ValueError for one without a time zone."""
+    """Format a time for a result. Raises ValueError for a time without a time zone."""
     if isinstance(time, str):
         return time
     if time.tzinfo is None:
@@ -96,7 +96,7 @@ def write_time(time: datetime | str) -> str:
 
 
 def resource_document(resource: Resource, subject: str = "") -> dict[str, Any]:
-    """The resource as results hold it. `subject` is noted on it unless it names one itself."""
+    """Return the resource as a document of a result. `subject` is annotated unless the resource names one."""
     annotations = {FOR_SUBJECT: subject, **resource.annotations} if subject else dict(resource.annotations)
     metadata = {"name": resource.name, "annotations": annotations} if annotations else {"name": resource.name}
     return {
@@ -108,20 +108,23 @@ def resource_document(resource: Resource, subject: str = "") -> dict[str, Any]:
 
 
 def mask_document(mask: Mask) -> dict[str, Any]:
-    """The directive that asks for it."""
+    """Return the directive that requests the mask."""
     target = {"apiVersion": mask.api_version, "kind": mask.kind, "name": mask.name}
     return {"op": "mask", "target": target, **({"reason": mask.reason} if mask.reason else {})}
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as results hold it."""
+    """Return the plan as a document of a result."""
     written: dict[str, Any] = {"name": plan.name, "provider": plan.provider, "action": plan.action, "mode": "dry-run"}
     given = {"target": dict(plan.target), "riskLevel": plan.risk_level, "undo": plan.undo and dict(plan.undo)}
     return written | {key: value for key, value in given.items() if value}
 
 
 def event_document(emit: Emit | Event) -> dict[str, Any]:
-    """The fact as results hold it; an event that is given back is emitted anew, under an id of its own."""
+    """Return the event as a document of a result.
+
+    An event that the plugin received is emitted as a new one with its own id.
+    """
     if isinstance(emit, Event):
         emit = Emit(type=emit.type, subject=emit.subject, payload=emit.payload)
     given: dict[str, Any] = {
@@ -140,5 +143,5 @@ def event_document(emit: Emit | Event) -> dict[str, Any]:
 
 
 def is_many(value: object) -> bool:
-    """Whether a value stands for several proposals."""
+    """Return whether a value stands for several proposals."""
     return isinstance(value, Iterable) and not isinstance(value, Mapping | str | bytes | Struct)

@@ -1,4 +1,4 @@
-"""Gathering what a plugin's function gave back into the `status` of a result. Runs in the host process."""
+"""Collects what a plugin's function returned into the `status` of a result. Runs in the host process."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _DOCUMENTS: Final[dict[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
 
 
 class TooMuch(Exception):
-    """The function proposes more than a result may hold; it was stopped."""
+    """The function proposes more than a result may contain, and was stopped."""
 
 
 class ProposalWriter:
-    """Proposals, each written down as it comes: a function that never stops yielding is stopped here.
+    """Collects proposals one by one, so that a function that never stops yielding is stopped here.
 
-    `latest`: what a later event says of a resource takes the place of what an earlier one said.
+    `latest`: what a later event says about a resource replaces what an earlier one said.
     """
 
     def __init__(self, *, latest: bool = False) -> None:
@@ -56,7 +56,7 @@ class ProposalWriter:
         self._ttl = self._observed_at = ""
 
     def add(self, value: Any, subject: str = "") -> None:
-        """Take whatever a function may give. Raises TypeError for what is none of it, TooMuch beyond 4 MiB."""
+        """Add a returned value. Raises TypeError for an unsupported type, TooMuch beyond 4 MiB."""
         if value is None:
             return
         if isinstance(value, Resource):
@@ -74,7 +74,7 @@ class ProposalWriter:
             raise TypeError(f"gave back {type(value).__name__}; {_EXPECTED}")
 
     def status(self) -> bytes:
-        """The `status` of the result, as JSON."""
+        """Return the `status` of the result as JSON."""
         given: dict[str, Any] = {name: written for name, written in self._lists.items() if written}
         if self._ttl:
             given["ttl"] = self._ttl
@@ -84,7 +84,7 @@ class ProposalWriter:
 
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
         raw = _ENCODE(document)
-        if b"null" in raw:  # what JSON has no number for becomes that, too
+        if b"null" in raw:  # JSON has no such number: null
             _refuse_nonfinite(document)
         self._bytes += len(raw) + 1
         if self._bytes > MAX_BYTES:
@@ -96,7 +96,7 @@ class ProposalWriter:
             self._lists[name][place] = msgspec.Raw(raw)
 
     def _place_of(self, document: Mapping[str, Any]) -> int | None:
-        """Where the same resource stands already; None for a new one."""
+        """Return the index of the same resource; None for a new one."""
         metadata = document.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         identity = (str(document.get("apiVersion")), str(document.get("kind")), str(name))
@@ -137,7 +137,7 @@ class ProposalWriter:
         self._note(status.get("ttl"), status.get("observedAt"))
 
     def _note(self, ttl: Any, observed_at: Any) -> None:
-        """One result has one ttl: a function that gives several says it in one place, or means the same."""
+        """Record ttl and observedAt. A result has one of each: repeated values must be equal."""
         for name, value in (("_ttl", ttl), ("_observed_at", observed_at)):
             if value and getattr(self, name) not in ("", value):
                 raise ValueError("gave back two different ttl or observedAt; one run is one result")
@@ -167,7 +167,7 @@ def _for_subject(document: dict[str, Any], subject: str) -> dict[str, Any]:
 
 
 def _status_of_part(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A part says when it ends, a result how long it holds."""
+    """Convert the spec of a part, which has an end, to a status, which has a duration."""
     status = {name: spec[name] for name in _LISTS if name in spec}
     observed, expires = spec.get("observedAt"), spec.get("expiresAt")
     if observed:

@@ -1,4 +1,4 @@
-"""The beginnings of a plugin: a folder that works as it is, with a test, and the resources that put it to use."""
+"""Creates a plugin to start from: a folder that works unchanged, with a test, and the resources that use it."""
 
 from __future__ import annotations
 
@@ -193,7 +193,10 @@ _REQUEST: Final = """\
 
 
 def skeleton(name: str, folder: Path, *, shell: bool) -> dict[str, str]:
-    """The files of a new plugin by their path within `folder`. Raises Invalid for a name that no package can have."""
+    """Return the files of a new plugin by path within `folder`.
+
+    Raises Invalid for a name that is no valid package name.
+    """
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > 63:
         raise Invalid(f"{name!r} cannot be the name of a plugin", hint="small letters, digits and single dashes")
@@ -226,7 +229,7 @@ def _shell_files(file: str) -> dict[str, str]:
 
 
 def write_skeleton(files: dict[str, str], folder: Path) -> None:
-    """Write the files into a new or empty folder. Raises Conflict where something is there already."""
+    """Write the files into a new or empty folder. Raises Conflict if the folder is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Conflict(f"{folder} is there already, and is not an empty folder", hint="name another with --directory")
     for path, text in files.items():

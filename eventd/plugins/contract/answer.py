@@ -1,4 +1,4 @@
-"""Reading what a plugin answered. Whatever it wrote, this ends soon, needs little memory, and says what is wrong."""
+"""Reads the answer of a plugin within limits of time and memory, and reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eventd.text.duration import format_duration, parse_duration
 from federation.event import is_plain
 
 MAX_TEXT: Final = 8 << 20
-"""Characters of all texts of an answer once its aliases are expanded: a kilobyte can stand for a gigabyte."""
+"""Characters of all texts of an answer with its aliases expanded: a kilobyte of YAML can expand to a gigabyte."""
 _LONGEST: Final = 300
 _ONE: Final = "write one PluginResult and nothing else: what is for people goes to the standard error"
 _NEEDED: Final = {
@@ -28,11 +28,11 @@ _NEEDED: Final = {
     "actionPlans": "propose.providerAction",
 }
 _EMITTING: Final = frozenset(("emit.events", "observe.cloud", "observe.providerPrivateIPs", "propose.dynamicConfig"))
-"""Who is trusted to propose configuration, or to observe, is trusted to state facts."""
+"""The capabilities that allow a plugin to emit events: proposing configuration or observing implies it."""
 
 
 class _Refused(Exception):
-    """Why an answer is not taken: `undecodable` or `refused`, and what about it."""
+    """Why an answer is refused: `undecodable` or `refused`, with the details."""
 
     def __init__(self, reason: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class _Refused(Exception):
 
 
 def read_answer(stdout: bytes, *, now: int) -> Result:
-    """The result an executable wrote to its standard output, JSON or YAML. Raises PluginFailed, with what and where."""
+    """Read the result that an executable wrote to standard output, JSON or YAML. Raises PluginFailed."""
     try:
         value = decode(stdout)
         return _result(_read(Answer, value).status, value["status"], now)
@@ -49,7 +49,7 @@ def read_answer(stdout: bytes, *, now: int) -> Result:
 
 
 def read_status(status: bytes, *, now: int, ttl: int) -> Result:
-    """The result of an entry point, JSON; `ttl` in microseconds holds where it gives none. Raises PluginFailed."""
+    """Read the JSON result of an entry point; `ttl` in microseconds is the default. Raises PluginFailed."""
     try:
         value = decode(status)
         if value.get("ttl") is None:
@@ -67,7 +67,7 @@ def _failure(refused: _Refused) -> PluginFailed:
 
 
 def decode(stdout: bytes) -> dict[str, Any]:
-    """The one mapping in an answer. Raises _Refused."""
+    """Decode the single mapping of an answer. Raises _Refused."""
     if not stdout.strip():
         raise _Refused("undecodable", "the plugin wrote nothing to its standard output", "it must write a PluginResult")
     value = _decode(stdout)
@@ -85,7 +85,7 @@ def _decode(stdout: bytes) -> Any:
         raise _Refused("undecodable", message) from None
     try:
         return _JSON.decode(text)
-    except (ValueError, RecursionError):  # it may be YAML, whose reader says where what is wrong stands
+    except (ValueError, RecursionError):  # it may be YAML, whose parser reports the line of the fault
         return _read_yaml(text)
 
 
@@ -120,7 +120,7 @@ def _read_yaml(text: str) -> Any:
 
 
 def check_values(value: Any) -> None:
-    """Raise _Refused for what no database or no JSON reader takes, and for what is too deep or too much."""
+    """Raise _Refused for values that databases or JSON readers reject, and for too much depth or size."""
     level: list[Any] = [value]
     values = characters = 0
     for _ in range(MAX_DEPTH):
@@ -143,7 +143,7 @@ def check_values(value: Any) -> None:
 
 
 def _check_scalar(value: Any) -> int:
-    """How many characters it holds."""
+    """Return the number of characters of a scalar."""
     if isinstance(value, str):
         if not is_plain(value):
             raise _Refused("refused", "the plugin's answer holds the character U+0000 or half of a surrogate pair")
@@ -183,7 +183,7 @@ def _result(status: Status, written: Mapping[str, Any], now: int) -> Result:
 
 
 def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without repetitions. Raises _Refused where a result says two things of one resource: which would hold?"""
+    """Remove repetitions. Raises _Refused if a result has two versions of one resource."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for index, document in enumerate(documents):
         identity = (document["apiVersion"], document["kind"], document["metadata"]["name"])
@@ -196,7 +196,7 @@ def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _check_kind(index: int, resource: ProposedResource) -> None:
-    """A kind of ours must be one there is; what other groups hold is theirs to say."""
+    """Check a kind of this project's API groups; the kinds of other groups are not checked."""
     version, kind = resource.api_version, resource.kind
     known = KINDS.get(kind)
     if is_foreign(version, kind) or (known is not None and known.api_version == version):
@@ -240,7 +240,7 @@ def _plan(plan: ActionPlan) -> dict[str, Any]:
 
 
 def check_capabilities(result: Result, capabilities: frozenset[str]) -> None:
-    """Raise PluginFailed where the result holds what the plugin does not declare that it makes."""
+    """Raise PluginFailed if the result contains what the plugin does not declare in its capabilities."""
     for what, needed in _missing(result, capabilities):
         message = f"the plugin's answer holds {what}, and the plugin does not declare {needed}"
         hint = f"add {needed.partition(' or ')[0]} to spec.capabilities of the Plugin if it is to be trusted with that"

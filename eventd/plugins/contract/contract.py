@@ -1,6 +1,6 @@
-"""What a plugin is given and what it gives back, as plain values. One contract, whatever the plugin is made of.
+"""The input and output of a plugin as plain values, the same for executables and entry points.
 
-A plugin never changes anything: it is handed facts and returns a proposal, which the node checks before it uses it.
+A plugin changes nothing itself: it receives events and returns a proposal, which the node checks before it is used.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_STDERR_KEPT: Final = 8192
 
 
 def subscription_topic(name: str) -> str:
-    """The topic of the runs of one EventSubscription."""
+    """Return the topic of the runs of one EventSubscription."""
     return f"routerd.federation.subscription/{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one run is about. `now` in microseconds; `context` holds resources as `context_of` gives them."""
+    """The input of one run. `now` in microseconds; `context` holds resources as returned by `context_of`."""
 
     plugin: str
     trigger: str
@@ -46,7 +46,7 @@ class Request:
     previous_generation: int = 0
 
     def encode(self) -> bytes:
-        """The request as one line of JSON: what an executable reads on its standard input."""
+        """Return the request as one line of JSON, the standard input of an executable."""
         head = {
             "apiVersion": API_VERSION,
             "kind": REQUEST,
@@ -61,17 +61,17 @@ class Request:
         }
         context = {"resources": list(self.context)} if self.context else {}
         parts = [msgspec.json.encode(head).removesuffix(b"}}")]
-        if self.events:  # their bytes are made in one place only
+        if self.events:  # the bytes of events are produced in one place only
             parts += [b',"events":[', b",".join(map(encode, self.events)), b"]"]
         return b"".join((*parts, b',"context":', msgspec.json.encode(context), b"}}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a plugin proposes, checked. `observed_at` and `ttl` in microseconds, `ttl` above 0.
+    """A checked proposal. `observed_at` and `ttl` are in microseconds, `ttl` is above 0.
 
-    `resources` are whole documents, `directives` and `action_plans` as they were written. `events` are what the plugin
-    wants to be emitted, as it wrote them: the one who emits them checks them.
+    `resources` are whole documents; `directives` and `action_plans` are kept as written. `events` are to be emitted, as
+    written: they are checked when they are emitted.
     """
 
     observed_at: int
@@ -84,9 +84,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A run that succeeded. Times in microseconds.
+    """A successful run.
 
-    `exit_code` is None where the plugin is an entry point; `stdout_digest` is the SHA-256 of its answer in hex.
+    Times are in microseconds. `exit_code` is None for an entry point; `stdout_digest` is the SHA-256 of the answer in
+    hex.
     """
 
     exit_code: int | None
@@ -98,10 +99,10 @@ class Outcome:
 
 
 class PluginFailed(EventdError):
-    """A run that gave no result.
+    """A run without a result. `reason` is a stable slug.
 
-    `reason` is a stable slug. `about_plugin`: the plugin as a whole cannot run, whatever it is given, so no event is
-    to blame. `transient`: the same run may succeed by itself later, without anybody changing anything.
+    `about_plugin`: the plugin cannot run at all, so that no event is the cause. `transient`: the same run may succeed
+    later without a change.
     """
 
     code = "plugin_failed"

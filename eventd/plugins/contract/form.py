@@ -1,6 +1,6 @@
-"""The form of what a plugin answers. The models check in the order of their fields, and the schemas are made of them.
+"""The structure of a plugin's answer as models; the JSON Schemas are generated from them.
 
-Unknown members are ignored, so that a plugin written for a later version still works here.
+Fields are checked in their order. Unknown members are ignored, so that a plugin written for a later version works here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _ttl(value: str) -> str:
 
 
 def read_time(text: str) -> int | None:
-    """Microseconds since 1970 of an RFC 3339 time; None for the zero time. Raises BadEvent."""
+    """Parse an RFC 3339 time to microseconds since 1970; None for the zero time. Raises BadEvent."""
     time = parse_time(text)
     return None if time == UNSET else micros(time)
 
@@ -62,7 +62,7 @@ def _fields(value: Any) -> Any:
 
 ItemT = TypeVar("ItemT")
 Listed = Annotated[tuple[ItemT, ...], FailFast()]
-"""Only the first fault is told, and a list may have a hundred thousand."""
+"""A list of which only the first fault is reported: it may have a hundred thousand."""
 Fields = Annotated[dict[str, Any], BeforeValidator(_fields)]
 Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME})]
 Ttl = Annotated[str, AfterValidator(_ttl), WithJsonSchema({"type": "string", "pattern": f"^(?:{PATTERN})$"})]
@@ -70,19 +70,19 @@ Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "
 
 
 class Form(Spec):
-    """Base of the models here."""
+    """The base class of the models."""
 
     model_config = ConfigDict(extra="ignore")
 
     @model_validator(mode="before")
     @classmethod
     def _nothing_is_absent(cls, value: Any) -> Any:
-        """Programs in several languages write what they do not say as null."""
+        """Treat null as absent, because programs in some languages write absent members as null."""
         return {key: inner for key, inner in value.items() if inner is not None} if isinstance(value, dict) else value
 
 
 class Metadata(Form):
-    """The name of a resource and what is noted on it."""
+    """The name and annotations of a resource."""
 
     name: Name = Field(description="With apiVersion and kind, what makes it the same resource.")
     owner_refs: tuple[Fields, ...] | None = Field(default=None, description="Kept as they are.")
@@ -90,7 +90,7 @@ class Metadata(Form):
 
 
 class ProposedResource(Form):
-    """A resource that is to be part of the effective configuration."""
+    """A resource to add to the effective configuration."""
 
     api_version: Name = Field(description="For example net.routerd.net/v1alpha1.")
     kind: Name = Field(description="For example IPv4Route.")
@@ -107,7 +107,7 @@ class Target(Form):
 
 
 class Directive(Form):
-    """Something that is to happen to a declared resource, if a DynamicOverridePolicy allows it."""
+    """An action on a declared resource, if a DynamicOverridePolicy allows it."""
 
     op: Literal["mask"] = Field(description="mask: it is left out while the part lives.")
     target: Target = Field(description="The declared resource.")
@@ -121,7 +121,7 @@ Action = Literal[AssignAction, RouteAction, ForwardingAction]
 
 
 class PlanTarget(Form):
-    """What an action is about. What is needed depends on the action."""
+    """The target of an action. The required fields depend on the action."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -132,7 +132,7 @@ class PlanTarget(Form):
 
 
 class Undo(Form):
-    """What takes the action back."""
+    """The action that reverts it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -140,7 +140,7 @@ class Undo(Form):
 
 
 class ActionPlan(Form):
-    """What could be done at a provider. It is shown to people and never executed."""
+    """A possible action at a provider. It is shown to operators and never executed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -153,7 +153,7 @@ class ActionPlan(Form):
     undo: Undo | None = Field(default=None, description="What takes it back.")
 
     def findings(self) -> Iterator[Finding]:
-        """What the action needs to know, and that it is only a plan."""
+        """Yield missing fields of the action, and settings that would execute the plan."""
         for name in self._needed():
             if not _field(self.target, name).strip():
                 yield Finding(("target", name), f"is required for {self.action}")
@@ -174,7 +174,7 @@ def _field(target: PlanTarget, name: str) -> str:
 
 
 class EmittedEvent(Form):
-    """A fact the plugin wants to be published in the group. What may be emitted is checked where it is."""
+    """An event to publish in the group; its content is checked when it is emitted."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -184,7 +184,7 @@ class EmittedEvent(Form):
 
 
 class Status(Form):
-    """What the plugin proposes."""
+    """The proposal of a plugin."""
 
     ttl: Ttl = Field(description="How long it holds, from observedAt.")
     observed_at: Time | None = Field(default=None, description="When it was found out; without it, now.")
@@ -194,7 +194,7 @@ class Status(Form):
     events: Listed[EmittedEvent] = Field(default=(), description="Facts to be published.")
 
     def findings(self) -> Iterator[Finding]:
-        """The end of the result must be a time that can be written."""
+        """Yield a fault if the result would end at a time that cannot be written."""
         observed = read_time(self.observed_at) if self.observed_at else None
         if observed is not None:
             try:

@@ -18,7 +18,7 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Trigger(Form):
-    """Why the plugin is run."""
+    """The reason for a run."""
 
     type: Literal["federation-subscription", "manual", "interval"] = Field(
         description="By a subscription, by hand, or by the clock."
@@ -27,7 +27,7 @@ class Trigger(Form):
 
 
 class GivenEvent(Form):
-    """A fact. Times are RFC 3339 in UTC; 0001-01-01T00:00:00Z as expiresAt means never."""
+    """An event. Times are RFC 3339 in UTC; 0001-01-01T00:00:00Z as expiresAt means never."""
 
     id: str = Field(description="Unique in its group.")
     group: str = Field(description="The EventGroup.")
@@ -50,13 +50,13 @@ class GivenResource(Form):
 
 
 class Context(Form):
-    """What of the configuration the plugin is shown."""
+    """The part of the configuration that the plugin may see."""
 
     resources: list[GivenResource] = Field(default=[], description="Absent where nothing is shown.")
 
 
 class RequestSpec(Form):
-    """What a run is about."""
+    """The content of a request."""
 
     trigger: Trigger = Field(description="Why the plugin is run.")
     startup_config_hash: str = Field(description="SHA-256 of what is declared; blank in a subscription's run.")
@@ -68,7 +68,7 @@ class RequestSpec(Form):
 
 
 class PluginName(Form):
-    """Which plugin is meant."""
+    """The plugin to run."""
 
     name: Name = Field(description="The name of the Plugin.")
 
@@ -83,7 +83,7 @@ class Request(Form):
 
 
 class PartSpec(Form):
-    """What a plugin proposed and until when it holds."""
+    """The proposal of a plugin and its end."""
 
     source: str = Field(description="EventSubscription/NAME/DIGEST, or Plugin/NAME for a run by hand.")
     generation: int = Field(description="Counts what this source has said.")
@@ -96,7 +96,7 @@ class PartSpec(Form):
 
 
 class Part(Form):
-    """What the node makes of a result. It is made while the node runs and never declared."""
+    """A stored result. The node creates it; it is never declared."""
 
     api_version: Literal["config.routerd.net/v1alpha1"] = Field(description="The version of this form.")
     kind: Literal["DynamicConfigPart"] = Field(description="What this is.")
@@ -108,7 +108,7 @@ FILES: Final[dict[str, type[BaseModel]]] = {"request.json": Request, "result.jso
 
 
 def schema_text(form: type[BaseModel]) -> str:
-    """The schema as its file holds it."""
+    """Return the schema as the text of its file."""
     schema: dict[str, Any] = form.model_json_schema(by_alias=True)
     return json.dumps({"$schema": _DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
 

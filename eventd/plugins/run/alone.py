@@ -1,6 +1,6 @@
-"""A run without events, asked for by a person or by the clock, and what is kept of it.
+"""Runs without events, started by an operator or a schedule, and what is stored of them.
 
-Its part replaces the one that the same owner's last run gave. The end of the run and its part are one transaction.
+The part replaces that of the same owner's last run. The end of the run and its part are stored in one transaction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BROKEN_OFF: Final = "it was broken off: whoever ran it was stopped, or what had 
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What a run is made of. `ttl` in microseconds bounds how long its part holds; `kept`: it is written down."""
+    """The input of a run. `ttl` in microseconds limits how long its part lasts; `kept`: the run is stored."""
 
     config: PluginConfig
     request: Request
@@ -43,7 +43,7 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to."""
+    """The outcome of a run."""
 
     part: NewPart
     generation: int
@@ -51,7 +51,7 @@ class RunResult:
 
 
 def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrder:
-    """A run that a person asks for. Raises NotFound."""
+    """Prepare a run that an operator starts. Raises NotFound."""
     stored = read_resources(conn)
     config = find_plugin(stored, name)
     owner = plugin_owner(name)
@@ -61,7 +61,7 @@ def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrd
 
 
 def read_by_clock(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOrder:
-    """A run that is due. Raises NotFound where the plugin is not declared any more."""
+    """Prepare a run that is due. Raises NotFound if the plugin is no longer declared."""
     stored = read_resources(conn)
     config = find_plugin(stored, schedule.plugin)
     request = _request(conn, stored, config, schedule.owner, INTERVAL_TRIGGER, now)
@@ -69,7 +69,7 @@ def read_by_clock(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOr
 
 
 def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
-    """The declared plugin. Raises NotFound."""
+    """Return the declared plugin. Raises NotFound."""
     found = plugins(stored)
     if name not in found:
         there = f"there are {', '.join(sorted(found)[:10])}" if found else "declare one first: routerctl apply -f FILE"
@@ -80,7 +80,7 @@ def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
 def _request(
     conn: Connection, stored: Sequence[StoredResource], config: PluginConfig, owner: str, trigger: str, now: int
 ) -> Request:
-    """`owner` is blank where what came before is of no account."""
+    """Build the request. An empty `owner` means that earlier runs do not matter."""
     earlier = read_parts(conn, source=owner) if owner else []
     noted = read_noted(conn)
     return Request(
@@ -96,13 +96,13 @@ def _request(
 
 
 def _hash(stored: Sequence[StoredResource]) -> str:
-    """Changes with everything that is declared, and with nothing else."""
+    """Return a hash of everything that is declared."""
     documents = [document(identity_of(row), row.annotations, row.spec) for row in startup(stored)]
     return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 async def run_alone(database: Database, clock: Clock, running: Plugins, asked: RunOrder) -> RunResult:
-    """Run it, and keep what it gave. Raises PluginFailed, and Invalid for a result that cannot be stored."""
+    """Run the plugin and store the result. Raises PluginFailed, and Invalid for a result that cannot be stored."""
     run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
     ending = RunEnd(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
     try:
@@ -145,7 +145,7 @@ def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: 
 
 
 def _end(conn: Connection, run_id: int, ending: RunEnd) -> None:
-    """Unless it has ended well already."""
+    """Store the end of a run, unless it ended successfully before."""
     run = read_run(conn, run_id)
     if run is not None and run.status is RunStatus.RUNNING:
         end_run(conn, run_id, ending)

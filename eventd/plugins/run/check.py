@@ -1,4 +1,4 @@
-"""Does a plugin keep the contract? Requests that every plugin must be able to take, and a verdict on each answer."""
+"""Checks whether a plugin keeps the contract: sends requests that every plugin must accept, and judges each answer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from federation.event import UNSET, Event, from_micros
 
 DEFAULT_TYPE: Final = "routerd.client.ipv4.observed"
 MANY: Final = 1024
-"""Events of the largest batch a plugin is given."""
+"""Events in the largest batch that a plugin receives."""
 
 _EVERYTHING: Final = frozenset(("propose.dynamicConfig", "propose.providerAction", "emit.events"))
 
 
 def undeclared(name: str, *, executable: str = "", entry_point: str = "") -> PluginConfig:
-    """A plugin that is declared nowhere: it may propose everything, and has what a Plugin has by default."""
+    """Return the configuration of a plugin that is not declared: all capabilities, and the defaults of a Plugin."""
     return PluginConfig(
         name=name,
         executable=executable,
@@ -44,9 +44,9 @@ State = Literal["ok", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one check. `took` in microseconds; `reason` says what is wrong, or what was seen.
+    """The result of one check.
 
-    `stderr` is what the plugin wrote when it failed.
+    `took` in microseconds; `reason` is the fault or the observation. `stderr` is the plugin's output when it failed.
     """
 
     check: str
@@ -58,7 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Later(Request):
-    """A request as a later version of the node might send it, with members nobody knows yet."""
+    """A request as a later version might send it, with unknown members."""
 
     def encode(self) -> bytes:
         request = msgspec.json.decode(Request.encode(self))
@@ -69,7 +69,7 @@ class _Later(Request):
 
 
 def sample_event(number: int, type: str, now: int, **fields: Any) -> Event:
-    """An event a plugin may meet: the observation of the client with that number."""
+    """Return a sample event: the observation of the client with this number."""
     address = f"10.{88 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
     given: dict[str, Any] = {
         "id": f"check-{number}",
@@ -87,7 +87,7 @@ def sample_event(number: int, type: str, now: int, **fields: Any) -> Event:
 
 @dataclass(slots=True)
 class Checking:
-    """The checks of one plugin. `event_type` is that of the events it is given."""
+    """The checks of one plugin. `event_type` is the type of the sample events."""
 
     plugins: Plugins
     config: PluginConfig
@@ -100,7 +100,7 @@ class Checking:
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[Verdict]:
-        """Every verdict, as soon as it is known. Ends early where the plugin cannot run at all."""
+        """Yield each verdict as soon as it is known. Ends early if the plugin cannot run at all."""
         first = await self._requested("no events", [])
         yield first
         if first.state == "failed" and self._unusable:
@@ -158,7 +158,7 @@ class Checking:
         return Verdict(name, "ok", took, _summary(outcome))
 
     async def _same_again(self) -> Verdict:
-        """What is proposed must follow from the request: a node that runs a batch again must get the same."""
+        """Check that a proposal depends on the request alone: a node that repeats a batch must get the same result."""
         name = "the same twice"
         request = self._request([self._event(number) for number in range(3)])
         try:
@@ -173,7 +173,7 @@ class Checking:
         return Verdict(name, "failed", 0, reason)
 
     async def _together(self) -> Verdict:
-        """Several runs at once, as `concurrency` allows them, must not get into each other's way."""
+        """Check that concurrent runs, as `concurrency` allows them, do not interfere."""
         name, count = "several at once", min(4, self.config.concurrency)
         if count < 2:
             return Verdict(name, "skipped", 0, "spec.concurrency is 1")
@@ -188,7 +188,7 @@ class Checking:
         return Verdict(name, "ok", 0, f"{count} runs")
 
     def _leaves_what_is_declared(self) -> Verdict:
-        """A part that names a declared resource is set aside as a whole: only a mask may touch it."""
+        """Check that no part defines a declared resource: only a mask may change it."""
         name = "leaves what is declared"
         if not self.context:
             return Verdict(name, "skipped", 0, "spec.context names no resource that is declared")
@@ -202,7 +202,7 @@ class Checking:
         return Verdict(name, "ok")
 
     async def _nonsense(self, name: str, raw: bytes) -> Verdict:
-        """A program that cannot read its request must say so and end, or propose nothing."""
+        """Check that a program that cannot parse its request fails or proposes nothing."""
         begun = self.clock.now()
         try:
             answer = await self.plugins.run_raw(self.config, raw)
@@ -238,7 +238,7 @@ class Checking:
 
 
 def _failure(name: str, failed: PluginFailed, took: int = 0) -> Verdict:
-    """Where to look is no help here: what was written stands in the verdict, and is kept nowhere else."""
+    """Return the verdict on a failure, with the output, which is stored nowhere else."""
     reason = failed.message if failed.hint == LOOK else str(failed)
     last = shorten(failed.stderr.strip().rpartition("\n")[2], 200)
     if last not in reason:

@@ -1,4 +1,4 @@
-"""What of the configuration a plugin is shown: the resources its Plugin names, and never a secret."""
+"""The part of the configuration that a plugin receives: the resources that its Plugin names, without secrets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SECRETS: Final = (
     *("passwd", "passcode", "apikey", "accesskey", "sharedkey", "signingkey", "encryptionkey", "masterkey", "hmackey"),
     *("privkey", "authorization", "cookie"),
 )
-"""What the names of secrets hold, in lower case and without what separates words: `private_key`, `Pre-Shared-Key`."""
+"""Parts of names that denote secrets, in lower case without separators: `private_key`, `Pre-Shared-Key`."""
 _SECRET_NAMES: Final = frozenset(("pwd", "pass", "key", "pin"))
-"""Words that are names of secrets only by themselves."""
+"""Words that denote secrets only as whole names."""
 _SOURCES: Final = frozenset(("file", "env", "base64"))
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
 _USER_IN_URL: Final = re.compile(r"(?<=://)[^/?#\s@]*@")
@@ -27,8 +27,10 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?----
 
 
 def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[dict[str, Any]]:
-    """The resources the plugin may see, in the order it names them, without secrets; those that are not there are
-    left out. Each is `{apiVersion, kind, name, spec}`.
+    """Return the resources that the plugin may see, in the order of its Plugin, without secrets; missing ones are left
+    out.
+
+    Each is `{apiVersion, kind, name, spec}`.
     """
     declared = {identity_of(row): row for row in stored} if config.context else {}
     return [
@@ -39,10 +41,10 @@ def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[d
 
 
 def redact(value: Any) -> Any:
-    """The value without secrets and without the ways to them, judged by the names of its keys, however they are spelt.
+    """Return the value without secrets and references to them, by the names of its keys in any spelling.
 
-    Of texts it takes passwords out of URLs and assignments, and all of one that holds a private key. A mapping
-    of a `name` and a `value` is judged by the name.
+    Passwords are removed from URLs and assignments in texts; a text with a private key is removed. A mapping of `name`
+    and `value` is judged by its name.
     """
     if isinstance(value, str):
         return _redact_text(value)
@@ -67,7 +69,7 @@ def _redact_assignment(found: re.Match[str]) -> str:
 
 
 def _plain(key: str) -> str:
-    """A name without what its words are separated by."""
+    """Return a name without separators."""
     return _SEPARATORS.sub("", key.lower())
 
 
@@ -76,7 +78,7 @@ def _is_dropped(key: str, value: Any) -> bool:
         return True
     if not isinstance(value, Mapping):
         return False
-    # Where a secret comes from can be as telling as the secret, and an object cannot be blanked.
+    # The source of a secret can reveal as much as the secret, and an object cannot be blanked.
     return _names_a_secret(key) or (key.endswith("from") and {*map(str.lower, value)} <= _SOURCES)
 
 

@@ -1,4 +1,4 @@
-"""What a run came to, as the books of runs keep it. Pure."""
+"""The outcomes of runs as the ledger of runs stores them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from eventd.store.rows.runs import RunEnd, RunStatus
 
 
 def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None, problem: str = "") -> RunEnd:
-    """A run whose result was taken. `problem` says what of it could not be; `at` in microseconds."""
+    """Return the end of a run whose result was accepted.
+
+    `problem` names what could not be used; `at` in microseconds.
+    """
     return RunEnd(
         status=RunStatus.SUCCEEDED,
         completed_at=at,
@@ -21,7 +24,7 @@ def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None
 
 
 def ended_badly(failed: PluginFailed, *, at: int, status: RunStatus = RunStatus.FAILED) -> RunEnd:
-    """A run that gave nothing. A plugin that cannot run at all is blocked, whatever `status` says."""
+    """Return the end of a run without a result. A plugin that cannot run at all is blocked, regardless of `status`."""
     return RunEnd(
         status=RunStatus.BLOCKED if failed.about_plugin else status,
         completed_at=at,
@@ -33,7 +36,7 @@ def ended_badly(failed: PluginFailed, *, at: int, status: RunStatus = RunStatus.
 
 
 def refused_after(outcome: Outcome, reason: str, message: str) -> PluginFailed:
-    """A run that ended well and whose result cannot be used."""
+    """Return the failure of a run that succeeded, but whose result cannot be used."""
     return PluginFailed(
         message,
         reason=reason,

@@ -1,7 +1,6 @@
-"""Plugins that are functions of installed packages: each runs in host processes of its own, which are kept warm.
+"""Plugins that are functions of installed packages. They run in host processes that are reused.
 
-A host can do to itself what it likes. It is ended when it takes too long or writes too much, and the next run gets
-another one.
+A host that takes too long or writes too much is ended, and the next run gets another one.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from eventd.runtime.clock import SECOND, Clock
 from eventd.text.duration import format_duration
 
 IDLE_SECONDS: Final = 60.0
-"""How long a host is kept without work."""
+"""Seconds that an idle host is kept."""
 LIFE_SECONDS: Final = 600.0
-"""After this a host is replaced, so that a new version of its package comes into force without anybody's doing."""
+"""Seconds after which a host is replaced, so that a new version of its package takes effect."""
 START_SECONDS: Final = 30.0
-"""How long the plugin's module may take to be imported."""
+"""Seconds that importing the plugin's module may take."""
 _LENGTH: Final = 4
 _FRAME: Final = MAX_STDOUT + 1024
 _MAIN: Final = """\
@@ -60,7 +59,7 @@ _DECODER: Final = msgspec.json.Decoder(_Frame)
 
 
 class Host:
-    """One host process, doing one thing at a time."""
+    """One host process, running one request at a time."""
 
     def __init__(self, process: Program, clock: Clock) -> None:
         self._clock = clock
@@ -77,12 +76,12 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """Whether it may be given work."""
+        """Whether it accepts requests."""
         return not (self.process.exited.done() or self._too_much.done())
 
     def _take_stdout(self, chunk: bytes) -> None:
         self._out += chunk
-        if not self._expecting:  # it answers nobody: it is not to be trusted any more
+        if not self._expecting:  # it does not respond: it is not used again
             self._stop("protocol")
             return
         if len(self._out) < _LENGTH:
@@ -110,7 +109,7 @@ class Host:
             self._too_much.set_result(reason)
 
     async def ready(self) -> None:
-        """Wait until the plugin is imported. Raises PluginFailed, which is about the plugin."""
+        """Wait until the plugin is imported. Raises PluginFailed with `about_plugin`."""
         try:
             failed = (await self._next(START_SECONDS)).failed
         except PluginFailed as error:
@@ -123,7 +122,7 @@ class Host:
             raise self._failure(failed)
 
     async def run(self, request: bytes, longest: int) -> Answer:
-        """One request to one answer, in at most `longest` microseconds. Raises PluginFailed."""
+        """Run one request for at most `longest` microseconds. Raises PluginFailed."""
         self._out.clear()
         self._err.clear()
         self._frame = self._loop.create_future()
@@ -183,7 +182,7 @@ class Host:
 
 
 class Hosts:
-    """The hosts of one plugin as it is declared now. Whoever runs something has one for itself."""
+    """The hosts of one plugin in its current declaration. Each caller has one to itself."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self._config = config
@@ -195,13 +194,13 @@ class Hosts:
         self._retired = False
 
     async def run(self, request: Request) -> Answer:
-        """Run the plugin once. Raises PluginFailed; cancelling it ends the host."""
+        """Run the plugin once. Raises PluginFailed; cancelling ends the host."""
         host = self._take() or await self._start()
         try:
             answer = await host.run(request.encode(), self._config.timeout)
         except PluginFailed:
             await self._end(host)
-            for other in list(self._idle):  # its author mends it now: the next try is of what is there by then
+            for other in list(self._idle):  # its author may be fixing it: the next attempt loads the current code
                 self._drop(other)
             raise
         except BaseException:
@@ -212,23 +211,23 @@ class Hosts:
 
     @property
     def any_left(self) -> bool:
-        """Whether a process is still there."""
+        """Return whether any process is left."""
         return bool(self._all)
 
     def retire(self) -> None:
-        """End what is idle now, and what is at work as soon as it is done."""
+        """End idle hosts now, and busy ones when they finish."""
         self._retired = True
         for host in list(self._idle):
             self._drop(host)
 
     async def close(self) -> None:
-        """End all of them, and wait."""
+        """End all hosts and wait."""
         self.retire()
         for host in list(self._all):
             await host.process.wait_gone()
 
     def _take(self) -> Host | None:
-        """The one used last: those that are not needed any more grow old."""
+        """Return the host that was used last, so that surplus hosts stay idle and expire."""
         while self._idle:
             host, timer = self._idle.popitem()
             timer.cancel()

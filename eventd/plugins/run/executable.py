@@ -1,4 +1,6 @@
-"""Plugins that are programs: one process for each run, the request on its standard input, the answer on its output."""
+"""Plugins that are programs: one process for each run, with the request on standard input and the answer on standard
+output.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from eventd.text.duration import format_duration
 MAX_STDOUT: Final = 4 << 20
 MAX_STDERR: Final = 64 << 10
 LOOK: Final = "routerctl plugin logs shows what it wrote"
-"""The hint where only the standard error knows more."""
+"""The hint when only the standard error can explain the failure."""
 NOT_STARTED: Final = (126, 127)
-"""Exit codes by which shells and `env` say that a program cannot be run, or is not there."""
+"""Exit codes by which shells and `env` report that a program cannot be run or found."""
 PIPE_SECONDS: Final = 1.0
-"""How long the pipes of a program that has ended may be held open by what it left behind."""
+"""Seconds that processes left by an ended program may keep its pipes open."""
 
 _FIRST_LINE: Final = 256
 """Bytes of a script's first line that the kernel reads."""
@@ -36,14 +38,14 @@ _LIMITS: Final = {
 }
 _SHORTAGES: Final = (
     *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY),
-    *(errno.ETIMEDOUT, errno.ECONNRESET),  # its guard was stopped, or killed
+    *(errno.ETIMEDOUT, errno.ECONNRESET),  # its guard was stopped or killed
 )
-"""Why a program cannot be started now, and perhaps can be in a minute."""
+"""Errors by which a program cannot be started now, but perhaps in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a plugin gave back, not yet read."""
+    """The unparsed answer of a plugin."""
 
     exit_code: int | None
     stdout: bytes
@@ -51,24 +53,24 @@ class Answer:
 
 
 def environment_of(common: Mapping[str, str], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What a plugin sees: the common variables and its own. Keys no system takes are left out."""
+    """Return a plugin's environment: the common variables and its own. Keys that the system rejects are left out."""
     usable = {key: value for key, value in own if key.strip() and "=" not in key}
     return {key: value for key, value in {**common, **usable}.items() if "\0" not in key + value}
 
 
 def kept_stderr(raw: bytes | bytearray) -> str:
-    """What is kept of a standard error: its end, where programs say what went wrong."""
+    """Return the end of a standard error, where programs report failures."""
     text = bytes(raw).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text if len(text) <= MAX_STDERR_KEPT else "…" + text[-(MAX_STDERR_KEPT - 1) :]
 
 
 def digest_of(stdout: bytes | bytearray) -> str:
-    """The SHA-256 of an answer, in hex."""
+    """Return the SHA-256 of an answer in hex."""
     return hashlib.sha256(stdout).hexdigest()
 
 
 def check_executable(path: str) -> None:
-    """Raise PluginFailed where the file cannot be run: it is missing, no regular file, or not executable."""
+    """Raise PluginFailed if the file cannot be run: it is missing, no regular file, or not executable."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -110,7 +112,7 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
 
 
 def _no_interpreter(path: str) -> tuple[str, str]:
-    """What is wrong with the first line of a script, which shows it to nobody when its line end is that of Windows."""
+    """Explain a first line that names no usable interpreter; a Windows line end is invisible to the author."""
     missing = "names an interpreter that is not there"
     try:
         with open(path, "rb") as script:
@@ -126,7 +128,7 @@ def _no_interpreter(path: str) -> tuple[str, str]:
 async def run_executable(
     path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
 ) -> Answer:
-    """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling it ends the program."""
+    """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling ends the program."""
     process = await start(path, environment, guards)
     run = _Run(process, clock)
     try:
@@ -141,7 +143,7 @@ async def run_executable(
 
 
 class _Run:
-    """What one process wrote, and whether it went too far."""
+    """What one process wrote, and whether it exceeded the limits."""
 
     def __init__(self, process: Program, clock: Clock) -> None:
         self._process = process
@@ -168,7 +170,7 @@ class _Run:
             self._too_much.set_result(reason)
 
     async def watch(self, longest: int) -> PluginFailed | None:
-        """Wait for the end, of one kind or another; what was wrong with it."""
+        """Wait for the end of the run. Returns the failure, or None."""
         if not await self._ended(longest / SECOND):
             message = f"the plugin was ended: it ran longer than {format_duration(longest)}"
             hint = "make it quicker, or raise spec.timeout of the Plugin"
@@ -179,7 +181,7 @@ class _Run:
         return self._judge(self._process.exited.result())
 
     async def _ended(self, seconds: float) -> bool:
-        """Whether it ended, or wrote too much, in time."""
+        """Return whether the program ended, or wrote too much, in time."""
         timer = self._clock.timer(seconds)
         try:
             waits: set[asyncio.Future[Any]] = {self._process.exited, self._too_much, timer}
@@ -189,7 +191,7 @@ class _Run:
         return self._process.exited.done() or self._too_much.done()
 
     async def _read_the_rest(self) -> None:
-        """What it wrote last is still in the pipes; something it left behind may hold them open."""
+        """Read the rest of the pipes; processes that it left behind may keep them open."""
         if all(pipe.ended.done() for pipe in self._pipes):
             return
         timer = self._clock.timer(PIPE_SECONDS)
@@ -232,7 +234,7 @@ class _Run:
 
 
 def ended_by(code: int) -> str:
-    """An exit code in words; negative is the signal that ended the program."""
+    """Describe an exit code; negative for the signal that ended the program."""
     return f"ended with exit code {code}" if code >= 0 else f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
 
 
@@ -242,7 +244,7 @@ def _drain_all(pipes: list[Inflow]) -> None:
 
 
 def too_much(reason: str, digest: str, stderr: str) -> PluginFailed:
-    """The failure of a plugin that wrote more than it may."""
+    """Return the failure of a plugin that wrote more than allowed."""
     what, most, hint = _LIMITS[reason]
     message = f"the plugin was ended: it wrote more than {most // 1024} KiB to its {what}"
     return PluginFailed(message, hint=hint, reason=reason, stdout_digest=digest, stderr=stderr)

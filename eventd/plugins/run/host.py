@@ -1,7 +1,8 @@
-"""The process an entry point runs in. A node starts it, feeds it and ends it.
+"""The process of an entry point. A node starts it, sends it requests and ends it.
 
-Requests come and answers go in frames, four bytes of length before each, over the two pipes this process is started
-with. They are put aside first: what the plugin prints goes to the standard error, where it can confuse nobody.
+Requests and answers are frames with a length of four bytes in front, over the two pipes this process was started with.
+The pipes are moved to other descriptors first: what the plugin prints goes to standard error and cannot mix with
+answers.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from federation.event import Event
 GROUP: Final = "eventd.plugins"
 LENGTH: Final = 4
 _SHOWN: Final = 10
-"""Names of entry points that are told to somebody who asked for another one."""
+"""How many existing entry points are listed when one is not found."""
 _SELF: Final = os.getpid()
 _TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
-"""Errors whose text is about the program. The text of others may quote the value they stumbled over."""
+"""Errors whose text concerns the program. The text of others may quote the value that caused them."""
 
 
 class _Context(msgspec.Struct):
@@ -43,7 +44,7 @@ class _Request(msgspec.Struct):
 
 
 class Failed(Exception):
-    """The plugin cannot be run, or its function failed: a slug and a sentence for the node."""
+    """The plugin cannot run, or its function failed: a slug and a message for the node."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -51,7 +52,7 @@ class Failed(Exception):
 
 
 class Function:
-    """The plugin's function, in whichever of the allowed forms it is written."""
+    """The plugin's function, in any of the supported forms."""
 
     def __init__(self, call: Any) -> None:
         if not callable(call):
@@ -62,7 +63,7 @@ class Function:
         self._run: Callable[[Any], Any] | None = None
 
     def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
-        """Run it over the events of a request; the `status` it makes."""
+        """Call it with the events of a request and return the resulting `status`."""
         gathered = ProposalWriter(latest=self._each)
         placed = (context,) if self._context == "placed" else ()
         named = {"context": context} if self._context == "named" else {}
@@ -82,9 +83,9 @@ class Function:
             gathered.add(value, subject)
 
     def _until_complete(self, awaitable: Any) -> Any:
-        """On one loop for the life of the process, so that what a plugin keeps open stays usable."""
+        """Run on one loop for the life of the process, so that connections of the plugin stay usable."""
         if self._run is None:
-            import asyncio  # costs a third of a start, and most plugins do without
+            import asyncio  # importing asyncio takes a third of the start, and most plugins do not need it
 
             self._run = asyncio.Runner().run
         return self._run(_awaited(awaitable))
@@ -100,9 +101,10 @@ async def _drain(gathered: ProposalWriter, values: Any, subject: str) -> None:
 
 
 def _parameters(call: Any) -> tuple[str, str]:
-    """The name of the first parameter, and how the context is handed over: `named`, `placed`, or not at all, blank.
+    """Return the name of the first parameter, and how the context is passed: `named`, `placed`, or empty for not at
+    all.
 
-    Raises Failed where a call with these would not fill the parameters: no event could be to blame for that.
+    Raises Failed for a signature that cannot be called this way, which no event can cause.
     """
     try:
         signature = inspect.signature(call)
@@ -113,7 +115,7 @@ def _parameters(call: Any) -> tuple[str, str]:
     context = ""
     if any(p.name == "context" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters[1:]):
         context = "named"
-    # A second parameter with a default is the function's own business.
+    # A second parameter with a default is left to the function.
     elif len(placed) > 1 and (placed[1].default is inspect.Parameter.empty or placed[1].name == "context"):
         context = "placed"
     try:
@@ -125,7 +127,7 @@ def _parameters(call: Any) -> tuple[str, str]:
 
 
 def load(name: str) -> Function:
-    """The function behind an entry point. Raises Failed."""
+    """Load the function of an entry point. Raises Failed."""
     found = find(name)
     if not found:
         raise Failed(
@@ -138,7 +140,7 @@ def load(name: str) -> Function:
         return Function(found[0].load())
     except Failed as failed:
         raise Failed(failed.reason, f"the entry point {name} = {found[0].value} {failed.message}") from None
-    except BaseException as error:  # whatever a module does when it is imported, it is the plugin's fault
+    except BaseException as error:  # any fault while importing is the plugin's
         if isinstance(error, SystemExit | KeyboardInterrupt):
             traceback.print_exc()
         else:
@@ -148,7 +150,7 @@ def load(name: str) -> Function:
 
 
 def _others() -> str:
-    """The names there are instead: a misspelt one is best seen beside the right one."""
+    """Return existing entry points, to help with a misspelt name."""
     from importlib.metadata import entry_points
 
     names = sorted({entry.name for entry in entry_points(group=GROUP)})
@@ -157,20 +159,20 @@ def _others() -> str:
 
 
 def find(name: str) -> Sequence[Any]:
-    """The different things installed packages put behind a name."""
+    """Return the distinct objects that installed packages register under a name."""
     from importlib.metadata import entry_points
 
     return list({entry.value: entry for entry in entry_points(group=GROUP, name=name)}.values())
 
 
 def answer(function: Function, raw: bytes) -> bytes:
-    """One request to one answer: `{"status": …}` or `{"failed": {reason, message}}`."""
+    """Return the answer to one request: `{"status": …}` or `{"failed": {reason, message}}`."""
     request = msgspec.json.decode(raw, type=_Request)
     try:
         return b'{"status":' + function(request.spec.events, request.spec.context.resources) + b"}"
     except TooMuch:
         return _failed("stdout_too_large", "the plugin proposes more than 4 MiB in one run")
-    except BaseException as error:  # to leave by SystemExit would wait for the plugin's threads
+    except BaseException as error:  # SystemExit would wait for the plugin's threads
         _print_error(error)
         return _failed("raised", f"the plugin raised {type(error).__name__}")
 
@@ -180,11 +182,11 @@ def _failed(reason: str, message: str) -> bytes:
 
 
 def _print_error(error: BaseException) -> None:
-    """The traceback, without the frames of this file: they tell the author nothing."""
+    """Print the traceback without the frames of this file, which do not concern the author."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
         frames = frames.tb_next
-    _flush((sys.stdout,))  # what was printed before comes first
+    _flush((sys.stdout,))  # earlier output first
     traceback.print_exception(error.with_traceback(frames))
 
 
@@ -192,7 +194,7 @@ def _print_error(error: BaseException) -> None:
 
 
 def _read_frames(fd: int) -> Iterator[bytes]:
-    """Every request; ends when the node closes its end."""
+    """Yield every request until the node closes its end."""
     with open(fd, "rb", closefd=False) as stream:
         while len(head := stream.read(LENGTH)) == LENGTH:
             yield stream.read(int.from_bytes(head))
@@ -201,7 +203,7 @@ def _read_frames(fd: int) -> Iterator[bytes]:
 def _write_frame(fd: int, body: bytes) -> None:
     if os.getpid() != _SELF:
         os._exit(0)  # the plugin has forked, and this is the copy: one request has one answer
-    _flush((sys.stdout, sys.stderr))  # what was printed arrives before the answer it belongs to
+    _flush((sys.stdout, sys.stderr))  # output before the answer it belongs to
     left = memoryview(len(body).to_bytes(LENGTH) + body)
     while left:
         left = left[os.write(fd, left) :]
@@ -214,7 +216,7 @@ def _flush(streams: Iterable[Any]) -> None:
 
 
 def _put_pipes_aside() -> tuple[int, int]:
-    """Our two pipes under numbers that the plugin's children do not inherit; in their places what cannot do harm."""
+    """Move the pipes to descriptors that the plugin's children do not inherit, and open harmless files instead."""
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -224,9 +226,9 @@ def _put_pipes_aside() -> tuple[int, int]:
 
 
 def main(name: str, lifeline: int) -> NoReturn:
-    """Load the plugin, say so, then answer requests until the pipe ends.
+    """Load the plugin, report it, then answer requests until the pipe ends.
 
-    `lifeline` is a pipe whose other end the node holds, and nobody writes to; -1 where a guard ends this process.
+    `lifeline` is a pipe whose other end the node holds and never writes to; -1 if a guard ends this process.
     """
     requests, answers = _put_pipes_aside()
     if lifeline >= 0:
@@ -239,4 +241,4 @@ def main(name: str, lifeline: int) -> NoReturn:
         _write_frame(answers, b"{}")
         for raw in _read_frames(requests):
             _write_frame(answers, answer(function, raw))
-    os._exit(0)  # whatever threads the plugin has started
+    os._exit(0)  # regardless of threads that the plugin started

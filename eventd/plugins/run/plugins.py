@@ -1,4 +1,4 @@
-"""The plugins of one node: whoever has events for a plugin runs it here, whatever it is made of."""
+"""The plugins of one node: every run of a plugin starts here, for executables and entry points."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from eventd.resources.effective import PluginConfig
 from eventd.runtime.clock import Clock
 
 READERS: Final = 4
-"""Answers that are read at the same time, beside the loop: a kilobyte of YAML can take as long as a megabyte."""
+"""How many answers are parsed at the same time, off the loop: a kilobyte of YAML can take as long as a megabyte."""
 
 
 class _Lane:
-    """The runs of one plugin as it is declared now: so many at a time, and the processes kept warm for them."""
+    """The runs of one plugin in its current declaration: the limit of concurrent runs, and the hosts that are kept."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self.config = config
@@ -31,7 +31,7 @@ class _Lane:
 
 
 class Plugins:
-    """One per node. `environment` is what every plugin sees beside its own `env`: PATH, as the settings give it."""
+    """One per node. `environment` is what every plugin gets in addition to its own `env`: PATH, from the settings."""
 
     def __init__(self, clock: Clock, *, environment: Mapping[str, str]) -> None:
         self._clock = clock
@@ -42,9 +42,9 @@ class Plugins:
         self._readers: ThreadPoolExecutor | None = None
 
     async def run(self, config: PluginConfig, request: Request) -> Outcome:
-        """Run the plugin once. At most `config.concurrency` runs of a plugin at a time; the others wait.
+        """Run the plugin once, with at most `config.concurrency` concurrent runs; further runs wait.
 
-        Raises PluginFailed. Cancelling it ends the run and every process of it.
+        Raises PluginFailed. Cancelling ends the run and all its processes.
         """
         lane = self._lane(config)
         async with lane.slots:
@@ -86,10 +86,7 @@ class Plugins:
         return await self.run_raw(config, request.encode())
 
     async def run_raw(self, config: PluginConfig, request: bytes) -> Answer:
-        """Run an executable on any bytes, even on what is not a request; its answer is not read.
-
-        Raises PluginFailed.
-        """
+        """Run an executable with any bytes as input; its answer is not parsed. Raises PluginFailed."""
         return await executable.run_executable(
             config.executable,
             request,
@@ -104,7 +101,7 @@ class Plugins:
         return await asyncio.get_running_loop().run_in_executor(self._readers, _read, lane, answer, self._clock.now())
 
     async def forget(self, name: str) -> None:
-        """End what is kept warm for a plugin, for one that is no longer declared or is declared anew."""
+        """End the hosts of a plugin that is no longer declared, or was declared again."""
         self._retire(name)
 
     def _retire(self, name: str) -> None:
@@ -115,7 +112,7 @@ class Plugins:
             self._retired.append(lane.hosts)
 
     async def close(self) -> None:
-        """End every process and wait for them. Nothing may be running any more."""
+        """End every process and wait. No run may be under way."""
         for name in list(self._lanes):
             self._retire(name)
         for hosts in self._retired:
