@@ -1,4 +1,4 @@
-"""One node's groups and topics, from a program."""
+"""Access to the groups and topics of one node from a program."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from eventd.client.watching import Options, Watch
 
 
 class Client:
-    """A node's API for programs: `server` is `http://HOST:PORT`, `key` a key to it.
+    """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key.
 
-    What may work later is tried again as `retry` says, and no sooner than the node asks for. Use it as a context
-    manager, on one loop. Every error is an `EventdError` with the node's `code`.
+    Requests that may succeed later are retried according to `retry`, but not sooner than the node asks for. Use it as a
+    context manager, on one loop. Every error is an `EventdError` with the node's `code`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Client:
         limit: int = 256,
         heartbeat_ms: int = 15_000,
     ) -> Watch:
-        """Watch topics, each after a seq, or with None from what is written from now on."""
+        """Watch topics, each after a seq; None starts with what is written from now on."""
         options = Options(
             node=node,
             limit=limit,
@@ -52,15 +52,15 @@ class Client:
         return Watch(self._connection, topics, options)
 
     def publisher(self, group: str, *, window: int = 256, requests: int = 2) -> Publisher:
-        """Emit events into a group, each by itself and many at a time: at most `window` that are not stored yet."""
+        """Emit events into a group, concurrently and individually: at most `window` events that are not stored yet."""
         return Publisher(self._connection, group, window=window, requests=requests)
 
     async def reach(self) -> None:
-        """Ask once whether the node is there. Raises `Unavailable`, without trying again."""
+        """Check once whether the node responds. Raises `Unavailable` without a retry."""
         await self._connection.reach()
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         await self._connection.close()
 
     async def __aenter__(self) -> Client:

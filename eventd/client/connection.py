@@ -1,4 +1,4 @@
-"""Asking a node over HTTP: one request and its answer, tried again while that may help, or a stream of events."""
+"""Requests to a node over HTTP: one request and its answer, with retries where they can help, or a stream of events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 60.0
 MAX_ERROR_BYTES = 1 << 20
 MAX_FRAME_BYTES = 256 << 20
-"""Of one event of a stream."""
+"""Bytes of one event of a stream."""
 _NOT_NOW = (429, 502, 503, 504)
 _ERRORS = 400
 
@@ -37,10 +37,10 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class Retry(NamedTuple):
-    """How often, and for how long, something is tried that may work later. Seconds.
+    """How often and how long a request is retried. Seconds.
 
-    `patience` bounds the time after which nothing is begun again; it has to be shorter than a topic's
-    `idempotency_window_ms`, or a write that is repeated so late would be another one.
+    After `patience` no retry begins. It must be shorter than a topic's `idempotency_window_ms`, because a write that is
+    repeated later counts as another write.
     """
 
     tries: int = 10
@@ -49,7 +49,7 @@ class Retry(NamedTuple):
     patience: float = 60.0
 
     def delay(self, failures: int, chance: float, wanted: float = 0.0) -> float:
-        """As `Connection.delay`; `chance` in [0, 1) spreads clients apart."""
+        """Like `Connection.delay`; `chance` in [0, 1) spreads the retries of many clients."""
         nominal = min(self.most, self.base * 2.0 ** min(failures - 1, 30))
         return max(nominal * (0.8 + 0.2 * chance), min(wanted, 3600.0))
 
@@ -78,7 +78,7 @@ async def pause(seconds: float) -> None:
 
 @contextmanager
 def only_text() -> Iterator[None]:
-    """Raises `Invalid` for what comes from bytes that are no UTF-8, as names on a command line may."""
+    """Raises `Invalid` for text from bytes that are not UTF-8, such as names on a command line."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -86,7 +86,7 @@ def only_text() -> Iterator[None]:
 
 
 def path_of(family: str, *parts: str) -> str:
-    """The path of a thing by its name, which may hold any text but none at all. Raises `Invalid`."""
+    """Return the path of a named object; the name may be any non-empty text. Raises `Invalid`."""
     if not all(parts):
         raise Invalid(f"a name is missing: one of {family} is meant, and nothing says which")
     with only_text():
@@ -94,7 +94,7 @@ def path_of(family: str, *parts: str) -> str:
 
 
 class Connection:
-    """The way to a node: `server` as `http://HOST:PORT`, or a Unix `socket` that it listens on."""
+    """The connection to a node: `server` as `http://HOST:PORT`, or a Unix `socket` that it listens on."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Connection:
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
-        """How long to wait after so many failures in a row, and no less than the node `wanted`."""
+        """Return the seconds to wait after `failures` in a row, at least what the node `wanted`."""
         return self.retry.delay(failures, self.chance.fraction(), wanted)
 
     async def ask(
@@ -129,10 +129,10 @@ class Connection:
         query: Query | None = None,
         wait: float = 0.0,
     ) -> T:
-        """One request and its answer. It may `wait` so many seconds more than others for it.
+        """Send a request and return its answer.
 
-        It is sent again while the node is not to be had or asks for time; so it must be one that may come twice.
-        Raises `EventdError` of the kind that fits the answer, and `Unavailable`.
+        `wait` extends the time limit by that many seconds. The request is repeated while the node is unreachable or
+        asks for time, so it must be idempotent. Raises the `EventdError` that the answer denotes, and `Unavailable`.
         """
         with only_text():
             content = None if body is None else msgspec.json.encode(body)
@@ -151,7 +151,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     async def reach(self) -> None:
-        """Ask once whether anybody is there. Raises `Unavailable`."""
+        """Check once whether the node responds. Raises `Unavailable`."""
         await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
 
     async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
@@ -160,7 +160,7 @@ class Connection:
         return answer.body
 
     def decode(self, told: bytes, answer: type[T]) -> T:
-        """What came from the node, as the value that it should be."""
+        """Decode a message from the node."""
         try:
             return _decode(told, answer)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -170,7 +170,7 @@ class Connection:
     async def stream(
         self, path: str, *, query: Query | None = None, last_id: str = "", silence: float
     ) -> AsyncIterator[AsyncIterator[Frame]]:
-        """A stream of events, once. It is `Lost` when it is silent for longer than `silence` seconds."""
+        """Open a stream of events once. Raises `Lost` after `silence` seconds without data."""
         from aiohttp import ClientError, ClientTimeout
 
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
@@ -215,7 +215,7 @@ class Connection:
         return URL(f"{self.address}{path}", encoded=True)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._transport.close()
         if self._session is not None:
             await self._session.close()
@@ -226,7 +226,7 @@ def _decode(told: bytes, answer: type[T]) -> T:
     try:
         return msgspec.json.decode(told, type=answer)
     except msgspec.DecodeError:
-        # A node keeps numbers as they are written, and JSON has some that no float holds.
+        # A node keeps numbers as written, and JSON allows numbers that no float represents.
         return msgspec.convert(json.loads(told, parse_float=_number), answer)
 
 
@@ -255,11 +255,11 @@ def _tail(query: Query | None) -> str:
 
 
 class _FrameTooLarge(Exception):
-    """An event of a stream is larger than this program reads."""
+    """An event of a stream exceeds the limit of this program."""
 
 
 async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
-    """The events of a stream that have come to their end; comments keep it alive and are nothing else."""
+    """Yield the complete events of a stream; comments only keep it alive."""
     said: dict[bytes, bytes] = {}
     size = 0
     async for line in _lines(content):
@@ -276,7 +276,7 @@ async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
 
 
 async def _lines(content: StreamReader) -> AsyncIterator[bytes]:
-    """Lines without their ends."""
+    """Yield lines without their ends."""
     parts: list[bytes] = []
     size = 0
     async for chunk in content.iter_any():

@@ -1,4 +1,4 @@
-"""Publishing to a group: what is emitted at the same time travels together, and each event has its own result."""
+"""Publishes to a group: events emitted at the same time share requests, and each event has its own result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from eventd.runtime.supervisor import Supervisor
 from federation.event import new_event_ids
 
 FULL = 512
-"""Events of one request. Another one goes beside it only when it is as full: half of them cost as much as one."""
+"""Events of a full request.
+
+A second request runs beside the first only if it is full: half-full requests cost as much.
+"""
 MOST_BYTES = 1 << 20
 """Bytes of one request, unless a single event has more."""
 
@@ -41,23 +44,22 @@ class _Fate(Struct):
 
 
 class _Answer(Struct):
-    """What became of all, and of each that is not new."""
+    """The answer to a request: the counts, and the result of each event that is not new."""
 
     counts: dict[str, int]
     results: list[_Fate]
 
 
 Waiting = tuple[NewEvent, asyncio.Future[str]]
-"""An event, and what its emitter awaits."""
+"""An event and the future that its emitter awaits."""
 
 
 class Publisher:
-    """Emits events into one group. Use it as a context manager, on one loop: its end waits for what is on its way.
+    """Emits events into one group. Use it as a context manager, on one loop; its end waits for events in flight.
 
-    A lone event is sent at once. What is emitted meanwhile shares the next request; only where that is full it goes
-    beside the first, as one of at most `requests`. At most `window` events are on their way, and whoever emits more
-    waits. A request that got lost is sent again as it was, and nothing is stored twice, since an event has its id
-    before it is sent.
+    A single event is sent at once. Events emitted meanwhile share the next request; only when that is full does it run
+    beside the first, up to `requests` at a time. At most `window` events are in flight; further emitters wait. A lost
+    request is repeated unchanged, and nothing is stored twice, because an event has its id before it is sent.
     """
 
     def __init__(
@@ -82,23 +84,26 @@ class Publisher:
         self._loop: asyncio.AbstractEventLoop
 
     async def emit(self, event: NewEvent) -> str:
-        """Store an event: `new`, `refreshed` for a later expiry, or `duplicate` for one that was there already.
+        """Store an event: returns `new`, `refreshed` for a later expiry, or `duplicate` for one that is stored already.
 
-        One without an id gets one, also in the object: emitted again, it is the same event. Raises what the node
-        refuses it with, `Conflict` where its id stands for something else, and `Unavailable`. Whoever is cancelled
-        here does not know whether it was stored.
+        An event without an id gets one, also in the object: emitted again, it is the same event. Raises the node's
+        refusal, `Conflict` if the id belongs to another event, and `Unavailable`. After a cancellation it is unknown
+        whether the event was stored.
         """
         await self._room()
         return await self._put(event)
 
     async def emit_all(self, events: Iterable[NewEvent]) -> list[str | EventdError]:
-        """What became of each, in their order: as `emit` has it, or the error. They may be stored in another order."""
+        """Return the result of each event in order, as from `emit`, or the error.
+
+        They may be stored in another order.
+        """
         emitted = []
         for event in events:
             await self._room()
             emitted.append(self._put(event))
         for future in emitted:
-            if not future.done():  # those of one request are done together, so hardly any is waited for
+            if not future.done():  # those of one request finish together, so hardly any has to be awaited
                 await asyncio.wait([future])
         return [_fate_of(future) for future in emitted]
 
@@ -113,11 +118,11 @@ class Publisher:
 
     @property
     def _is_due(self) -> bool:
-        """Whether a request is to be made of what waits."""
+        """Return whether the waiting events should be sent now."""
         return len(self._waiting) >= FULL if self._busy else bool(self._waiting)
 
     async def _room(self) -> None:
-        """A place in the window, sooner or later."""
+        """Wait for room in the window."""
         if self._open < self._window:
             self._open += 1
             return
@@ -144,7 +149,7 @@ class Publisher:
                 await idle
 
     def _take(self) -> Sequence[Waiting]:
-        """What the next request is made of."""
+        """Return the events of the next request."""
         if len(self._waiting) > FULL:
             return [self._waiting.popleft() for _ in range(FULL)]
         batch = [*self._waiting]
@@ -152,18 +157,18 @@ class Publisher:
         return batch
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
-        """Have each of them stored or refused."""
+        """Have each event stored or refused."""
         try:
             while batch:
                 batch = await self._ask(batch)
         except asyncio.CancelledError:
             self._refuse(batch, _closed())
             raise
-        except Exception as error:  # whatever it is, those who emitted them must not wait for ever
+        except Exception as error:  # whatever the error is, the emitters must not wait forever
             self._refuse(batch, error)
 
     async def _ask(self, batch: Sequence[Waiting]) -> Sequence[Waiting]:
-        """One request. What is left to be sent: all that was not refused, where some of them were."""
+        """Send one request. If some events were refused, returns the others, which must be sent again."""
         content = self._encode([event for event, _ in batch])
         if content is None:
             half = len(batch) // 2
@@ -186,9 +191,9 @@ class Publisher:
         return ()
 
     def _tell(self, batch: Sequence[Waiting], fates: Mapping[int, _Fate]) -> None:
-        """Tell each what became of its event: `new` where nothing else is said."""
+        """Give each emitter its result: `new` unless another is listed."""
         for at, (event, future) in enumerate(batch):
-            if future.done():  # whoever awaited it has gone away
+            if future.done():  # its emitter was cancelled
                 continue
             fate = fates.get(at) if fates else None
             if fate is not None and fate.result == "conflict":
@@ -197,7 +202,7 @@ class Publisher:
                 future.set_result("new" if fate is None else fate.result)
 
     def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
-        """The body of a request. None where it has to be parted: it is too large, or one of them cannot be written."""
+        """Return the body of a request; None if it must be split: it is too large, or an event cannot be encoded."""
         nameless = [event for event in events if not event.id]
         made = new_event_ids(self._clock.now(), len(nameless), self._connection.chance.token)
         for event, event_id in zip(nameless, made, strict=True):
@@ -224,7 +229,7 @@ class Publisher:
         self._release(len(batch))
 
     def _release(self, count: int) -> None:
-        """So many places are free; whoever waits for one gets it at once."""
+        """Release room for `count` events; waiting emitters get it at once."""
         self._open -= count
         while self._crowd and self._open < self._window:
             place = self._crowd.popleft()
@@ -238,7 +243,7 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._senders = Supervisor(self._clock)
         for number in range(self._requests):
-            # They must live: whoever emits waits for them.
+            # These tasks must live: emitters wait for them.
             self._senders.keep(self._send_for_ever, f"publisher {number}")
         return self
 

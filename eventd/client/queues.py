@@ -1,4 +1,4 @@
-"""Queues: jobs that are ours for a while, and what becomes of them."""
+"""Queues: jobs that this client holds for a limited time, and their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.client.values import Claimed, Extended, Job, Settled
 from eventd.errors import Conflict, NotFound, Unavailable
 
 SILENCE_SECONDS = 45.0
-"""A stream of jobs that says nothing for so long is broken: a node says something every 15 s."""
+"""Seconds after which a silent stream of jobs counts as broken: a node sends something every 15 s."""
 
 
 class _Claim(Struct, kw_only=True, omit_defaults=True):
@@ -30,28 +30,33 @@ class _Settle(Struct, kw_only=True, omit_defaults=True):
 
 
 class Queues:
-    """The queues of a node. `node` is who works: a job is its own until it is settled or its lease has run out."""
+    """The queues of a node.
+
+    `node` is the worker's name: it holds a job until the job is settled or its lease expires.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def claim(self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None) -> Claimed:
-        """Take jobs. If the answer gets lost on its way, they come back when their lease has run out."""
+        """Claim jobs. If the answer is lost, they return to the queue when their lease expires."""
         body = _Claim(node=node, max=most, lease_ms=lease_ms)
         return await self._connection.ask("POST", path_of("topics", queue, "claim"), Claimed, body)
 
     async def ack(self, queue: str, node: str, jobs: Iterable[Job | int]) -> Settled:
-        """They are done, and removed. A job is acked only under the lease it was claimed with, a bare seq under any."""
+        """Acknowledge jobs: they are done and removed. A job is acked only under the lease it was claimed with, a bare
+        seq under any.
+        """
         return await self._connection.ask("POST", path_of("topics", queue, "ack"), Settled, _settle(node, jobs))
 
     async def nack(self, queue: str, node: str, jobs: Iterable[Job | int], *, delay_ms: int = 0) -> Settled:
-        """Give them back, for somebody to take after `delay_ms`."""
+        """Return jobs to the queue; they can be claimed again after `delay_ms`."""
         body = _settle(node, jobs)
         body.delay_ms = delay_ms
         return await self._connection.ask("POST", path_of("topics", queue, "nack"), Settled, body)
 
     async def extend(self, queue: str, node: str, jobs: Iterable[Job | int], *, lease_ms: int) -> Extended:
-        """Keep them for `lease_ms` from now."""
+        """Extend the leases to `lease_ms` from now."""
         body = _settle(node, jobs)
         body.lease_ms = lease_ms
         return await self._connection.ask("POST", path_of("topics", queue, "extend"), Extended, body)
@@ -59,10 +64,10 @@ class Queues:
     async def work(
         self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None
     ) -> AsyncGenerator[Job, None]:
-        """Jobs as they come, at most so many unsettled at a time; settle each with `ack` or `nack`.
+        """Yield jobs as they arrive, at most `most` unsettled ones at a time; settle each with `ack` or `nack`.
 
-        When the connection breaks, what was not settled goes back to the queue, and this goes on. Raises `NotFound` or
-        `Conflict` when the queue is gone. Close it, as `aclosing` does, to give back what is not settled.
+        When the connection breaks, unsettled jobs return to the queue and the stream continues. Raises `NotFound` or
+        `Conflict` when the queue is deleted. Close it, as `aclosing` does, to return unsettled jobs.
         """
         failures = 0
         while True:
@@ -95,7 +100,7 @@ class _End(Struct):
 
 
 def _raise_end(queue: str, end: _End) -> None:
-    """The node says why the stream ends. A node that stops is back soon, perhaps."""
+    """Raise the node's reason for the end of the stream. A node that stops may be back soon."""
     words = end.error or end.message or str(end.code)
     if end.code == "server_shutting_down":
         raise Unavailable(f"the node stops: {words}")

@@ -1,4 +1,4 @@
-"""The node's errors under /v0, as exceptions here: each with the node's `code` and, where it gave facts, `detail`."""
+"""The node's errors under /v0 as exceptions, each with the node's `code` and, where given, `detail`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class _Problem(Struct):
 
 
 class Throttled(Unavailable):
-    """A limit of the node is reached, or it asks us to come back later."""
+    """A limit of the node is reached, or it asks to retry later."""
 
     code = "throttled"
 
 
 class Lost(Unavailable):
-    """The connection broke, or nobody answered in time. What was asked may have been done."""
+    """The connection broke, or no answer came in time. The request may have been carried out."""
 
     code = "unavailable"
 
@@ -58,12 +58,12 @@ _KINDS: dict[int, type[EventdError]] = {
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """The error that an answer tells. One in another form comes from something else than a node of ours."""
+    """Return the error that an answer denotes. An answer in another form comes from another program."""
     try:
         told = msgspec.json.decode(body)["error"]
         code, message, detail = str(told["code"]), str(told["message"]), told.get("detail")
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        # Somebody else's 404 does not say that what was asked for is not there.
+        # The 404 of another program does not mean that the object is missing.
         kind = _KINDS.get(status, EventdError) if status != 404 else EventdError
         return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
     hint = told.get("hint", "")
@@ -73,20 +73,20 @@ def restore(status: int, body: bytes) -> EventdError:
 
 
 def another(error: EventdError, message: str) -> EventdError:
-    """The same error once more, with a message of its own: several who wait must not share one."""
+    """Copy an error with its own message: several waiters must not share one exception."""
     same = type(error)(message, hint=error.hint)
     vars(same).update(code=error.code)
     return same
 
 
 def detail_of(error: EventdError) -> dict[str, Any]:
-    """The facts an error came with, by name; none for one of our own."""
+    """Return the details of an error by name; empty for errors of the client itself."""
     detail = getattr(error, "detail", None)
     return detail if isinstance(detail, dict) else {}
 
 
 def problems_of(error: EventdError) -> dict[int, str]:
-    """What is wrong with which of several events that were sent together, by index; nothing where all are meant."""
+    """Return the problems of individual events of a request, by index; empty if the whole request is concerned."""
     detail = getattr(error, "detail", None)
     try:
         return {each.index: each.message for each in msgspec.convert(detail, list[_Problem])}

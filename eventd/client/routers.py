@@ -1,4 +1,4 @@
-"""Routers: what of one topic is copied to another."""
+"""Routers, which copy records from one topic to another."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Routers:
         self._connection = connection
 
     async def put(self, router: str, spec: RouterSpec) -> RouterState:
-        """Make the router, or change what it does; not from where to where."""
+        """Create the router, or change its options; source and destination are fixed."""
         return await self._connection.ask("PUT", path_of("routers", router), RouterState, spec)
 
     async def get(self, router: str) -> RouterState:
-        """What it does and has done. Raises `NotFound`."""
+        """Return its options and counters. Raises `NotFound`."""
         return await self._connection.ask("GET", path_of("routers", router), RouterState)
 
     async def list(
         self, prefix: str = "", *, source: str = "", dest: str = "", page_size: int = 1000
     ) -> AsyncIterator[RouterState]:
-        """Every router whose name begins so, by name. A list does not tell all that a router does: see `get`."""
+        """Yield every router whose name has this prefix, by name. Lists have fewer fields than `get`."""
         cursor: str | None = ""
         while cursor is not None:
             query: Query = {"prefix": prefix, "source": source, "dest": dest, "page_size": page_size, "cursor": cursor}
@@ -42,5 +42,5 @@ class Routers:
             cursor = found.next_cursor
 
     async def delete(self, router: str) -> RouterDeletion:
-        """End it; the copies that it made stay."""
+        """Delete it; the copies that it made stay."""
         return await self._connection.ask("DELETE", path_of("routers", router), RouterDeletion)

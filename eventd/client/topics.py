@@ -1,4 +1,4 @@
-"""Topics: made and changed, written to, read."""
+"""Topics: create and configure them, write and read records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eventd.client.values import (
 )
 
 WAIT_MS = 30_000
-"""How long one look at a topic waits for something new."""
+"""Milliseconds that one read of a topic waits for new records."""
 
 
 class _TopicList(Struct, kw_only=True):
@@ -56,25 +56,25 @@ class _Purge(Struct, kw_only=True):
 
 
 class Topics:
-    """The topics of a node. Each method names one and raises `NotFound` where there has to be one and is none."""
+    """The topics of a node. Methods raise `NotFound` for a missing topic."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def put(self, topic: str, config: Config | None = None) -> TopicPut:
-        """Make the topic, or give it this configuration instead of its own."""
+        """Create the topic, or replace its configuration."""
         return await self._connection.ask("PUT", path_of("topics", topic), TopicPut, config or Config())
 
     async def patch(self, topic: str, **changes: Any) -> TopicPut:
-        """Change these fields of its configuration and leave the others; None goes back to the default."""
+        """Change these fields of its configuration and keep the others; None restores the default."""
         return await self._connection.ask("PATCH", path_of("topics", topic), TopicPut, changes)
 
     async def get(self, topic: str, *, touch: bool = True) -> TopicState:
-        """What it is like. Without `touch` this is not counted as reading it."""
+        """Return its state. Without `touch` this does not count as reading it."""
         return await self._connection.ask("GET", path_of("topics", topic), TopicState, query={"touch": touch})
 
     async def list(self, prefix: str = "", *, page_size: int = 1000) -> AsyncIterator[TopicRow]:
-        """Every topic whose name begins so, by name."""
+        """Yield every topic whose name has this prefix, by name."""
         cursor: str | None = ""
         while cursor is not None:
             query: Query = {"prefix": prefix, "page_size": page_size, "cursor": cursor}
@@ -84,7 +84,7 @@ class Topics:
             cursor = found.next_cursor
 
     async def delete(self, topic: str, *, if_empty: bool = False) -> TopicDeletion:
-        """Delete it with its records and the routers from or to it. With `if_empty` only if it holds nothing."""
+        """Delete it with its records and its routers. With `if_empty` only if it holds no records."""
         path = path_of("topics", topic)
         return await self._connection.ask("DELETE", path, TopicDeletion, query={"if_empty": if_empty})
 
@@ -100,8 +100,8 @@ class Topics:
     ) -> Written:
         """Write a batch, all of it or nothing. `node` is for records without their own.
 
-        The batch has an idempotency key, one of its own unless one is given: however often it is sent, it is written
-        once. `create` says whether a topic that is missing is made, and `config` how.
+        The batch has an idempotency key, generated unless given: however often it is sent, it is written once. `create`
+        says whether a missing topic is created, and `config` how.
         """
         body = _Write(
             records=list(records),
@@ -125,10 +125,10 @@ class Topics:
         max_batch_bytes: int = 0,
         epoch: str | None = None,
     ) -> Page:
-        """One look at what comes after `from_seq`, without the records of `node`.
+        """Read once after `from_seq`, without the records of `node`.
 
-        Where there is nothing new, it waits `wait_ms` for it. With an `epoch` that is not the topic's any more, the
-        page begins anew, with a gap that says so.
+        Without new records it waits up to `wait_ms`. If `epoch` is no longer the topic's, the page starts from the
+        beginning, with a gap that reports it.
         """
         body = _Diff(
             from_seq=from_seq,
@@ -155,10 +155,10 @@ class Topics:
         page: int = 0,
         epoch: str | None = None,
     ) -> AsyncIterator[Record | Gap]:
-        """Every record after `from_seq`, and a `Gap` wherever some are missing that nobody asked to delete.
+        """Yield every record after `from_seq`, and a `Gap` wherever records are missing that no client deleted.
 
-        It goes on after an interruption where it was. With `follow` it also goes on at the end, with what is written
-        from then on. To begin again elsewhere, keep the `seq` of the last record that was dealt with.
+        It continues after an interruption. With `follow` it also continues at the end with new records. To resume
+        later, keep the `seq` of the last record that was processed.
         """
         async for found in self.pages(
             topic, from_seq, limit=page, node=node, tags=tags, meta=meta, follow=follow, epoch=epoch
@@ -180,7 +180,7 @@ class Topics:
         follow: bool = False,
         epoch: str | None = None,
     ) -> AsyncGenerator[Page, None]:
-        """The same, a page at a time: what `read` is made of."""
+        """Like `read`, in pages."""
         wait_ms = WAIT_MS if follow else 0
         while True:
             found = await self.diff(

@@ -1,4 +1,4 @@
-"""The way to one node: connections that stay open, each for one request at a time."""
+"""Persistent connections to one node, each for one request at a time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-"""Of an answer."""
+"""Bytes of an answer."""
 
 
 class Transport:
-    """Asks one node, over TCP or a Unix `socket`; as many at a time as are asked for."""
+    """Sends requests to one node, over TCP or a Unix `socket`, any number concurrently."""
 
     def __init__(self, address: Address, key: str, socket: Path | None) -> None:
         if not key.isprintable():
@@ -31,11 +31,11 @@ class Transport:
         lines = [f"Host: {host}:{address.port}", "Accept: application/json", "User-Agent: routerd-eventd-client"]
         lines += [f"Authorization: Bearer {key}"] if key else []
         self._lines = "\r\n".join(lines)
-        self._pool = Pool(lambda: asyncio.get_running_loop().time())  # a client may be made before there is a loop
+        self._pool = Pool(lambda: asyncio.get_running_loop().time())  # a client may be created before there is a loop
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
-        """One request and its answer, within so many seconds. Raises `Lost`."""
+        """Send one request and return its answer, within `seconds`. Raises `Lost`."""
         said = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{said}\r\n".encode()
         try:
@@ -60,13 +60,13 @@ class Transport:
         return exchange
 
     def lost(self, words: str) -> Lost:
-        """The error that says so."""
+        """Return the error for a lost connection."""
         return Lost(
             f"cannot reach {self._address}: {words}", hint="is the node running, and is this its API's address?"
         )
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._pool.close()
 
 

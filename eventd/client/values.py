@@ -1,4 +1,4 @@
-"""What is sent to /v0 and what comes back, as values. Times named `…_ms` and `ts` are milliseconds."""
+"""The values sent to and received from /v0. Times named `…_ms` and `ts` are milliseconds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct, field
 
 
 class Config(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """How a topic keeps what is written to it. Each field has the node's default.
+    """How a topic stores its records; each field has the node's default.
 
-    An empty `durability` is for the node to choose; what it answers is never empty.
+    With an empty `durability` the node chooses; its answer is never empty.
     """
 
     type: str = "log"
@@ -34,7 +34,7 @@ class Config(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class NewRecord(Struct, frozen=True, omit_defaults=True):
-    """A record to be written. `data` is any JSON value, `node` is who it comes from."""
+    """A record to write. `data` is any JSON value, `node` is its author."""
 
     data: Any
     tag: str | None = None
@@ -43,9 +43,9 @@ class NewRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
-    """An event to be emitted into a group. What is missing the node fills in, and the publisher the id.
+    """An event to emit into a group. The node fills in missing fields, and the publisher the id.
 
-    Times are aware. `ttl`, such as `90s`, says in the place of `expires_at` how long it is of use.
+    Times are aware. `ttl`, such as `90s`, gives the lifetime instead of `expires_at`.
     """
 
     type: str
@@ -60,7 +60,7 @@ class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
 
 
 class Record(Struct, kw_only=True, frozen=True):
-    """A record as it is read. Without tags or data asked for, these are None."""
+    """A record that was read. Tags and data are None if they were not requested."""
 
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")
@@ -71,9 +71,9 @@ class Record(Struct, kw_only=True, frozen=True):
 
 
 class Gap(Struct, kw_only=True, frozen=True):
-    """Records that a reader can not have any more, `first` to `last`, and why.
+    """Records `first` to `last` that a reader cannot get any more, and why.
 
-    `recreated`: the topic is another one of the same name, and is read from its beginning.
+    `recreated`: the topic was deleted and created again, and is read from its beginning.
     """
 
     reason: str
@@ -85,9 +85,9 @@ class Gap(Struct, kw_only=True, frozen=True):
 
 
 class Page(Struct, kw_only=True, frozen=True):
-    """What one look at a topic gave. Go on at `next_from_seq`, whatever it held.
+    """The result of one read of a topic.
 
-    `epoch` says which topic of that name was read, where the node tells.
+    Continue at `next_from_seq`. `epoch` identifies the topic of that name, if the node reports it.
     """
 
     topic: str
@@ -102,7 +102,7 @@ class Page(Struct, kw_only=True, frozen=True):
 
 
 class Written(Struct, kw_only=True, frozen=True):
-    """What became of a batch. `deduped`: it was written before, by the same idempotency key."""
+    """The result of writing a batch. `deduped`: it was written before, under the same idempotency key."""
 
     topic: str
     first_seq: int
@@ -115,7 +115,7 @@ class Written(Struct, kw_only=True, frozen=True):
 
 
 class Purged(Struct, kw_only=True, frozen=True):
-    """How many records were deleted, and what the topic is like now."""
+    """How many records were deleted, and the state of the topic."""
 
     topic: str
     deleted: int
@@ -126,7 +126,7 @@ class Purged(Struct, kw_only=True, frozen=True):
 
 
 class QueueCounts(Struct, kw_only=True, frozen=True):
-    """Jobs of a queue: to be had, being worked on, given up."""
+    """The jobs of a queue: available, claimed, given up."""
 
     ready: int
     in_flight: int
@@ -163,7 +163,7 @@ class TopicRow(Struct, kw_only=True, frozen=True):
 
 
 class TopicPut(Struct, kw_only=True, frozen=True):
-    """A topic as it was put, with all of its configuration."""
+    """A topic as stored, with its full configuration."""
 
     topic: str
     created: bool
@@ -171,7 +171,7 @@ class TopicPut(Struct, kw_only=True, frozen=True):
 
 
 class TopicDeletion(Struct, kw_only=True, frozen=True):
-    """Whether there was such a topic, and which routers went with it."""
+    """Whether the topic existed, and which routers were deleted with it."""
 
     topic: str
     deleted: bool
@@ -179,9 +179,10 @@ class TopicDeletion(Struct, kw_only=True, frozen=True):
 
 
 class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a router is to do. `filter` is a predicate, such as `["tag", "Glob", "public:*"]` or a tag.
+    """The options of a router.
 
-    `map` says how a record becomes an event where `dest` is that of a group.
+    `filter` is a predicate, such as `["tag", "Glob", "public:*"]` or a tag. `map` says how a record becomes an event if
+    `dest` belongs to a group.
     """
 
     source: str
@@ -197,9 +198,9 @@ class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class RouterState(Struct, kw_only=True, frozen=True):
-    """One router. Making it tells whether it was `created`, asking for it how it does; a list tells less.
+    """One router. Creating it returns `created`, reading it the counters; lists have fewer fields.
 
-    `lag` counts seqs of its source that wait, `refused_total` records that were set aside. `state` is `running` or
+    `lag` counts waiting seqs of its source, `refused_total` records that became dead letters. `state` is `running` or
     `backing-off`, for `reason`.
     """
 
@@ -222,14 +223,14 @@ class RouterState(Struct, kw_only=True, frozen=True):
 
 
 class RouterDeletion(Struct, kw_only=True, frozen=True):
-    """Whether there was such a router."""
+    """Whether the router existed."""
 
     router: str
     deleted: bool
 
 
 class Job(Struct, kw_only=True, frozen=True):
-    """A record of a queue that is ours until `deadline`. `deliveries` counts how often it was handed out."""
+    """A record of a queue that this client holds until `deadline`. `deliveries` counts how often it was handed out."""
 
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")
@@ -242,7 +243,7 @@ class Job(Struct, kw_only=True, frozen=True):
 
 
 class Claimed(Struct, kw_only=True, frozen=True):
-    """Jobs that are ours now, and how many more there are."""
+    """The claimed jobs, and how many more are available."""
 
     topic: str
     claimed: list[Job]
@@ -250,7 +251,7 @@ class Claimed(Struct, kw_only=True, frozen=True):
 
 
 class Settled(Struct, kw_only=True, frozen=True):
-    """How many jobs were acked or nacked. `skipped` were not ours, or not any more."""
+    """How many jobs were acked or nacked. `skipped` jobs were not held, or not any more."""
 
     topic: str
     skipped: list[int]
@@ -261,7 +262,7 @@ class Settled(Struct, kw_only=True, frozen=True):
 
 
 class Extended(Struct, kw_only=True, frozen=True):
-    """How many jobs are ours for longer, and until when, by seq. `skipped` were not ours, or not any more."""
+    """How many jobs are held longer, and until when, by seq. `skipped` jobs were not held, or not any more."""
 
     topic: str
     extended: int
@@ -273,7 +274,7 @@ class Extended(Struct, kw_only=True, frozen=True):
 
 
 class Batch(Struct, kw_only=True, frozen=True):
-    """Records of one topic; everything up to `to_seq` has been looked at."""
+    """Records of one topic; everything up to `to_seq` has been read."""
 
     topic: str
     from_seq: int
@@ -283,17 +284,17 @@ class Batch(Struct, kw_only=True, frozen=True):
 
 
 class CaughtUp(Struct, kw_only=True, frozen=True):
-    """There is nothing more to read in the topic at the moment."""
+    """The topic has no more records at the moment."""
 
     topic: str
     head_seq: int
 
 
 class TopicDeleted(Struct, kw_only=True, frozen=True):
-    """The topic is gone, and the watch goes on without it."""
+    """The topic was deleted; the watch continues without it."""
 
     topic: str
 
 
 Sight = Batch | Gap | CaughtUp | TopicDeleted
-"""One thing that a watch sees."""
+"""One item of a watch."""

@@ -1,4 +1,4 @@
-"""Watching topics: what there is, then what comes, for as long as one likes and through every interruption."""
+"""Watches topics: existing records, then new ones, across interruptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventd.errors import NotFound, Unavailable
 
 
 class Options(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a watch shows. Records of `node` are left out; without `include_data` they come without data."""
+    """What a watch returns. Records of `node` are left out; without `include_data` records come without data."""
 
     node: Sequence[str] = ()
     limit: int = 256
@@ -45,30 +45,30 @@ class _Session(Struct):
 
 
 class Watch:
-    """Iterate over it to see what happens; `cursors` is how far each topic has been seen, to begin there again.
+    """Iterate over it to receive items; `cursors` has the position in each topic, for a later watch.
 
-    A topic that begins at None is watched from what is written from now on.
+    A topic that starts at None is watched from what is written from now on.
     """
 
     def __init__(self, connection: Connection, topics: Mapping[str, int | None], options: Options) -> None:
         self._connection = connection
         self._options = options
         self._starts = dict(topics)
-        self._known: set[str] = set()  # topics that were there once
+        self._known: set[str] = set()  # topics that existed once
         self._session = ""
-        self._last_id = ""  # of the last frame that was dealt with: the node goes on from there
+        self._last_id = ""  # of the last processed frame: the node continues from it
         self._failures = 0
 
     @property
     def cursors(self) -> dict[str, int]:
-        """How far each topic was seen; not those of which nothing is known yet."""
+        """The position reached in each topic, without topics whose position is unknown."""
         return {topic: seq for topic, seq in self._starts.items() if seq is not None}
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
         return self._run()
 
     async def _run(self) -> AsyncGenerator[Sight, None]:
-        """Whatever breaks is begun again where it was; what the node forgot of us, it is told again."""
+        """Restart after every interruption; a session that the node forgot is created again."""
         while self._starts:
             try:
                 if not self._session:
@@ -88,13 +88,13 @@ class Watch:
                     raise
             except Unavailable:
                 if not self._session or self._failures + 1 >= self._connection.retry.tries:
-                    raise  # making a session was tried often enough by itself
+                    raise  # creating a session has its own retries
             if self._starts:
                 self._failures += 1
                 await self._connection.pause(self._connection.delay(self._failures))
 
     async def _begin(self) -> None:
-        """Make a session from what was seen so far."""
+        """Create a session from the current positions."""
         starts = {topic: _Start(from_seq=seq or 0, tail=seq is None) for topic, seq in self._starts.items()}
         ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
         session = await self._connection.ask("POST", "/v0/watch", _Session, ask)
@@ -107,7 +107,7 @@ class Watch:
         self._known.discard(topic)
 
     async def _follow(self) -> AsyncGenerator[Sight, None]:
-        """One stream, to its end."""
+        """Follow one stream to its end."""
         silence = 3 * max(self._options.heartbeat_ms, 1000) / 1000
         path = path_of("watch", self._session)
         async with self._connection.stream(path, last_id=self._last_id, silence=silence) as frames:
@@ -127,7 +127,7 @@ class Watch:
             case "tombstone":
                 gap = decode(frame.data, Gap)
                 seen = self._starts.get(gap.topic) or 0
-                # Of another topic of this name nothing was seen yet; of the same one all that is gone.
+                # Nothing was seen of another topic with this name; of the same topic, the position stays.
                 self._starts[gap.topic] = 0 if seen > gap.head_seq else max(seen, gap.last)
                 return gap
             case "caught-up":

@@ -70,7 +70,7 @@ def observations_of(drafts: Iterable[Draft]) -> list[Observation]:
 
 
 def address_of(subject: str, payload: Mapping[str, str]) -> str:
-    """Return the address that an event reports, without prefix length, from its payload or its subject; empty if none."""
+    """Return the address that an event reports, without prefix length: from payload or subject; empty if none."""
     return host_address(payload.get("address")) or host_address(subject)
 
 

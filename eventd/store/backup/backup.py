@@ -1,7 +1,7 @@
-"""Copies of a SQLite database as single files: made while a node writes, looked at, put in the place of a database.
+"""Backups of a SQLite database as single files: made while a node writes, inspected, and restored.
 
-Nothing is ever half there under its own name. A file is written beside its place under another one, made durable, and
-renamed. What a killed command leaves under that other name is removed by the next.
+No incomplete file ever has the final name. A file is written beside it under a temporary name, made durable, and
+renamed. The next command removes the temporary files of a killed one.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from eventd.store.engine.translation import translated
 from eventd.store.schema.migrations import pending, read_revision
 
 STEP_PAGES = 1024
-"""Pages copied at a time: between two steps Ctrl-C is heard."""
+"""Pages copied at a time; Ctrl-C is handled between two steps."""
 SIDECARS = ("-wal", "-shm", "-journal")
-"""Files that SQLite keeps beside a database. Beside any other database they destroy it."""
+"""Files that SQLite keeps beside a database. Beside another database they would destroy it."""
 HEADER = b"SQLite format 3\0"
 KEPT = ".before-restore-"
 
 
 @dataclass(frozen=True, slots=True)
 class BackupCopy:
-    """A whole database in one file. `size` is in bytes; `events` counts the different ids that are stored."""
+    """A complete database in one file. `size` is in bytes; `events` counts the distinct ids that are stored."""
 
     path: Path
     size: int
@@ -47,11 +47,11 @@ class BackupCopy:
 
 
 def back_up(database: Database, target: Path, *, force: bool = False) -> BackupCopy:
-    """Copy a SQLite database as it is at one moment, while others write to it; the copy is checked and durable.
+    """Copy a SQLite database at one moment while others write to it; the copy is verified and durable.
 
-    Raises `Conflict` when the target is there already (unless `force`) or belongs to a database in use, `Invalid` when
-    it is no file, `NotFound` when its folder is missing, `DatabaseUnusable` when the database, and so the copy, is
-    damaged or not ours.
+    Raises `Conflict` when the target exists (unless `force`) or belongs to a database in use, `Invalid` when it is no
+    file, `NotFound` when its folder is missing, `DatabaseUnusable` when the database, and so the copy, is damaged or of
+    another program.
     """
     source = database.path
     assert source is not None, "only a SQLite database is a file"
@@ -62,7 +62,7 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
         database.read_now(copy_pages, part)
         copy = replace(examine(part, name=f"the copy of {source}"), path=target)
         _sync(part)
-        _require_free(target, source.resolve(), force=force)  # it took a while
+        _require_free(target, source.resolve(), force=force)  # copying took a while
         part.replace(target)
         _sync(target.parent)
     return copy
@@ -71,7 +71,7 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
 def _require_free(target: Path, source: Path, *, force: bool) -> None:
     if not target.parent.is_dir():
         raise NotFound(f"there is no folder {target.parent}", hint="make it first")
-    if target.is_symlink():  # another user of the folder may have made it, and root's copy replace any file by it
+    if target.is_symlink():  # another user of the folder could have made it, to have root replace any file
         raise Invalid(f"{target} is a symbolic link", hint="name the file itself")
     if target.exists() and not target.is_file():
         raise Invalid(f"{target} is not a file", hint="name the file to make")
@@ -87,14 +87,14 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
 
 @contextmanager
 def part_of(target: Path) -> Iterator[Path]:
-    """A new empty file beside `target`, to be filled and renamed; gone after the block if it was not.
+    """Create an empty file beside `target`, to be filled and renamed; deleted after the block if it was not renamed.
 
     It is locked, so that a file without a lock is known to be left over.
     """
     _sweep(target)
     handle, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     try:
-        with suppress(OSError):  # not every network file system has such locks
+        with suppress(OSError):  # some network file systems lack such locks
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield Path(name)
     finally:
@@ -103,7 +103,7 @@ def part_of(target: Path) -> Iterator[Path]:
 
 
 def _sweep(target: Path) -> None:
-    """Remove what killed commands with the same target have left."""
+    """Delete what killed commands with the same target have left."""
     for left in target.parent.iterdir():
         if left.name.startswith(f".{target.name}.") and left.name.endswith(".part"):
             with suppress(OSError), left.open("rb") as file:
@@ -117,34 +117,34 @@ def _remove(part: Path) -> None:
 
 
 def copy_pages(conn: Connection, part: Path) -> None:
-    """Fill the empty file `part` with the database as this snapshot sees it.
+    """Fill the empty file `part` with the database in this snapshot.
 
-    The snapshot is held over all steps. Without it each commit of a node would make the copy begin anew, for ever.
+    The snapshot is held over all steps; without it each commit of a node would restart the copy.
     """
     source = driver_of(conn)
     with translated(f"copying to {part.parent}"), closing(connect_as(part, "mode=rw", LOCK_SECONDS)) as target:
-        fetch(conn, "SELECT count(*) FROM sqlite_master")  # a snapshot begins with the first look
+        fetch(conn, "SELECT count(*) FROM sqlite_master")  # a snapshot begins with the first read
         target.execute("PRAGMA journal_mode=OFF")
         target.execute("PRAGMA synchronous=OFF")
         source.backup(target, pages=STEP_PAGES)
-        target.execute("PRAGMA journal_mode=DELETE")  # one file, which can be read where nothing can be written
+        target.execute("PRAGMA journal_mode=DELETE")  # a single file, readable from a read-only folder
 
 
 def copy_file(file: Path, part: Path) -> None:
-    """Fill the empty file `part` with the database in `file`, and with what a write-ahead log beside it adds."""
+    """Fill the empty file `part` with the database in `file` and its write-ahead log."""
     with _reading(file) as conn:
         copy_pages(conn, part)
 
 
 def examine(path: Path, *, name: str = "") -> BackupCopy:
-    """What is in a copy; `name` is what errors call it. Reads the whole file, and writes nothing beside it.
+    """Inspect a copy; errors call it `name`. Reads the whole file and writes nothing beside it.
 
     Raises `NotFound`, or `DatabaseUnusable` when it is damaged, of a newer version, or no database of a node.
     """
     name = name or str(path)
     if not path.is_file():
         raise NotFound(f"there is no file {path}") if not path.exists() else Invalid(f"{path} is not a file")
-    path.open("rb").close()  # says best why it cannot be read
+    path.open("rb").close()  # gives the best reason why it cannot be read
     try:
         with _reading(path) as conn:
             events, epoch = _look_inside(conn)
@@ -162,7 +162,7 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
         raise DatabaseUnusable(f"damaged: {damage[0]}")
     ((events,),) = fetch(
         conn, "SELECT coalesce(sum(ids), 0) FROM topics WHERE substr(name, 1, 1) <> '-'"
-    )  # retired ones aside
+    )  # without retired ones
     heads = fetch(conn, "SELECT epoch FROM log_heads WHERE id = 1")
     if not heads:
         raise DatabaseUnusable("it has no log head")
@@ -171,7 +171,7 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Connection]:
-    """A connection that leaves nothing beside the file, which may lie where nothing can be written."""
+    """Open a connection that leaves nothing beside the file, which may be in a read-only folder."""
     engine = sa.create_engine(
         "sqlite://", creator=lambda: connect_untouched(path, seconds=LOCK_SECONDS), poolclass=sa.NullPool
     )
@@ -181,10 +181,10 @@ def _reading(path: Path) -> Iterator[Connection]:
 
 
 def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
-    """Make `part` the database at `place`; where the one that was there is kept, or None when there was none.
+    """Replace the database at `place` by `part`. Returns where the old one is kept, None if there was none.
 
-    No node may serve it. At any moment the one or the other is at `place`, whole. Raises `DatabaseUnavailable` when
-    another process has it open.
+    No node may serve it. At every moment either the old or the new database is at `place`, complete. Raises
+    `DatabaseUnavailable` when another process has it open.
     """
     with _alone(part):
         pass
@@ -195,12 +195,12 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
     _sync(part)
     with ExitStack() as held:
         if _has_header(place):
-            with suppress(DatabaseUnusable):  # damaged as it is, it is kept
+            with suppress(DatabaseUnusable):  # damaged or not, it is kept
                 held.enter_context(_alone(place))
         kept = _keep(place, stamp)
         for suffix in SIDECARS:
             Path(f"{place}{suffix}").unlink(missing_ok=True)
-        _sync(place.parent)  # not one of them may come back beside the new file
+        _sync(place.parent)  # none of them may reappear beside the new file
         part.replace(place)
         forget_head(place)
         _sync(place.parent)
@@ -209,10 +209,10 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Fold the write-ahead log into the file, and keep every other process out for the length of the block.
+    """Move the write-ahead log into the file, and keep other processes out during the block.
 
-    One that has opened the old file and waits must not go on with the write-ahead log of the new one; it is turned away
-    by SQLite, which sees that the file has moved.
+    A process that has opened the old file and waits must not continue with the new file's write-ahead log; SQLite turns
+    it away when it sees that the file was renamed.
     """
     with translated(str(path)), closing(connect_as(path, "mode=rw", LOCK_SECONDS)) as held:
         held.execute("PRAGMA synchronous=FULL")
@@ -221,12 +221,12 @@ def _alone(path: Path) -> Iterator[None]:
         if mode != "delete":
             raise DatabaseUnavailable(f"{path}: its write-ahead log cannot be folded in", hint="try again")
         held.execute("BEGIN EXCLUSIVE")
-        Path(f"{path}-journal").unlink(missing_ok=True)  # of the change of mode: spent, but still there
+        Path(f"{path}-journal").unlink(missing_ok=True)  # from the change of mode: empty, but present
         yield
 
 
 def _has_header(path: Path) -> bool:
-    """Whether SQLite may look at it. A file that is none of its own would cost the write-ahead log beside it."""
+    """Return whether the file is a SQLite database. SQLite would delete the write-ahead log of any other file."""
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -234,7 +234,7 @@ def _has_header(path: Path) -> bool:
 
 
 def _give_to_owner(part: Path, place: Path) -> None:
-    """Let the node open the file, whichever user restores it."""
+    """Give the file to the owner of the old one, so that the node can open it regardless of who restores."""
     if place.exists():
         part.chmod(stat.S_IMODE(place.stat().st_mode))
     owner = (place if place.exists() else place.parent).stat()
@@ -243,9 +243,9 @@ def _give_to_owner(part: Path, place: Path) -> None:
 
 
 def _keep(place: Path, stamp: str) -> Path | None:
-    """Give what lies at `place` a second name, so that the first can be taken from it in one step."""
+    """Give the file at `place` a second name, so that the first can be replaced in one step."""
     for left in place.parent.iterdir():
-        # Of an interrupted command: two names of one database in use would be its end.
+        # After an interrupted command: two names of one database in use would destroy it.
         if left.name.startswith(f"{place.name}{KEPT}") and place.exists() and left.samefile(place):
             left.unlink()
     kept, number = Path(f"{place}{KEPT}{stamp}"), 1
@@ -273,7 +273,7 @@ def _link(file: Path, second: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut."""
+    """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

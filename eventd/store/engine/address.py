@@ -1,4 +1,4 @@
-"""The URL of a database we can use."""
+"""Checks the URL of a database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sqlalchemy import exc
 from eventd.errors import SettingsError
 
 OLDEST_SQLITE: Final = (3, 38)
-"""From which SQLite on its JSON functions are a part of it; RETURNING has been one since 3.35."""
+"""The oldest SQLite with built-in JSON functions; RETURNING exists since 3.35."""
 
 
 def parse_url(text: str) -> sa.URL:
-    """Raises `SettingsError`, which never quotes it: it may hold a password."""
+    """Parse a database URL. Raises `SettingsError`, which never quotes the URL, because it may contain a password."""
     try:
         url = sa.make_url(text)
     except exc.ArgumentError:

@@ -1,4 +1,4 @@
-"""Which run of this machine it is: what was written and not flushed is lost where it has ended."""
+"""Identifies the run of this machine: commits without a flush are lost when it ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_boot_id(chance: Chance) -> str:
-    """Names the run of the system. Where it does not say, a random name: sooner a new history than a false one."""
+    """Return an id of the system's current boot.
+
+    Where the system has none, it is random: rather a new history than a false one.
+    """
     with suppress(OSError):
         if name := _BOOT_ID.read_text().strip():
             return name

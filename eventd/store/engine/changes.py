@@ -1,7 +1,6 @@
-"""Signs that another process has written: a counter of the file on SQLite, LISTEN/NOTIFY on Postgres.
+"""Signals that another process has written: a counter of the file on SQLite, LISTEN/NOTIFY on Postgres.
 
-A sign says only "look again"; the reader then reads the number it needs. So a sign lost, doubled or late costs at
-most one poll.
+A signal means only "read again", so a lost, repeated or late signal costs at most one poll.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.sessions import open_session
 
 POLL = 0.05
-"""Seconds between two looks at the file's counter; a look costs microseconds."""
+"""Seconds between two reads of the file's counter; a read takes microseconds."""
 POLL_SHARED = 0.005
-"""The same where other processes do a part of the node's work: their events are waited for here."""
+"""The same where other processes do part of the node's work, and their events are waited for."""
 RELISTEN = 1.0
-"""Seconds after which a wait on Postgres ends without a sign, and a lost connection is made anew."""
+"""Seconds after which a wait on Postgres ends without a signal, and a lost connection is opened again."""
 
 
 class ChangeSource(Protocol):
-    """Waits for a sign."""
+    """Waits for a signal."""
 
     async def wait(self) -> None:
         """Return when another connection may have committed."""
         ...
 
     async def close(self) -> None:
-        """Let go of what is held."""
+        """Release its resources."""
         ...
 
 
 class FileChanges:
-    """SQLite's `data_version`, which differs after any other connection, in any process, has committed.
+    """SQLite's `data_version`, which changes after every commit of any other connection.
 
-    The counter lies in shared memory and is read in the loop itself: a hop to a thread, twenty times a second, would
-    cost an idle node a hundred times as much as the look.
+    The counter is in shared memory and is read on the loop: twenty thread switches a second would cost an idle node a
+    hundred times as much.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class FileChanges:
         self._place = place
         self._sleep = sleep
         self._connection = engine.raw_connection()
-        self._connection.detach()  # its own: the counter compares with what this connection saw last
+        self._connection.detach()  # its own: the counter compares with the last value this connection saw
         driver: Any = self._connection.dbapi_connection
         driver.execute("PRAGMA busy_timeout=0")  # the loop must never wait for a lock
         self._seen = self._version()
@@ -67,7 +66,7 @@ class FileChanges:
             try:
                 now = self._version()
             except sqlite3.Error:
-                return  # the read that follows raises the error
+                return  # the following read raises the error
             if self._place.is_lost:
                 return
             if now != self._seen:
@@ -79,7 +78,7 @@ class FileChanges:
 
 
 class Notifications:
-    """A connection of its own, called `name`, that listens; the loop watches its socket, so no thread waits."""
+    """A separate connection called `name` that listens; the loop watches its socket, so no thread waits."""
 
     def __init__(self, url: sa.URL, channel: str, name: str) -> None:
         self._url = url
@@ -104,17 +103,19 @@ class Notifications:
         def connect() -> None:
             connection = open_session(self._url, self._name)
             connection.execute(f"LISTEN {self._channel}")
-            self._connection = connection  # here, so that `close` finds it even when no caller waits any more
+            # before the wait, so that `close` finds it even when no caller waits any more
+            self._connection = connection
             if self._closed:
                 connection.close()
 
-        with contextlib.suppress(psycopg.Error):  # the timed wait is the fall-back until the server is back
+        with contextlib.suppress(psycopg.Error):  # the timed wait is the fallback until the server is back
             await asyncio.to_thread(connect)
-            # A number of our own for the socket: libpq closes a broken one at once, and the loop must not be left with
-            # a number that another descriptor may have meanwhile.
+            # A duplicate of the socket's descriptor: libpq closes a broken socket at once, and the loop must not watch
+            # a
+            # number that another descriptor may have got meanwhile.
             self._watched = os.dup(self._connection.fileno())
             asyncio.get_running_loop().add_reader(self._watched, self._readable)
-            self._sign.set()  # what was committed before we listened was not heard
+            self._sign.set()  # commits before LISTEN sent no notification here
 
     def _readable(self) -> None:
         import psycopg

@@ -1,6 +1,7 @@
-"""The right to serve a Postgres database: locks of a session, which end with it, however it ends.
+"""The right to serve a Postgres database: session locks, which end with the session.
 
-A node for all groups takes the database for itself. Nodes that serve one group each share it, and each takes its group.
+A node for all groups takes the database exclusively. Nodes for one group each share the database, and each takes its
+group.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from eventd.store.engine.sessions import open_session
 from eventd.store.engine.translation import translated
 
 CHECK_SECONDS = 1.0
-"""How often a node checks its claim, and how long it waits before it claims again from a server that is away."""
+"""Seconds between two checks of the claim, and before claiming again from a server that is unreachable."""
 SILENT_SECONDS = 15.0
-"""A node that has not checked its claim for so long is frozen or cut off, and a standby ends its claim."""
+"""Seconds after which a holder that has not checked its claim counts as frozen or cut off; a standby then ends its
+claim.
+"""
 PATIENCE_MILLISECONDS = 2000
-"""How long to wait for the claim of a process that has just been killed: the server notices a moment later."""
+"""How long to wait for the claim of a killed process: the server notices its end a moment later."""
 SERVE_LOCK = 0x7365727665  # "serve"
 """The advisory lock of a serving node: exclusive for all groups, shared for one."""
 NAME = "eventd-serve "
-"""What the name of a session begins with; then comes who holds it, and last what tells this claim from all others."""
+"""The prefix of a session's name; it continues with the holder and ends with a token unique to the claim."""
 NAME_BYTES = 63
-"""Postgres keeps no more of a name."""
+"""Postgres truncates longer names."""
 
 _HELD = """
 SELECT coalesce(a.application_name, ''), a.pid,
@@ -57,14 +60,14 @@ logger = logging.getLogger("eventd.claim")
 
 
 def group_lock(group: str) -> int:
-    """The advisory lock of the node that serves one group."""
+    """Return the advisory lock of the node that serves one group."""
     return int.from_bytes(blake2b(group.encode(), digest_size=8, person=b"eventd group").digest(), signed=True)
 
 
 class ClaimHolder(NamedTuple):
-    """A session that holds a claim. `checked`: when its node last checked it; blank while it does, or if it is unknown.
+    """A session that holds a claim. `checked` is when its node last checked it, empty during a check or if unknown.
 
-    The time is the server's, and only good for seeing that it changes.
+    The time is the server's, and is only compared for equality.
     """
 
     name: str
@@ -73,7 +76,7 @@ class ClaimHolder(NamedTuple):
 
 
 def read_claims(conn: sa.Connection) -> list[str]:
-    """Who serves this database, each as it called itself."""
+    """Return the names of all holders of claims on this database."""
     return [_who(holder.name) for holder in _holders(driver_of(conn), SERVE_LOCK)]
 
 
@@ -94,20 +97,20 @@ class DatabaseClaim:
         self._group = group
         token = f" {chance.token(TOKEN_DIGITS // 2).hex()}"
         self.name = (NAME + who).encode()[: NAME_BYTES - len(token)].decode(errors="ignore") + token
-        """Its name in the database; all sessions of its node are named after it."""
+        """Its name in the database; all sessions of its node have names with its token."""
         self._session: Any = None
         self.holders: list[ClaimHolder] = []
-        """Who held it when it could not be had."""
+        """The holders when the claim could not be taken."""
 
     @property
     def holder(self) -> str:
-        """The same in words: a process, and its machine."""
+        """The holder as a text: a process and its machine."""
         return f"process {_who(self.holders[0].name)}" if self.holders else "another process"
 
     def take(self) -> None:
-        """Take the claim, and end all sessions of nodes that do not hold theirs any more.
+        """Take the claim, and end all sessions of nodes that no longer hold theirs.
 
-        Raises `Conflict`, which says who holds it, and `DatabaseUnavailable`.
+        Raises `Conflict`, which names the holder, and `DatabaseUnavailable`.
         """
         self.close()
         try:
@@ -145,15 +148,15 @@ class DatabaseClaim:
         )
 
     def end_silent(self, holder: ClaimHolder) -> bool:
-        """End the session of a holder that has not checked its claim since; False where it has. Raises as `take`."""
+        """End the session of a holder that has not checked its claim since; False if it has. Raises like `take`."""
         with translated(self._label), closing(open_session(self._url, "eventd-standby")) as session:
             ended = session.execute(_END_SILENT, (ENDING_MILLISECONDS, holder.pid, holder.name, holder.checked))
             return bool(ended.fetchall())
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Watch over the claim, without end. Raises `Conflict` when it was lost and another node has it now.
+        """Keep checking the claim. Raises `Conflict` when it was lost and another node has it.
 
-        The session is lost with the server, or on the way to it. Then no node holds the claim, and it is taken again as
+        The session ends with the server, or with the network. Then no node holds the claim, and it is taken again as
         soon as the server is back: a restart of the server is no reason to stop.
         """
         while True:
@@ -166,7 +169,7 @@ class DatabaseClaim:
             logger.info("claim regained")
 
     def _holds(self) -> bool:
-        """Whether the session still is the one that took the locks; a pooler may have replaced it."""
+        """Return whether the session is the one that took the locks; a connection pooler may have replaced it."""
         import psycopg
 
         with suppress(psycopg.Error):
@@ -182,14 +185,14 @@ class DatabaseClaim:
             lost = [holder for holder in self.holders if holder.name == self.name]
             if not lost:
                 raise
-            with suppress(DatabaseUnavailable):  # the server takes a session for alive that this node has lost
+            with suppress(DatabaseUnavailable):  # the server still considers the session alive that this node has lost
                 for holder in lost:
                     self.end_silent(holder)
             return False
         return True
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the claim."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

@@ -35,47 +35,46 @@ from eventd.store.engine.translation import FAULT_HINT, translated
 from eventd.store.engine.writer_lock import WriterLock
 
 Connection = sa.Connection
-"""An open transaction, for those who hand it on and know nothing of SQL."""
+"""An open transaction, for code that passes it on without using SQL."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
-"""Threads that read for requests, and as many for deliveries; each has a connection of its own."""
+"""Threads that read for requests, and as many for deliveries; each has its own connection."""
 SQLITE_ROWS = 250
-"""Rows per multi-row INSERT on SQLite: every statement gives the interpreter lock away, and waits for it again."""
+"""Rows per multi-row INSERT on SQLite: every statement releases the interpreter lock and waits for it again."""
 COPY_ROWS = 20
-"""Rows from which COPY is worth its two extra round trips on Postgres."""
+"""Rows from which COPY is faster on Postgres, despite two extra round trips."""
 SQLITE_NAMES = 500
-"""Values per IN list on SQLite, well under its limit on bound parameters."""
+"""Values per IN list on SQLite, well below its limit on bound parameters."""
 CHANNEL = "eventd_head"
-"""The Postgres channel that says the head moved. It carries no content: the number is read from the head row."""
+"""The Postgres channel that signals a new head. It has no content: the number is read from the head row."""
 LOCK_SECONDS = 5.0
-"""How long a transaction waits for another process to let go of what it needs."""
+"""Seconds that a transaction waits for a lock of another process."""
 BEGIN_WRITING = "BEGIN IMMEDIATE"
-"""A transaction of SQLite that begins by reading fails at once when another one has written."""
+"""A SQLite transaction that begins by reading fails at once when another has written."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of a migration."""
 
 
 class ThreadFactory(Protocol):
-    """Makes a thread pool: the number of its threads, the prefix of their names, and what each runs first."""
+    """Creates a thread pool: the number of threads, the prefix of their names, and what each runs first."""
 
     def __call__(self, threads: int, name: str, begin: Callable[[], None], /) -> Executor: ...
 
 
 class KeyTaken(DatabaseFault):
-    """A row with the key of one that was to be inserted exists. Who expects that begins anew."""
+    """A row with the same key exists. A caller that expects this starts again."""
 
 
 class Database:
     """An open database. Close it with `close()`; its thread pools end there.
 
-    Raises `SettingsError` for a URL it cannot use, `MissingExtra` when the Postgres driver is absent,
-    `DatabaseUnavailable` when it does not answer, and `DatabaseUnusable` when the file is no database. `shared`: other
-    processes write to it all the time, as this one does. `claim` names the claim of this node; without it being held,
-    Postgres gives no session. `threads` makes its thread pools, and `boot_id` names the run of the machine, by
-    default what the machine says: a simulation passes its own.
+    Raises `SettingsError` for an unusable URL, `MissingExtra` when the Postgres driver is absent, `DatabaseUnavailable`
+    when it does not respond, and `DatabaseUnusable` when the file is no database. `shared`: other processes write to it
+    constantly. `claim` names the claim of this node; unless it is held, Postgres sessions are refused. `threads`
+    creates its thread pools, and `boot_id` identifies the run of the machine; a simulation passes its own.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Database:
         self.chance = chance
         self.claim_name = claim
         self.restarts = 0
-        """How often SQLite's write-ahead log was begun anew."""
+        """How often SQLite's write-ahead log was restarted."""
         self.kind: Kind = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
         self.file_guard = FileGuard(self.path)
         self._label = self.label()
@@ -114,41 +113,44 @@ class Database:
         return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
 
     def open_head_file(self) -> HeadFile | None:
-        """The file that keeps how far the log was acknowledged, until `close`. None on Postgres. Raises `OSError`."""
+        """Open the file that records how far the log was acknowledged, until `close`.
+
+        None on Postgres. Raises `OSError`.
+        """
         if self._head_file is None and self.path is not None:
             self._head_file = HeadFile(self.path)
         return self._head_file
 
     def label(self) -> str:
-        """The database as it may be shown: never with a password."""
+        """The database for messages, without a password."""
         return self.url.render_as_string(hide_password=True)
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
-        """One writing transaction in this thread, committed at the end of the block.
+        """One write transaction in this thread, committed at the end of the block.
 
-        When it is not `durable`, the system takes it to the disk a little later, or with the next that is.
+        If it is not `durable`, the commit reaches the disk a little later, or with the next durable one.
         """
         turn = nullcontext() if self._writer_lock is None else self._writer_lock.hold()
         with turn, translated(self._label), self._writing.use() as conn:
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
                 driver_of(conn).execute(
                     f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
-                )  # in no transaction yet
+                )  # no transaction is open yet
                 conn.info["durable"] = durable
             with begun(conn, BEGIN_WRITING if self.kind == "sqlite" else ""):
                 if self.kind != "sqlite" and not durable:
                     driver_of(conn).execute("SET LOCAL synchronous_commit = off")
                 yield conn
-                self.file_guard.require()  # or it would be acknowledged, and be nowhere
+                self.file_guard.require()  # otherwise it would be acknowledged without being stored
 
     def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn` in one writing transaction in this thread, committed when it returns."""
+        """Run `fn` in one write transaction in this thread, committed when it returns."""
         with self.transaction() as conn:
             return fn(conn, *args, **kwargs)
 
     def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn` over one snapshot in this thread."""
+        """Run `fn` on one snapshot in this thread."""
         begin = "BEGIN" if self.kind == "sqlite" else ""
         with translated(self._label), self._reading.use() as conn, begun(conn, begin):
             return fn(conn, *args, **kwargs)
@@ -162,50 +164,56 @@ class Database:
             return fn(conn)
 
     async def write(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write_now` on the writer thread."""
+        """Run `write_now` on the writer thread."""
         return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
 
     async def read(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`read_now` on a reader thread."""
+        """Run `read_now` on a reader thread."""
         return await asyncio.wrap_future(self._readers.submit(partial(self.read_now, fn, *args, **kwargs)))
 
     async def read_for_delivery(
         self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """`read_now` on a thread for consumers alone, in short reads: no long request keeps them waiting."""
+        """Run `read_now` on a thread reserved for consumers' short reads, so that long requests do not delay them."""
         return await asyncio.wrap_future(self._delivering.submit(partial(self.read_now, fn, *args, **kwargs)))
 
     def change_source(self, sleep: Callable[[float], Awaitable[None]]) -> ChangeSource:
-        """What says that another process has committed. Losing a sign costs a poll, never a record."""
+        """Return the source of signals that another process has committed.
+
+        A lost signal costs a poll, never a record.
+        """
         if self.kind == "sqlite":
             return FileChanges(self._reading.engine, self.file_guard, sleep, shared=self._writer_lock is not None)
         return Notifications(self.url, CHANNEL, session_name("eventd-listen", self.claim_name))
 
     def claim(self, group: str, who: str) -> DatabaseClaim | None:
-        """Postgres: what keeps a second node away; of `group` alone, unless it is blank. On SQLite a file does."""
+        """Postgres: return the claim that keeps a second node away, on `group` alone if it is not empty.
+
+        On SQLite a file does this.
+        """
         return None if self.kind == "sqlite" else DatabaseClaim(self.url, self.label(), group, who, self.chance)
 
     def claim_check(self) -> ClaimCheck | None:
-        """Postgres: what asks whether the claim of this node is held; None where there is none."""
+        """Postgres: return the check whether this node's claim is held; None without a claim."""
         return ClaimCheck(self.url, self.claim_name) if self.claim_name else None
 
     def claims(self) -> list[str]:
-        """Postgres: who serves the database, each as it called itself."""
+        """Postgres: return the names of all holders of claims."""
         return [] if self.kind == "sqlite" else self.read_now(read_claims)
 
     async def take_over_checkpoints(self) -> None:
-        """SQLite: keep the writer from doing them inside its commits; the caller does `checkpoint` from now on."""
+        """SQLite: stop checkpoints inside of commits; from now on the caller runs `checkpoint`."""
         if self.kind == "sqlite":
             with translated(self._label):
                 await asyncio.wrap_future(self._writer.submit(self._writing.configure, "PRAGMA wal_autocheckpoint=0"))
 
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
-        """SQLite: move the write-ahead log into the file, off the append path. Postgres does this by itself.
+        """SQLite: move the write-ahead log into the file, outside of appends. Postgres does this by itself.
 
-        The head file is flushed too: after a power loss it is behind by no more than the time between two checkpoints.
-        Under constant writing a passive checkpoint never catches the end, and the write-ahead log would grow without
-        bound; past `urgent_bytes` the writer thread itself finishes the little that is left and starts it over.
-        It hardly waits for readers, because appends wait for it: a back-up reads one snapshot for as long as it takes.
+        The head file is flushed too: after a power loss it is behind by at most the time between two checkpoints. Under
+        constant writes a passive checkpoint never reaches the end, and the write-ahead log would grow without limit;
+        beyond `urgent_bytes` the writer thread finishes the rest and restarts the log. It hardly waits for readers,
+        because appends wait for it: a backup reads one snapshot for as long as it takes.
         """
         size = await asyncio.to_thread(self.wal_bytes)
         if size > patient_bytes:
@@ -217,7 +225,7 @@ class Database:
             await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
 
     def wal_bytes(self) -> int:
-        """Size of SQLite's write-ahead log; 0 on Postgres."""
+        """Return the size of SQLite's write-ahead log in bytes; 0 on Postgres."""
         try:
             return Path(f"{self.path}-wal").stat().st_size if self.path else 0
         except OSError:
@@ -233,7 +241,7 @@ class Database:
                 driver_of(conn).execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
 
     def close(self) -> None:
-        """Finish what is queued, then let go of every connection and thread."""
+        """Finish what is queued, then close every connection and thread."""
         for threads in (self._writer, self._readers, self._delivering):
             threads.shutdown(wait=True)
         self._reading.close()
@@ -249,12 +257,12 @@ def _is_sqlite(conn: sa.Connection) -> bool:
 
 
 def fetch(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
-    """Rows as tuples, straight from the driver: for the hot paths. Write parameters as `?` on both databases."""
+    """Return rows as tuples directly from the driver, for hot paths. Write parameters as `?` on both databases."""
     return _run(conn, sql, params).fetchall()  # type: ignore[no-any-return]
 
 
 def execute(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> int:
-    """Run one statement straight on the driver; the number of rows it touched."""
+    """Run one statement directly on the driver; returns the number of affected rows."""
     return _run(conn, sql, params).rowcount  # type: ignore[no-any-return]
 
 
@@ -263,7 +271,7 @@ def _run(conn: sa.Connection, sql: str, params: Sequence[Any]) -> Any:
 
 
 def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
-    """Run one statement for each of `rows`; how many rows of the table they touched in all."""
+    """Run one statement for each of `rows`; returns the total number of affected rows."""
     if not rows:
         return 0
     if _is_sqlite(conn):
@@ -274,13 +282,13 @@ def execute_many(conn: sa.Connection, sql: str, rows: Sequence[Sequence[Any]]) -
 
 
 def insert(conn: sa.Connection, table: sa.Table) -> Any:
-    """An INSERT that knows `on_conflict_do_nothing` and `on_conflict_do_update`, which both databases share."""
-    # Only that of the database at hand is loaded: a command has to be quick.
+    """Return an INSERT with `on_conflict_do_nothing` and `on_conflict_do_update`, which both databases support."""
+    # Only the dialect in use is loaded: commands have to start quickly.
     return import_module(f"sqlalchemy.dialects.{conn.dialect.name}").insert(table)
 
 
 def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Insert many rows of the columns `names` as fast as this database can. Raises `KeyTaken`."""
+    """Insert many rows with the columns `names` as fast as this database can. Raises `KeyTaken`."""
     if rows:
         copies = not _is_sqlite(conn) and len(rows) >= COPY_ROWS
         with _telling_keys(table.name):
@@ -290,11 +298,11 @@ def bulk_insert(conn: sa.Connection, table: sa.Table, names: Sequence[str], rows
 def insert_numbered(
     conn: sa.Connection, table: sa.Table, names: Sequence[str], same: int, texts: Sequence[str], first: int
 ) -> None:
-    """Insert a row (`same`, text, number) for each of the texts, numbered from `first` on. Raises `KeyTaken`."""
+    """Insert a row (`same`, text, number) for each of the texts, numbered from `first`. Raises `KeyTaken`."""
     if len(texts) < 2:
         bulk_insert(conn, table, names, [(same, text, first) for text in texts])
         return
-    # One statement with three values for any number of rows: no other one to prepare, and hardly anything to bind.
+    # One statement with three values for any number of rows: it is prepared once and binds little.
     sql = f"INSERT INTO {table.name} ({', '.join(names)}) {_NUMBERED[conn.dialect.name]}"
     with _telling_keys(table.name):
         execute(conn, sql, (same, first, msgspec.json.encode(texts).decode()))
@@ -308,7 +316,7 @@ _NUMBERED = {
 
 @contextmanager
 def _telling_keys(table: str) -> Iterator[None]:
-    """Raises `KeyTaken` where a row of the table has the key of one that the block inserts."""
+    """Raises `KeyTaken` if the block inserts a row whose key exists."""
     try:
         yield
     except Exception as error:
@@ -341,7 +349,7 @@ def _insertion(table: str, names: Sequence[str], rows: int) -> str:
 
 
 def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """`fetch` for a statement with one `{in}`, which stands for membership in `values` (any number of them).
+    """Like `fetch`, for a statement with one `{in}`, which becomes membership in `values` (any number).
 
     Example: `fetch_in(conn, "SELECT id FROM t WHERE a = ? AND id {in}", (1,), ids)`.
     """
@@ -355,16 +363,13 @@ def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Seque
 
 
 def lock_schema(conn: sa.Connection) -> None:
-    """Wait until no other process changes the schema. On SQLite a writing transaction is alone anyway."""
+    """Wait until no other process changes the schema. On SQLite a write transaction is exclusive anyway."""
     if not _is_sqlite(conn):
         driver_of(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
 
 
 def begin_anew(conn: sa.Connection) -> None:
-    """Undo all of the writing transaction so far, its locks included, and begin another one.
-
-    On Postgres it is durable, whatever the first one was.
-    """
+    """Roll back the write transaction, including its locks, and begin another. On Postgres the new one is durable."""
     raw = driver_of(conn)
     raw.rollback()
     if _is_sqlite(conn):
@@ -373,7 +378,7 @@ def begin_anew(conn: sa.Connection) -> None:
 
 @contextmanager
 def savepoint(conn: sa.Connection) -> Iterator[None]:
-    """Undo what the block did to the transaction when it raises, and nothing else, while there still is one."""
+    """Roll back the block, and nothing else, when it raises, if the transaction is still open."""
     raw = driver_of(conn)
     raw.execute("SAVEPOINT part")
     try:
@@ -387,10 +392,10 @@ def savepoint(conn: sa.Connection) -> Iterator[None]:
 
 
 def in_transaction(conn: sa.Connection) -> bool:
-    """Whether the transaction that was begun still is one.
+    """Return whether the transaction is still open.
 
-    A full disk makes SQLite undo all of it on its own, and so does a lost connection to Postgres. Whatever is executed
-    after that would be a transaction of its own, without the locks that the first one held.
+    A full disk makes SQLite roll it back, and so does a lost connection to Postgres. A statement executed after that
+    would be its own transaction, without the locks of the first.
     """
     raw = driver_of(conn)
     if _is_sqlite(conn):
@@ -399,21 +404,21 @@ def in_transaction(conn: sa.Connection) -> bool:
 
 
 def for_update(conn: sa.Connection) -> str:
-    """What locks the rows of a SELECT until the transaction ends; SQLite has one writer at a time anyway."""
+    """Return the source of randomness with which the transaction's database was opened."""
     return "" if _is_sqlite(conn) else " FOR UPDATE"
 
 
 def chance_of(conn: sa.Connection) -> Chance:
-    """The randomness that the database of a writing transaction was opened with."""
+    """Return the source of randomness that the database of a write transaction was opened with."""
     chance: Chance = conn.get_execution_options()["chance"]
     return chance
 
 
 def run_of_system(conn: sa.Connection) -> str:
-    """Names the run of what takes commits to the disk: of this machine, or of the Postgres server.
+    """Identify the run of what flushes commits to the disk: this machine, or the Postgres server.
 
-    When one of its processes is killed, Postgres begins again by itself, and not from all it has acknowledged. Its
-    start time stays as it was then, but its statistics begin anew.
+    When one of its processes is killed, Postgres restarts by itself without commits that were not flushed. Its start
+    time stays unchanged then, but its statistics are reset.
     """
     if not _is_sqlite(conn):
         sql = "SELECT pg_postmaster_start_time()::text || ' ' || stats_reset::text FROM pg_stat_bgwriter"
@@ -422,6 +427,6 @@ def run_of_system(conn: sa.Connection) -> str:
 
 
 def notify_head(conn: sa.Connection) -> None:
-    """Postgres: tell other processes, at commit, that the head moved. On SQLite they poll a counter of the file."""
+    """Postgres: signal at commit that the head moved. On SQLite other processes poll a counter of the file."""
     if not _is_sqlite(conn):
         driver_of(conn).execute(f"NOTIFY {CHANNEL}")

@@ -1,4 +1,4 @@
-"""Engines of either database, and the settings of each connection."""
+"""SQLAlchemy engines for both databases, and the settings of each connection."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from eventd.store.engine.sessions import KEEPALIVES, SERVER_OPTIONS
 Kind = Literal["sqlite", "postgresql"]
 
 OTHERS = 2
-"""Connections of each kind for other threads of the process than those of the pools, which keep theirs."""
+"""Connections of each kind for threads outside of the pools, whose threads keep theirs."""
 
 IDLE_SECONDS = 30
-"""How long a writing transaction on Postgres may stand still: one of a frozen process keeps all others waiting."""
+"""Seconds that a write transaction on Postgres may idle: a frozen process would block all others."""
 
 KEPT_BY_WRITER: dict[Kind, str] = {"sqlite": "PRAGMA temp_store=MEMORY"}
-"""Settings of the writer's own connection: without them, a savepoint keeps its undo data in a file.
-
-Migrations, which sort whole tables, have connections without it.
+"""Settings of the writer's connection: without them, a savepoint keeps its undo data in a file. Migrations, which sort
+whole tables, use connections without them.
 """
 
 
 def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim: str = "") -> sa.Engine:
-    """An engine for the writer (`readers` = 0) or for that many readers, which wait for a lock for `patience` seconds.
+    """Create an engine for the writer (`readers` = 0) or for that many readers, which wait `patience` seconds for a
+    lock.
 
-    Postgres: with a `claim`, a connection can be had only while that claim on the database is held.
-    Raises `MissingExtra` when the Postgres driver is absent.
+    Postgres: with a `claim`, connections are refused unless that claim on the database is held. Raises `MissingExtra`
+    when the Postgres driver is absent.
     """
     size = max(1, readers)
     if kind == "sqlite":
@@ -46,7 +46,7 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim
         if url.database:
             event.listen(engine, "do_connect", lambda *_: create_private(Path(url.database or "")))
         return engine
-    # whatever the defaults of the server or the role say
+    # regardless of the defaults of the server or the role
     options = f"-c synchronous_commit=on -c lock_timeout={patience * 1000:.0f} {SERVER_OPTIONS}"
     if not readers:
         options += f" -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000}"
@@ -84,10 +84,10 @@ def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, 
 
 @contextmanager
 def begun(conn: sa.Connection, begin: str) -> Iterator[None]:
-    """One transaction, committed at the end of the block. `begin` begins it; Postgres' driver does so by itself.
+    """One transaction, committed at the end of the block. `begin` begins it; the Postgres driver does so itself.
 
-    It is the driver's own. SQLAlchemy begins one as well with the first statement that goes through it, which means
-    nothing to either driver; to begin and to end one through it costs as much as to write a lone event.
+    It is the driver's transaction. SQLAlchemy also begins one with its first statement, which means nothing to either
+    driver; using SQLAlchemy's would cost as much as writing one event.
     """
     raw = driver_of(conn)
     if begin:
@@ -96,24 +96,25 @@ def begun(conn: sa.Connection, begin: str) -> Iterator[None]:
         yield
         raw.commit()
     except BaseException:
-        with suppress(Exception):  # what was said first is what matters
+        with suppress(Exception):  # the first error is the one that matters
             if not conn.in_transaction():
                 conn.begin()
-            conn.rollback()  # by SQLAlchemy, which knows what a connection that is lost says of the others
+            conn.rollback()  # SQLAlchemy knows what a lost connection means for the others
         raise
     if conn.in_transaction():
         conn.rollback()
 
 
 def driver_of(conn: sa.Connection) -> Any:
-    """The driver's own connection, for statements that need nothing of SQLAlchemy."""
+    """Return the driver's own connection, for statements that need nothing of SQLAlchemy."""
     return conn.connection.driver_connection
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by us: the driver's own are deferred and fail at once
+    # transactions are begun explicitly: the driver's own are deferred and fail at once
+    connection.isolation_level = None
     for pragma in (
-        "page_size=8192",  # of a new file: bodies of a few hundred bytes in fewer pages, half the frames per commit
+        "page_size=8192",  # for a new file: bodies of a few hundred bytes need fewer pages, half the frames per commit
         "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",

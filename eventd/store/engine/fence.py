@@ -1,8 +1,8 @@
 """The fence on Postgres: only the node that holds the claim has sessions that can write.
 
 Each session of a node is named after the node's claim. A node that takes a claim ends the sessions of every claim that
-is not held, transactions included, and a node without its claim gets no new session. So a process that was frozen, or
-cut off, cannot write when it runs again: its sessions have ended, and it cannot replace them.
+is not held, including their transactions, and a node without its claim gets no new session. So a process that was
+frozen or cut off cannot write when it runs again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from eventd.errors import DatabaseUnavailable
 from eventd.store.engine.sessions import open_session
 
 TOKEN_DIGITS = 8
-"""Hexadecimal digits at the end of the name of a claim, which no other claim has."""
+"""Hexadecimal digits at the end of a claim's name that make it unique."""
 ENDING_MILLISECONDS = 5000
-"""How long to wait until a session that was told to end has ended."""
+"""Milliseconds to wait for the end of a session that was told to end."""
 ANSWER_SECONDS = 1.0
-"""How long to wait for the database when readiness asks for the claim."""
+"""Seconds to wait for the database when readiness asks for the claim."""
 
 # A node that waits for the claim of one group already holds the lock of the database, but not exclusively.
 _CLAIMS = """
@@ -44,17 +44,19 @@ logger = logging.getLogger("eventd.claim")
 
 
 def session_name(kind: str, claim: str) -> str:
-    """The name of a session for a purpose, such as `eventd-writer`, of the node with that claim; blank for no claim."""
+    """Return the name of a session for a purpose, such as `eventd-writer`, of the node with that claim; empty without a
+    claim.
+    """
     return f"{kind} {claim[-TOKEN_DIGITS:]}" if claim else kind
 
 
 def is_held(session: Any, claim: str) -> bool:
-    """Whether a session of that name holds its claim now. Raises `psycopg.Error`."""
+    """Return whether the claim of a session of that name is held now. Raises `psycopg.Error`."""
     return bool(session.execute(_IS_HELD, (claim,)).fetchone()[0])
 
 
 def end_unclaimed(session: Any) -> int:
-    """End all sessions of nodes that do not hold their claim; how many there were. Raises `psycopg.Error`."""
+    """End all sessions of nodes that do not hold their claim. Returns their number. Raises `psycopg.Error`."""
     ended = session.execute(_END_UNCLAIMED, (ENDING_MILLISECONDS,)).fetchall()
     for name, gone in ended:
         about = {"session": name}
@@ -66,7 +68,7 @@ def end_unclaimed(session: Any) -> int:
 
 
 def require_claim(session: Any, claim: str) -> None:
-    """Let a new session of the node be used. Raises `DatabaseUnavailable` when the claim is not held."""
+    """Check the claim before a new session is used. Raises `DatabaseUnavailable` when it is not held."""
     if not is_held(session, claim):
         raise DatabaseUnavailable(
             "this node does not hold its claim on the database",
@@ -76,7 +78,7 @@ def require_claim(session: Any, claim: str) -> None:
 
 
 class ClaimCheck:
-    """Asks the database, each time anew, whether the claim is held. `close` it in the end."""
+    """Asks the database, each time anew, whether the claim is held. Call `close` at the end."""
 
     def __init__(self, url: sa.URL, claim: str) -> None:
         self._url = url
@@ -86,7 +88,7 @@ class ClaimCheck:
         self._asking: asyncio.Future[str] | None = None
 
     async def ask(self) -> str:
-        """`ok`, or what is wrong. No answer in time is wrong, too: another node may have the claim by now."""
+        """Return `ok` or the problem. No answer in time is a problem too: another node may have the claim by now."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().run_in_executor(None, self._ask)
         with suppress(TimeoutError):
@@ -115,7 +117,7 @@ class ClaimCheck:
             session.close()
 
     async def close(self) -> None:
-        """End its session; one that waits for the server ends when that answers, or is given up."""
+        """End its session; a session that waits for the server ends when that responds, or is abandoned."""
         self._closed = True
         if self._asking is None or self._asking.done():
             self._drop()

@@ -1,4 +1,4 @@
-"""Where the file of a SQLite database is. One that is deleted or replaced under a process can still be written to."""
+"""Detects that the file of a SQLite database was deleted or replaced: a process could still write to the old file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eventd.errors import DatabaseUnavailable
 
 
 class FileGuard:
-    """The file at a path, as it was when it was first looked at. Without a path there is nothing that could go."""
+    """The file at a path, as it was when it was first checked. Without a path nothing can be lost."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = None if path is None else str(path)
@@ -17,7 +17,7 @@ class FileGuard:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the path leads somewhere else now, or nowhere."""
+        """Return whether the path leads to another file now, or to none."""
         if self._path is None:
             return False
         try:
@@ -30,7 +30,7 @@ class FileGuard:
         return found != self._file
 
     def require(self) -> None:
-        """Raises `DatabaseUnavailable` for a file that is lost: what is written to it ends with this process."""
+        """Raises `DatabaseUnavailable` for a lost file: what is written to it ends with this process."""
         if self.is_lost:
             raise DatabaseUnavailable(
                 f"{self._path}: this is not the file any more that is open; it was deleted, moved or replaced",

@@ -1,6 +1,7 @@
-"""Whose file is it? Judged before anything of it is touched: opening a database of another program already changes it.
+"""Recognises files of other programs before anything of them is touched: even opening another program's database
+changes it.
 
-Danger: a connection of the node sets the journal mode, which is kept in the file.
+Danger: a connection of the node sets the journal mode, which is stored in the file.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from tempfile import TemporaryDirectory
 from eventd.errors import DatabaseUnusable
 
 OURS = frozenset({"alembic_version", "log_heads"})
-"""Tables that every revision of the schema has; other programs use Alembic as well."""
+"""Tables that exist in every revision of the schema; other programs use Alembic as well."""
 NO_DATABASE = "file is not a database"
-"""SQLite's words for a file of any other kind."""
+"""SQLite's message for a file that is no database."""
 
 
 def refuse_foreign(path: Path | None) -> None:
-    """Raise `DatabaseUnusable` when the file at `path` is not a node's database. Leaves it and its folder as they are.
+    """Raise `DatabaseUnusable` when the file at `path` is not a node's database. Changes neither the file nor its
+    folder.
 
-    A file that is missing, empty, or that cannot be read passes: the database says better what is wrong with it. So
-    does Postgres (None), where nothing is applied without being told to, and a database may be shared.
+    A missing, empty or unreadable file passes, because opening it gives the better error. So does Postgres (None),
+    where migrations need a command and a database may be shared.
     """
     if path is None or not path.is_file():
         return
@@ -44,10 +46,10 @@ def refuse_foreign(path: Path | None) -> None:
 
 
 def connect_untouched(path: Path, *, seconds: float) -> sqlite3.Connection:
-    """A connection that writes nothing to the file, which may lie where nothing can be written.
+    """Open a connection that writes nothing to the file, which may be in a read-only folder.
 
-    It leaves nothing beside the file either, but for the index (`-shm`) of a write-ahead log that has none. Waits for
-    locks for so long.
+    It also leaves nothing beside the file, except the index (`-shm`) of a write-ahead log without one. Waits `seconds`
+    for locks.
     """
     beside = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
     alone = not any(file.exists() and file.stat().st_size for file in beside)
@@ -55,15 +57,15 @@ def connect_untouched(path: Path, *, seconds: float) -> sqlite3.Connection:
 
 
 def connect_as(path: Path, how: str, seconds: float) -> sqlite3.Connection:
-    """A connection to the file that is there, opened `how` a parameter of SQLite's URI says."""
+    """Open a connection to an existing file; `how` is a parameter of SQLite's URI."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=seconds)
 
 
 def _tables(path: Path) -> set[str]:
-    """Names of all tables. The file as it is, without its journal, where another program locks or has to recover it.
+    """Return the names of all tables. A file that another program locks or has to recover is read without its journal.
 
-    Danger: SQLite makes an index (`-shm`) for a write-ahead log that has none, as after a copy, even to read it, and
-    leaves it there. Such a log is read only where the file has no tables yet, from a copy: both are small then.
+    Danger: SQLite creates an index (`-shm`) for a write-ahead log without one, as after a copy, even to read it, and
+    leaves it there. Such a log is read only when the file has no tables yet, from a copy: both are small then.
     """
     if Path(f"{path}-shm").exists():
         try:
@@ -77,7 +79,7 @@ def _tables(path: Path) -> set[str]:
 
 
 def _logged_tables(path: Path) -> set[str]:
-    """Names of the tables that the file has with what its write-ahead log adds. Copies both."""
+    """Return the table names of the file with its write-ahead log. Copies both."""
     log = Path(f"{path}-wal")
     if not log.is_file():
         return set()

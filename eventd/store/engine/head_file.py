@@ -1,11 +1,11 @@
-"""How far the log has been acknowledged, kept in a file beside a SQLite database.
+"""The head file beside a SQLite database records how far the log was acknowledged.
 
-A database that is put back as an older copy does not know that it is one; this file does. It is written after each
-commit and before any caller is answered, into memory that the system keeps: that survives the process, however it ends,
-and costs no flush. After a power loss the file may be behind by as long as the node has not flushed it, never ahead of
-the database: it can miss a copy that is younger than that, and cannot take a sound database for an older one.
+A restored older copy of the database cannot know that it is one; this file shows it. It is written after each commit,
+before any caller is answered, into memory of the system: that survives the process and costs no flush. After a power
+loss the file may lag behind the database, but never lead it: it can miss a recent copy, and cannot take a sound
+database for an older one.
 
-Danger: mapped into the memory of the process, a file that is cut short would end the process with a signal.
+Danger: if the file were mapped into memory, truncating it would end the process with a signal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from zlib import crc32
 
 SUFFIX = ".head"
 _BYTES = 512
-"""Of the file: one sector, so that a power loss leaves it as it was or as it became."""
+"""Bytes of the file: one sector, so that a power loss leaves the old or the new content."""
 _FORM = b"eventd-head-1"
 
 
 class HeadMark(NamedTuple):
-    """`last` is the last position that was acknowledged in an epoch of the database called `instance`."""
+    """`last` is the last position that was acknowledged in an epoch of the database `instance`."""
 
     instance: str
     epoch: str
@@ -31,7 +31,7 @@ class HeadMark(NamedTuple):
 
 
 class HeadFile:
-    """The file beside the database at `database`, made if it is missing. Raises `OSError`."""
+    """The file beside the database at `database`, created if it is missing. Raises `OSError`."""
 
     def __init__(self, database: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -40,7 +40,7 @@ class HeadFile:
             if len(known := self._content()) < _BYTES:
                 os.pwrite(self._file, known.ljust(_BYTES, b"\0"), 0)  # not sparse: a full disk must not show up later
                 owner = database.stat()
-                with suppress(PermissionError):  # a command of root's must not keep the node from its own file
+                with suppress(PermissionError):  # root's commands must not keep the node from its own file
                     os.fchown(self._file, owner.st_uid, owner.st_gid)
             self._written = b""
         except OSError:
@@ -48,7 +48,7 @@ class HeadFile:
             raise
 
     def read(self) -> HeadMark | None:
-        """What was written last; None for a new file, or one that was damaged. Raises `OSError`."""
+        """Return what was written last; None for a new or damaged file. Raises `OSError`."""
         words = self._content().partition(b"\n")[0].split(b" ")
         if len(words) != 5 or words[0] != _FORM or words[4] != _sum(b" ".join(words[:4])):
             return None
@@ -58,7 +58,7 @@ class HeadFile:
             return None
 
     def write(self, told: HeadMark) -> None:
-        """Keep it, unless another process has written a later position of the same epoch. Raises `OSError`."""
+        """Write the mark, unless another process has written a later position of the same epoch. Raises `OSError`."""
         begin = f"{_FORM.decode()} {told.instance or '-'} {told.epoch} ".encode()
         at = len(begin)
         known = self._content()
@@ -69,14 +69,14 @@ class HeadFile:
         os.pwrite(self._file, line, 0)
 
     def flush(self) -> None:
-        """Take what was written to the disk. Raises `OSError`."""
+        """Flush the file to the disk. Raises `OSError`."""
         now = self._content()
         if now != self._written:
             os.fdatasync(self._file)
             self._written = now
 
     def close(self) -> None:
-        """Take it to the disk, and let go of the file."""
+        """Flush and close the file."""
         try:
             with suppress(OSError):
                 self.flush()
@@ -88,7 +88,7 @@ class HeadFile:
 
 
 def forget_head(database: Path) -> None:
-    """Another database is about to be at this path, and knows by itself how far it goes."""
+    """Delete the head file before another database takes this path."""
     Path(f"{database}{SUFFIX}").unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Is the database whole?"""
+"""Checks the integrity of a database file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eventd.store.engine.database import fetch
 
 
 def find_damage(conn: sa.Connection) -> list[str]:
-    """What SQLite's own check finds wrong with the file, at most twenty lines; it reads the whole file.
+    """Return what SQLite's own check finds, at most twenty lines; it reads the whole file.
 
     For SQLite only: Postgres checks its pages itself.
     """
@@ -16,5 +16,5 @@ def find_damage(conn: sa.Connection) -> list[str]:
 
 
 def find_any_damage(conn: sa.Connection) -> list[str]:
-    """The same, and whether every index agrees with its table: for a copy that must be right years later."""
+    """The same, including whether every index agrees with its table: for a copy that must be right years later."""
     return [str(line) for (line,) in fetch(conn, "PRAGMA integrity_check(20)") if line != "ok"]

@@ -1,4 +1,4 @@
-"""The files of a SQLite database belong to the node's user: who may read them could read every event."""
+"""Restricts the files of a SQLite database to the node's user: a reader of the files can read every event."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from contextlib import suppress
 from pathlib import Path
 
 MODE = 0o600
-"""Of a new database. SQLite gives its write-ahead log and its index the mode of the database."""
+"""The mode of a new database. SQLite gives its write-ahead log and index the mode of the database."""
 _OTHERS = stat.S_IRWXO
 _FILES = ("", "-wal", "-shm", "-journal")
 
 
 def create_private(database: Path) -> None:
-    """Make an empty file that only its owner may read, unless there is one.
+    """Create an empty file that only its owner may read, unless one exists.
 
-    A file that is there is not opened: closing it would take back the locks that this process holds on it.
+    An existing file is not opened: closing it would release the locks that this process holds on it.
     """
-    with suppress(OSError):  # SQLite says better why a file cannot be made
+    with suppress(OSError):  # SQLite reports better why a file cannot be created
         os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE))
 
 
 def close_to_others(database: Path) -> Iterator[Path]:
-    """Take away what users outside the files' group may do with them; yields the files it was taken from.
+    """Remove permissions of users outside the files' group; yields the files that were changed.
 
     An older program made them readable by every user. What the group may do is the operator's choice. Files of other
-    users are left as they are.
+    users are left unchanged.
     """
     for suffix in _FILES:
         file = Path(f"{database}{suffix}")

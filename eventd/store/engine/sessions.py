@@ -1,4 +1,4 @@
-"""Settings of every session on Postgres, and sessions outside the pool: to listen, and to hold a claim."""
+"""Settings of every Postgres session, and sessions outside of the pool: to listen, and to hold a claim."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 KEEPALIVES: Mapping[str, Any] = {
-    # A server that is gone without a word must be noticed, and not be waited for without end.
+    # A silent server must be noticed in a bounded time.
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -21,11 +21,14 @@ SERVER_OPTIONS = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000"
 )
 """The same for the server's end: a session whose machine has vanished must not hold a claim, or the lock of a
-transaction, for the system's two hours. Keepalives end one that is idle, the time-out one whose answer is not taken."""
+transaction, for the system's two hours.
+
+Keepalives end an idle session, the timeout one whose answer is not read.
+"""
 
 
 def open_session(url: sa.URL, name: str) -> Any:
-    """A connection of its own under that name, each statement a transaction. Raises `psycopg.Error`."""
+    """Open a separate connection under that name; each statement is a transaction. Raises `psycopg.Error`."""
     import psycopg
 
     return psycopg.connect(

@@ -1,4 +1,4 @@
-"""How much room a file system has left for this process."""
+"""Free space of a file system for this process."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import os
 from pathlib import Path
 
 LEAST_BYTES = 1 << 20
-"""With less, the next batch may not fit."""
+"""Bytes below which the next batch may not fit."""
 
 
 def bytes_left(folder: Path) -> int | None:
-    """Bytes that this process may still write below a folder; None where the system does not tell."""
+    """Return the bytes that this process may still write below a folder; None if the system does not report it."""
     try:
         found = os.statvfs(folder)
     except OSError:
         return None
-    blocks = found.f_bfree if os.geteuid() == 0 else found.f_bavail  # some are kept for root
+    blocks = found.f_bfree if os.geteuid() == 0 else found.f_bavail  # some are reserved for root
     return blocks * found.f_frsize
 
 
 def shortage(database: Path | None) -> str:
-    """Why the next event may find no room in this SQLite file; blank where there is some, or where it is unknown."""
+    """Return why the next event may not fit into this SQLite file; empty if there is room, or if it is unknown."""
     left = bytes_left(database.parent) if database is not None else None
     if left is None or left >= LEAST_BYTES:
         return ""

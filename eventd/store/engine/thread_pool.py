@@ -1,4 +1,4 @@
-"""Connections that the threads of a pool keep: to take one out and put it back costs as much as a small read."""
+"""Connections that the threads of a pool keep: checking one out and in costs as much as a small read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from eventd.store.engine.engines import driver_of
 
 
 class ThreadConnections:
-    """The connections of one engine. A thread that called `keep` has its own; any other takes one out for each use.
+    """The connections of one engine. A thread that called `keep` has its own; any other checks one out for each use.
 
-    `begin` is executed on each connection that is kept, before it is used, and so are the statements of `configure`.
-    After an error on one of them, all are replaced: a server that is gone takes all of them along.
+    `begin` is executed on each kept connection before it is used, and so are the statements of `configure`. After an
+    error on one of them all are replaced: a lost server affects all of them.
     """
 
     def __init__(self, engine: sa.Engine, begin: str = "") -> None:
@@ -26,11 +26,11 @@ class ThreadConnections:
         self._troubles = 0
 
     def keep(self) -> None:
-        """Keep a connection for this thread, which will use the engine for as long as it lives."""
+        """Keep a connection for this thread, which will use the engine for the rest of its life."""
         self._of_thread.stays = True
 
     def configure(self, statement: str) -> None:
-        """Execute it on the connection that this thread keeps, and on each that is made after it."""
+        """Execute a statement on this thread's connection, and on each connection opened later."""
         if statement not in self._begin:
             self._begin.append(statement)
         with self.use() as conn:
@@ -38,7 +38,7 @@ class ThreadConnections:
 
     @contextmanager
     def use(self) -> Iterator[sa.Connection]:
-        """A connection in no transaction."""
+        """Yield a connection outside of a transaction."""
         if not getattr(self._of_thread, "stays", False):
             with self.engine.connect() as conn:
                 yield conn
@@ -51,7 +51,7 @@ class ThreadConnections:
             raise
 
     def _take_own(self) -> sa.Connection:
-        """The one of this thread; another one where there was trouble since."""
+        """Return this thread's connection, or a new one after an error."""
         own: tuple[sa.Connection | None, int] = getattr(self._of_thread, "own", (None, 0))
         conn, troubles = own
         if conn is not None and troubles == self._troubles:
@@ -69,7 +69,7 @@ class ThreadConnections:
         return conn
 
     def close(self) -> None:
-        """Let go of all of them. The threads that kept some have ended."""
+        """Close all connections. The threads that kept some have ended."""
         for conn in self._kept:
             conn.close()
         self._kept.clear()

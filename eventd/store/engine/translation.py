@@ -1,4 +1,4 @@
-"""From a driver's errors to ours, once, at the border. What the drivers of both databases say is understood here."""
+"""Translates errors of both database drivers into this project's errors, at one place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.errors import DatabaseFault, DatabaseUnavailable, DatabaseUnusable, 
 
 @contextmanager
 def translated(label: str) -> Iterator[None]:
-    """Turn a driver's error into one of ours, once, at the border. `label` names the database without a secret."""
+    """Translate the driver's errors of the block. `label` names the database without a secret."""
     try:
         yield
     except Exception as error:
@@ -23,27 +23,27 @@ def translated(label: str) -> Iterator[None]:
 
 
 def translate(error: Exception, label: str = "the database") -> Exception:
-    """Our error for a driver's or SQLAlchemy's; any other error as it is."""
+    """Return this project's error for an error of a driver or of SQLAlchemy; other errors are returned unchanged."""
     if isinstance(error, exc.DBAPIError):
         return _translate(label, error.orig or error)
     if isinstance(error, exc.TimeoutError):
         return DatabaseUnavailable(f"no connection to {label} became free in time")
     if isinstance(error, exc.SQLAlchemyError):
         return DatabaseUnavailable(f"{label}: {type(error).__name__}")
-    if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths go below SQLAlchemy
+    if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths bypass SQLAlchemy
         return _translate(label, error)
     return error
 
 
 def _is_fault(error: BaseException) -> bool:
-    """Whether the row was at fault, and not the database: a constraint, or a value that no column can hold."""
+    """Return whether the row is at fault, not the database: a constraint, or a value that no column can hold."""
     return any(kind.__name__ in ("IntegrityError", "DataError") for kind in type(error).__mro__)
 
 
 FAULT_HINT = "this is a fault of the node: please report it"
 _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
 _REACH = "check that the server runs and can be reached"
-# The first that occurs in what the driver says decides.
+# The first fragment that occurs in the driver's message decides.
 _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
     ("malformed", DatabaseUnusable, "restore a backup"),
     ("not a database", DatabaseUnusable, "name another file or folder, or restore a backup"),
@@ -77,5 +77,5 @@ def _translate(label: str, error: BaseException) -> EventdError:
 
 
 def _first_line(text: str) -> str:
-    """What follows may hold values of the row."""
+    """Return the first line: the rest may contain values of the row."""
     return text.strip().splitlines()[0] if text.strip() else "no reason given"

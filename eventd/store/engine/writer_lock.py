@@ -1,8 +1,7 @@
-"""The lock of the writers of a SQLite file, for processes that write to it all the time.
+"""A fair lock for processes that write constantly to one SQLite file.
 
-SQLite lets one transaction write, and a writer that finds it busy sleeps and tries again, for longer each time: with
-two processes that write without a pause, one of them may wait for seconds. The kernel wakes the waiters of a lock at
-once, in their order.
+SQLite allows one write transaction, and a writer that finds it busy sleeps, longer each time: of two processes that
+write without a pause, one may wait for seconds. The kernel wakes the waiters of a file lock at once, in order.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from eventd.errors import DatabaseUnavailable
 
 
 class WriterLock:
-    """The lock of one file's writers, which wait for `patience` seconds at most: a process that holds it may hang.
+    """The write lock of one file; a writer waits at most `patience` seconds, because the holder may hang.
 
     For one thread at a time; other programs may write without it.
     """
@@ -36,7 +35,7 @@ class WriterLock:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Wait for the turn, and hold it. It ends with the process, however that ends. Raises `DatabaseUnavailable`."""
+        """Wait for the lock and hold it; it ends with the process. Raises `DatabaseUnavailable`."""
         held = self._take()
         try:
             yield
@@ -44,7 +43,7 @@ class WriterLock:
             fcntl.flock(held, fcntl.LOCK_UN)
 
     def _take(self) -> int:
-        """The descriptor that holds the turn."""
+        """Return the descriptor that holds the lock."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,7 +51,7 @@ class WriterLock:
         return self._file
 
     def _wait(self) -> int:
-        """Only a thread of its own can wait for the kernel's lock and be left behind."""
+        """Wait in a separate thread, which can be abandoned when it takes too long."""
         if self._waiter is None:
             self._waiter = threading.Thread(target=self._wait_for_each, name="eventd-turn", daemon=True)
             self._waiter.start()
@@ -66,7 +65,8 @@ class WriterLock:
         return wait.held
 
     def _wait_for_each(self) -> None:
-        # A descriptor of its own: with that of the others, the lock would be theirs as well, and be let go under them.
+        # A separate descriptor: on a shared one, the lock would belong to all users of it, and any of them could
+        # release it.
         file = self._open()
         try:
             while (wait := self._waits.get()) is not None:
@@ -77,7 +77,7 @@ class WriterLock:
             os.close(file)
 
     def close(self) -> None:
-        """Take no more turns."""
+        """Refuse further use."""
         self._waits.put(None)
         if self._waiter is not None:
             self._waiter.join(self._patience)
@@ -85,18 +85,18 @@ class WriterLock:
 
 
 class _Wait:
-    """One wait for the turn. Either it is granted or it is given up, whichever comes first."""
+    """One wait for the lock. It is either granted or abandoned, whichever comes first."""
 
     def __init__(self) -> None:
         self.held = -1
         self.done = threading.Lock()
-        """Can be acquired once the turn was granted."""
+        """Can be acquired once the lock was granted."""
         self.done.acquire()
         self._deciding = threading.Lock()
         self._given_up = False
 
     def grant(self, file: int) -> bool:
-        """The descriptor has the turn now; False where the waiter has given up."""
+        """The descriptor has the lock now; False if the waiter has given up."""
         with self._deciding:
             if self._given_up:
                 return False
@@ -105,7 +105,7 @@ class _Wait:
         return True
 
     def give_up(self) -> bool:
-        """Want it no more; False where it was granted meanwhile."""
+        """Abandon the wait; False if the lock was granted meanwhile."""
         with self._deciding:
             self._given_up = self.held < 0
             return self._given_up

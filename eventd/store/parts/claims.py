@@ -1,7 +1,7 @@
-"""What a part claims, and for how long. Pure.
+"""What a part claims and for how long. Pure.
 
-A part's resource is known by its identity. It ends with its part, or sooner: when the event that it is about has ended.
-What masks a declared resource is a claim, too: the next part of the same owner that does takes it over.
+A resource of a part is identified by its key. It ends with its part, or earlier when the event it is about has expired.
+Masking a declared resource is a claim too: the next part of the same owner that masks it takes the claim over.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ FOR_SUBJECT = "routerd.net/for-subject"
 """The annotation of a resource that is about the events of one subject only."""
 CAPTURING_KIND = "RemoteAddressClaim"
 UNREADABLE = "?"
-"""Stands for an address that is captured and cannot be read."""
+"""Stands for a captured address that cannot be read."""
 
 
 _MASKING = "mask "
-"""How the stored apiVersion of a claim begins that masks; that of a resource holds no blank."""
+"""The prefix of the stored apiVersion of a masking claim; that of a resource contains no blank."""
 
 
 class ResourceKey(NamedTuple):
-    """What makes a resource the same resource."""
+    """The identity of a resource."""
 
     api_version: str
     kind: str
@@ -33,31 +33,31 @@ class ResourceKey(NamedTuple):
 
 
 def masking(target: ResourceKey) -> ResourceKey:
-    """What claims to mask a resource."""
+    """Return the claim to mask a resource."""
     return target._replace(api_version=f"{_MASKING}{target.api_version}")
 
 
 def masked_by(key: ResourceKey) -> ResourceKey | None:
-    """The resource that a claim masks; None where it claims to give one."""
+    """Return the resource that a claim masks; None for a claim to define one."""
     version = key.api_version
     return key._replace(api_version=version.removeprefix(_MASKING)) if version.startswith(_MASKING) else None
 
 
 def target_of(directive: Any) -> ResourceKey:
-    """The resource that a directive is about; blank where it does not tell."""
+    """Return the target of a directive; empty if it names none."""
     target = _member(directive if isinstance(directive, Mapping) else {}, "target")
     return ResourceKey(*(str(target.get(name, "")) for name in ("apiVersion", "kind", "name")))
 
 
 class ResourceClaim(NamedTuple):
-    """When a resource ends, in microseconds, and the address it captures; blank for none."""
+    """When a resource ends, in microseconds, and the address it captures; empty for none."""
 
     ends_at: int
     captures: str
 
 
 def key_of(resource: Mapping[str, Any]) -> ResourceKey:
-    """The identity of a resource; blank where it does not tell."""
+    """Return the identity of a resource; empty if it is incomplete."""
     name = _member(resource, "metadata").get("name")
     texts = (resource.get("apiVersion"), resource.get("kind"), name)
     return ResourceKey(*(text if isinstance(text, str) else "" for text in texts))
@@ -69,7 +69,7 @@ def _member(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def subject_of(resource: Mapping[str, Any]) -> str:
-    """The subject that a resource is about; blank for all of its part's."""
+    """Return the subject that a resource is about; empty for all subjects of its part."""
     subject = _member(_member(resource, "metadata"), "annotations").get(FOR_SUBJECT)
     return subject if isinstance(subject, str) else ""
 
@@ -82,7 +82,7 @@ def claims_of(
     subjects: Collection[str],
     expires_at: int,
 ) -> dict[ResourceKey, ResourceClaim]:
-    """The claims of a part whose subjects end as `ends` says; a subject that is not in there lasts with the part."""
+    """Return the claims of a part whose subjects end as `ends` says; other subjects last as long as the part."""
     rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
     claims = {masking(target_of(directive)): ResourceClaim(rest, "") for directive in directives}
     for resource in resources:
@@ -93,7 +93,7 @@ def claims_of(
 
 
 def end_of_rest(*, ends: Mapping[str, int], subjects: Collection[str], expires_at: int) -> int:
-    """When that of a part ends which is about no subject in particular: with the last of its subjects."""
+    """Return when the resources without a subject end: with the last subject."""
     known = set(subjects)
     if not known or not known <= ends.keys():
         return expires_at
@@ -101,7 +101,7 @@ def end_of_rest(*, ends: Mapping[str, int], subjects: Collection[str], expires_a
 
 
 def captured_by(resource: Mapping[str, Any]) -> str:
-    """The address that a resource captures, without its prefix; blank for none, `?` where it cannot be read."""
+    """Return the address that a resource captures, without prefix length; empty for none, `?` if it cannot be read."""
     if resource.get("kind") != CAPTURING_KIND:
         return ""
     spec = _member(resource, "spec")
@@ -113,10 +113,10 @@ def captured_by(resource: Mapping[str, Any]) -> str:
 
 
 def host_address(text: object) -> str:
-    """The address in `10.88.60.9/32` or `10.88.60.9`, in the one way to write it; blank if there is none.
+    """Return the canonical address in `10.88.60.9/32` or `10.88.60.9`; empty if there is none.
 
-    Lenient: two spellings of one address must never pass for two. A prefix or a zone is left out, whatever it says,
-    and zeros before a number count for nothing.
+    Lenient, because two spellings of one address must be recognised as equal. Prefix length and zone are ignored, and
+    so are leading zeros.
     """
     if not isinstance(text, str):
         return ""
@@ -130,7 +130,7 @@ def host_address(text: object) -> str:
 
 
 def _without_zeros(host: str) -> str:
-    """`10.77.60.10` for `010.077.060.010`, also at the end of an IPv6 address; anything else as it is."""
+    """Return `10.77.60.10` for `010.077.060.010`, also at the end of an IPv6 address; other texts unchanged."""
     before, colon, dotted = host.rpartition(":")
     if "." not in dotted:
         return host

@@ -1,7 +1,7 @@
-"""Rows of parts: what plugins derived, and which part gives which resource.
+"""Rows of parts: what plugins derived, and which part defines which resource.
 
-Each function that writes takes the open transaction, in which the head is locked, and moves the version of the parts,
-so that running nodes notice. A resource is given by one part of its owner at a time: the latest that named it.
+Each function that writes takes the open transaction, in which the head is locked, and raises the version of the parts,
+so that running nodes notice. A resource is defined by one part of its owner at a time: the latest that named it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from eventd.store.parts.claims import ResourceClaim, ResourceKey, claims_of, end
 from eventd.store.schema.tables import parts
 
 SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"
-"""How owners begin: the kind of what is declared, and then its name."""
+"""The prefixes of owners: the kind of what is declared, followed by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPart:
-    """A part as it is written. Times in microseconds; `resources` carry their annotations.
+    """A part to write. Times are in microseconds; `resources` have their annotations.
 
-    `owner` is what the claims belong to, `source` names the part. `ends` says when subjects end that end sooner.
+    The claims belong to `owner`; `source` identifies the part. `ends` has the subjects that end before the part.
     """
 
     owner: str
@@ -46,7 +46,7 @@ class NewPart:
 
 
 class ClaimSpan(NamedTuple):
-    """A claim that a part holds: since when its owner does, and until when. Microseconds."""
+    """A claim of a part: since when its owner has had it, and until when. Microseconds."""
 
     since: int
     ends_at: int
@@ -54,10 +54,10 @@ class ClaimSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPart(NewPart):
-    """A part as it is stored. `claims` are the resources it gives: what a later part named is no longer its own.
+    """A stored part. `claims` are the resources that it defines, without those that a later part took over.
 
-    Likewise `masks` are the declared resources that it masks.
-    `revision` moves with each change. `problem` says what of the row cannot be read; the lists are empty then.
+    Likewise `masks` are the declared resources that it masks. `revision` changes with each change. `problem` says what
+    of the row cannot be read; the lists are empty then.
     """
 
     id: int
@@ -72,21 +72,21 @@ class StoredPart(NewPart):
 
     @property
     def ends_rest_at(self) -> int:
-        """When that of it ends which is about no subject in particular."""
+        """When the resources without a subject end."""
         return end_of_rest(ends=self.ends, subjects=self.subjects, expires_at=self.expires_at)
 
 
 class NewerEvents(NamedTuple):
-    """The events of a topic that were recorded, or refreshed, beyond a position.
+    """The events of a topic that were recorded or refreshed after a position.
 
-    A plugin that is run late, out of the order of its events, must not undo what they led to.
+    A plugin that runs late must not undo the results of newer events.
     """
 
     topic_id: int
     position: int
 
     def origins_among(self, conn: sa.Connection, part_ids: Collection[int]) -> set[int]:
-        """Those of the parts that such an event led to."""
+        """Return those of the parts that such an event produced."""
         rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
         told = {part_id: _ids(text) for part_id, text in rows}
         sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND position > ? AND event_id {in}"
@@ -95,7 +95,7 @@ class NewerEvents(NamedTuple):
 
 
 def _ids(text: str) -> frozenset[str]:
-    """The event ids of a part; none where they cannot be read."""
+    """Return the event ids of a part; empty if they cannot be read."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -104,11 +104,11 @@ def _ids(text: str) -> frozenset[str]:
 
 
 def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents | None = None) -> int:
-    """Write the part in the place of the one of the same source, and give it the claims on what it names.
+    """Write the part, replacing that of the same source, and give it the claims on its resources. Returns its
+    generation.
 
-    Returns its generation: raised with each run of a plugin by hand, otherwise with each other content. 0 where there
-    is nothing to keep. Parts of the owner that give nothing any more are deleted. What `later` events led to keeps its
-    claims.
+    The generation rises with each manual run of a plugin, otherwise with each changed content; 0 if nothing is stored.
+    Parts of the owner that define nothing any more are deleted. Results of `later` events keep their claims.
     """
     revision = _move_version(conn)
     before = fetch(conn, "SELECT id, generation, digest FROM parts WHERE source = ?", (part.source,))
@@ -133,7 +133,7 @@ def _exists(conn: sa.Connection, part_id: int) -> bool:
 
 
 def _move_version(conn: sa.Connection) -> int:
-    """Say, at commit, that parts have changed; the new version."""
+    """Signal at commit that parts have changed. Returns the new version."""
     moved = "UPDATE log_heads SET parts_version = parts_version + 1 WHERE id = 1 RETURNING parts_version"
     ((version,),) = fetch(conn, moved)
     notify_head(conn)
@@ -193,10 +193,10 @@ def _claim(
     now: int,
     later: NewerEvents | None,
 ) -> set[int]:
-    """Give the part the claims on what it names, and none else; the parts that lose some, itself perhaps.
+    """Give the part the claims on its resources, and no others. Returns the parts that lose claims, perhaps this one.
 
-    Its owner holds a claim without a break only if it has not ended meanwhile: others may have taken it up since. What
-    is over already takes nothing from a part that still gives it.
+    An owner holds a claim without interruption only if it has not ended meanwhile, because another owner may have taken
+    it since. A resource that has ended already takes nothing from a part that still defines it.
     """
     held = _read_held(conn, part.owner, wanted)
     newer = (
@@ -221,7 +221,7 @@ def _claim(
 
 
 def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> dict[ResourceKey, tuple[int, int, int]]:
-    """Which of the claims the owner has: the part, since when, until when."""
+    """Return the owner's claims on these keys: the part, since when, until when."""
     names: dict[tuple[str, str], list[str]] = {}
     for key in keys:
         names.setdefault((key.api_version, key.kind), []).append(key.name)
@@ -239,7 +239,7 @@ def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> 
 
 
 def _settle_losers(conn: sa.Connection, losers: Collection[int], revision: int) -> None:
-    """A part that has lost claims has changed; one that gives nothing any more goes."""
+    """Update parts that have lost claims; delete those that define nothing any more."""
     if not losers:
         return
     bare = fetch_in(
@@ -262,9 +262,10 @@ def _remove(conn: sa.Connection, ids: Sequence[int]) -> None:
 def withdraw(
     conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: NewerEvents | None = None
 ) -> int:
-    """End what the owner's parts say of these subjects, each after its grace; how many parts that changes.
+    """End the resources of the owner's parts for these subjects, each after its grace. Returns the number of changed
+    parts.
 
-    What ends sooner anyway stays so, and what `later` events led to.
+    Earlier ends stay, and so do the results of `later` events.
     """
     found = fetch_in(
         conn,
@@ -283,7 +284,7 @@ def withdraw(
 
 
 def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str, int]:
-    """When its subjects end, now that these do."""
+    """Return the new ends of its subjects."""
     end = now + part.grace
     going = {subject for subject in part.subjects if subject in subjects}
     sooner = {s: min(end, part.ends.get(s, part.expires_at)) for s in going}
@@ -312,9 +313,9 @@ def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], 
 
 
 def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
-    """End the parts of whatever is not declared any more, each after its grace; how many that changes.
+    """End the parts of owners that are no longer declared, each after its grace. Returns the number of changed parts.
 
-    Harmless when repeated: nothing is put off.
+    Repeated calls postpone nothing.
     """
     owners = [owner for (owner,) in fetch(conn, "SELECT DISTINCT owner FROM parts")]
     declared = (SUBSCRIPTION, PLUGIN, SOURCE)
@@ -338,7 +339,7 @@ def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
 
 
 def delete_part(conn: sa.Connection, source: str) -> bool:
-    """Delete a part with its claims. False when there was none."""
+    """Delete a part with its claims. False if it does not exist."""
     found = fetch(conn, "SELECT id FROM parts WHERE source = ?", (source,))
     if found:
         _move_version(conn)
@@ -347,7 +348,7 @@ def delete_part(conn: sa.Connection, source: str) -> bool:
 
 
 def forget_parts(conn: sa.Connection, before: int, limit: int) -> int:
-    """Remove at most `limit` parts all of which had ended before this time; how many went."""
+    """Delete at most `limit` parts that had ended completely before this time. Returns the number of deleted parts."""
     sql = "SELECT id FROM parts WHERE ends_at < ? ORDER BY ends_at, id LIMIT ?"
     ids = [part_id for (part_id,) in fetch(conn, sql, (before, limit))]
     if ids:
@@ -357,12 +358,12 @@ def forget_parts(conn: sa.Connection, before: int, limit: int) -> int:
 
 
 def read_sources(conn: sa.Connection) -> list[str]:
-    """The source of every part, in order."""
+    """Return the source of every part, sorted."""
     return sorted(source for (source,) in fetch(conn, "SELECT source FROM parts"))
 
 
 def read_revisions(conn: sa.Connection) -> dict[int, int]:
-    """The revision of every part by its id: what has to be read again is what differs."""
+    """Return the revision of every part by its id: changed parts must be read again."""
     return dict(fetch(conn, "SELECT id, revision FROM parts"))
 
 
@@ -372,7 +373,7 @@ _COLUMNS = [column.name for column in parts.columns]
 def read_parts(
     conn: sa.Connection, *, ids: Sequence[int] | None = None, source: str = "", owner: str = ""
 ) -> list[StoredPart]:
-    """All parts, or those of these ids, this source or this owner: the latest observed first, then by source."""
+    """Return all parts, or those with these ids, this source or this owner: latest observed first, then by source."""
     columns = ", ".join(_COLUMNS)
     wanted, values = ("source = ?", (source,)) if source else ("owner = ?", (owner,)) if owner else ("1 = 1", ())
     if ids is None:
@@ -413,7 +414,7 @@ def _part(row: dict[str, Any], claims: Mapping[ResourceKey, ClaimSpan]) -> Store
 
 
 def _value(text: str) -> Any:
-    """What a text holds; None where it cannot be read. Most lists of a part are empty."""
+    """Parse a stored list; None if it cannot be read. Most lists of a part are empty."""
     if text in _NOTHING:
         return _NOTHING[text].copy()
     try:
@@ -423,7 +424,7 @@ def _value(text: str) -> Any:
 
 
 def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, ResourceKey, str]]:
-    """The live claims that capture one of these addresses: which one, the claim, the source of its part."""
+    """Return the active claims that capture one of these addresses: address, claim, and source of its part."""
     rows = fetch_in(
         conn,
         "SELECT c.captures, c.api_version, c.kind, c.name, p.source FROM part_claims c JOIN parts p ON p.id = c.part_id"

@@ -1,4 +1,4 @@
-"""The row that says which content of the effective configuration is the latest, so that all processes count alike."""
+"""The row with the current content of the effective configuration, so that all processes use the same generation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.store.schema.tables import effective_config
 
 
 class Noted(NamedTuple):
-    """A content by its etag, its number, and since when it is in force (microseconds)."""
+    """A content by its etag, its generation, and since when it is in effect (microseconds)."""
 
     generation: int
     etag: str
@@ -19,17 +19,17 @@ class Noted(NamedTuple):
 
 
 def read_noted(conn: sa.Connection) -> Noted | None:
-    """The latest content that a node has noted; None before the first."""
+    """Return the latest stored content; None before the first."""
     rows = fetch(conn, "SELECT generation, etag, changed_at FROM effective_config WHERE id = 1")
     return Noted(*rows[0]) if rows else None
 
 
 def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Noted | None:
-    """Note a content and what it was made of, in the open transaction, which must hold the head.
+    """Store a content with the versions it was made of, in the open transaction, which must hold the head.
 
-    The same content keeps its number. None where one is noted that was made of something later: whoever was slower
-    must not take it back. What has changed since, and is not noted yet, is no reason to wait: where parts are written
-    all the time, there always is something.
+    Unchanged content keeps its generation. None if content made of newer versions is stored: a slower process must not
+    replace it. Changes since then that are not stored yet are no reason to wait, because parts may be written
+    constantly.
     """
     rows = fetch(
         conn,

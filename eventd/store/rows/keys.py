@@ -1,4 +1,4 @@
-"""Keys to the API that were made at run time: their digests, what they may do, and until when. Never a key itself.
+"""API keys created at run time: their digests, scopes and expiry, never the key itself.
 
 A change locks the head first and is announced, so that running nodes notice it.
 """
@@ -16,10 +16,10 @@ from eventd.store.schema.tables import api_keys
 
 
 class KeyRow(NamedTuple):
-    """One key as it is kept. `digest` is its SHA-256 in hexadecimal; times are microseconds.
+    """One stored key. `digest` is its SHA-256 in hexadecimal; times are microseconds.
 
-    Empty `prefixes`: for every name. `expires_at` None: it lasts. A revoked key keeps its row, so that
-    its name is not given to another by mistake.
+    Empty `prefixes` allow every name. With `expires_at` None it does not expire. A revoked key keeps its row, so that
+    its name is not reused by mistake.
     """
 
     name: str
@@ -32,7 +32,7 @@ class KeyRow(NamedTuple):
 
 
 def read_keys(conn: sa.Connection) -> list[KeyRow]:
-    """Every key, by name; also those that are revoked or have expired."""
+    """Return every key by name, including revoked and expired ones."""
     rows = conn.execute(sa.select(api_keys).order_by(api_keys.c.name))
     return [
         KeyRow(
@@ -49,7 +49,7 @@ def read_keys(conn: sa.Connection) -> list[KeyRow]:
 
 
 def find_key(conn: sa.Connection, name: str) -> KeyRow:
-    """The key of this name. Raises `NotFound`."""
+    """Return the key with this name. Raises `NotFound`."""
     for line in read_keys(conn):
         if line.name == name:
             return line
@@ -57,7 +57,7 @@ def find_key(conn: sa.Connection, name: str) -> KeyRow:
 
 
 def create_key(conn: sa.Connection, line: KeyRow) -> None:
-    """Enter a key. The head must be locked. Raises `Conflict` when its name was given to another."""
+    """Insert a key. The head must be locked. Raises `Conflict` when its name was used before."""
     taken = {known.name: known for known in read_keys(conn)}.get(line.name)
     if taken is not None:
         state = "revoked" if taken.revoked_at is not None else "there"
@@ -79,7 +79,7 @@ def create_key(conn: sa.Connection, line: KeyRow) -> None:
 
 
 def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
-    """End a key; one that is revoked keeps its time. The head must be locked. Raises `NotFound`."""
+    """Revoke a key; an already revoked key keeps its time. The head must be locked. Raises `NotFound`."""
     line = find_key(conn, name)
     if line.revoked_at is None:
         line = line._replace(revoked_at=now)
@@ -88,7 +88,7 @@ def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
 
 
 def forget_key(conn: sa.Connection, name: str) -> None:
-    """Delete the row of a key, which ends the key. The head must be locked."""
+    """Delete the row of a key, which also ends the key. The head must be locked."""
     conn.execute(api_keys.delete().where(api_keys.c.name == name))
 
 

@@ -1,12 +1,12 @@
-"""Which jobs of a queue are handed out, to whom and until when, and which are done. The head must be locked to write.
+"""The leases of a queue's jobs: which are handed out, to whom and until when, and which are done.
 
-A job that was never handed out has no line here; one that was has a line until its record goes. `free_at` says when it
-may be handed out again: 0 is now; a time in the future is the end of a lease where a node holds it, and of a delay
-where none does; none at all means that it is done (acked, or moved to the dead letters), and its record, which no
-reader sees any more, waits for compaction.
+The head must be locked to write. A job that was never handed out has no row; one that was has a row until its record is
+deleted. `free_at` is when it may be handed out again: 0 means now; a time in the future is the end of a lease if a node
+holds it, and of a delay if not; NULL means that it is done (acked, or moved to the dead letters), and its record, which
+readers no longer see, waits for compaction.
 
-Storage functions: they take the open transaction and commit nothing. Times in microseconds, by the steady clock: a step
-of the wall clock must neither end leases nor prolong them.
+Storage functions take the open transaction and commit nothing. Times are microseconds by the steady clock: setting the
+wall clock must neither end nor extend leases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventd.store.schema.topic_tables import leases
 LEASE_MS = (100, 86_400_000)
 """The shortest and the longest lease of a job."""
 ENDED_AT_ONCE = 5000
-"""Leases that one look brings to their end at most; where more have ended together, the others wait for the next."""
+"""Leases that one call ends at most; the others wait for the next call."""
 LONGEST = LEASE_MS[1] * 1000
 """The longest lease, and the longest delay."""
 
@@ -32,7 +32,7 @@ _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
 
 
 class Lease(NamedTuple):
-    """A job that was handed out at least once. `size`: bytes of its data and meta."""
+    """A job that was handed out at least once. `size` is the bytes of its data and meta."""
 
     seq: int
     node: str
@@ -42,20 +42,20 @@ class Lease(NamedTuple):
     size: int
 
     def is_held(self, node: str, lease_id: str, now: int) -> bool:
-        """Whether the node's lease is valid; a `lease_id` that is not empty must be this one's."""
+        """Return whether the node's lease is valid; a non-empty `lease_id` must be that of this lease."""
         valid = self.free_at is not None and now < self.free_at
         return valid and self.node == node and lease_id in ("", self.lease_id)
 
 
 class LeaseCounts(NamedTuple):
-    """By how much the numbers of held and of delayed jobs changed."""
+    """The change of the numbers of held and delayed jobs."""
 
     held: int = 0
     delayed: int = 0
 
 
 class JobCounts(NamedTuple):
-    """The jobs of a queue: those that may be handed out, those that are, and how many were ever given up."""
+    """The jobs of a queue: available ones, held ones, delayed ones, and how many were ever given up."""
 
     ready: int
     in_flight: int
@@ -63,19 +63,19 @@ class JobCounts(NamedTuple):
 
 
 def acked_seqs(conn: sa.Connection, topic_id: int, first: int, last: int) -> frozenset[int]:
-    """Seqs from `first` to `last` of jobs that are done while their records are still stored: not to be shown."""
+    """Return the seqs from `first` to `last` of done jobs whose records are still stored: readers must not see them."""
     sql = "SELECT seq FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
     return frozenset(seq for (seq,) in fetch(conn, sql, (topic_id, first, last)))
 
 
 def read_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> dict[int, Lease]:
-    """Their lines, as far as they have one."""
+    """Return the existing rows of these jobs."""
     sql = f"SELECT {', '.join(Lease._fields)} FROM leases WHERE topic_id = ? AND seq {{in}}"
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
 def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCounts:
-    """The numbers of a queue of `live` records."""
+    """Count the jobs of a queue of `live` records."""
     rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))
     if not rows:
         return JobCounts(live, 0, 0)
@@ -87,14 +87,14 @@ def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCo
 
 
 def first_end(conn: sa.Connection, topic_id: int) -> int | None:
-    """When the next lease or delay ends, or has ended unnoticed; None where there is none."""
+    """Return when the next lease or delay ends, perhaps in the past; None without any."""
     sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > 0"
     end: int | None = fetch(conn, sql, (topic_id,))[0][0]
     return end
 
 
 def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
-    """Make the jobs free whose lease or delay has ended."""
+    """Free the jobs whose lease or delay has ended."""
     sql = f"SELECT seq, node FROM leases WHERE {_ENDED} ORDER BY free_at LIMIT {ENDED_AT_ONCE}"
     ended = fetch(conn, sql, (topic_id, now))
     held = sum(node != "" for _, node in ended)
@@ -103,25 +103,25 @@ def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
 
 
 def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """End the leases of jobs; from `free_at` on they may be handed out."""
+    """End the leases of jobs, which may be handed out again from `free_at` on."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
 def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
-    """The first jobs beyond a seq that may be handed out again."""
+    """Return the first jobs after a seq that may be handed out again."""
     names = ", ".join(Lease._fields)
     sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
     return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]
 
 
 def add_leases(conn: sa.Connection, topic_id: int, made: Sequence[Lease]) -> None:
-    """Jobs that are handed out for the first time."""
+    """Insert jobs that are handed out for the first time."""
     bulk_insert(conn, leases, ("topic_id", *Lease._fields), [(topic_id, *lease) for lease in made])
 
 
 def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -> None:
-    """Jobs that are handed out once more."""
+    """Update jobs that are handed out again."""
     sql = (
         "UPDATE leases SET node = ?, lease_id = ?, free_at = ?, deliveries = ?, size = ? WHERE topic_id = ? AND seq = ?"
     )
@@ -129,19 +129,19 @@ def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -
 
 
 def extend_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """Leases that end at another time."""
+    """Change the end of leases."""
     sql = "UPDATE leases SET free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
 def mark_done(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> None:
-    """Mark jobs as done: no reader sees them any more."""
+    """Mark jobs as done: readers do not see them any more."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = NULL WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(topic_id, seq) for seq in seqs])
 
 
 def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
-    """Drop the lines of all jobs up to a seq: their records are gone."""
+    """Delete the rows of all jobs up to a seq, whose records are deleted."""
     where = "topic_id = ? AND seq <= ?"
     held, delayed = _count_open(conn, where, (topic_id, seq))
     if execute(conn, f"DELETE FROM leases WHERE {where}", (topic_id, seq)):
@@ -149,7 +149,7 @@ def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
 
 
 def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> None:
-    """Drop the lines of these jobs: their records are gone."""
+    """Delete the rows of these jobs, whose records are deleted."""
     found = read_leases(conn, topic_id, sorted(seqs))
     open_ = [lease for lease in found.values() if lease.free_at]
     held = sum(lease.node != "" for lease in open_)
@@ -158,29 +158,29 @@ def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> No
 
 
 def _count_open(conn: sa.Connection, where: str, params: tuple[int, ...]) -> LeaseCounts:
-    """How many jobs are held and delayed."""
+    """Count the held and the delayed jobs."""
     several, held = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {where} AND free_at > 0", params)[0]
     return LeaseCounts(held, several - held)
 
 
 def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
-    """Keep the numbers of held and delayed jobs true."""
+    """Update the stored numbers of held and delayed jobs."""
     if any(moved):
         sql = "UPDATE queues SET held = held + ?, delayed = delayed + ? WHERE topic_id = ?"
         execute(conn, sql, (*moved, topic_id))
 
 
 def forget_queue(conn: sa.Connection, topic_id: int) -> None:
-    """Drop all that is known of a queue that is deleted, or emptied of everything."""
+    """Delete all rows of a queue that is deleted or emptied."""
     execute(conn, "DELETE FROM leases WHERE topic_id = ?", (topic_id,))
     execute(conn, "DELETE FROM queues WHERE topic_id = ?", (topic_id,))
 
 
 def release_leases(conn: sa.Connection, steady: int) -> None:
-    """Free every job that is held or delayed, but for the queues whose leases are to outlive a restart.
+    """Free every held or delayed job, except in queues whose leases survive a restart.
 
-    How often a job was handed out stays known. The steady clock begins anew with a node: a lease that outlives it ends
-    no later than the longest that could begin now, however far the wall clock was set back.
+    The count of deliveries stays. The steady clock restarts with a node: a surviving lease ends no later than the
+    longest lease that could begin now, however far the wall clock was set back.
     """
     latest = steady + LONGEST
     for topic_id, config in fetch(conn, "SELECT id, config FROM topics WHERE id IN (SELECT topic_id FROM queues)"):

@@ -1,7 +1,7 @@
-"""What the receiving end of a link keeps: marks, seen nonces, the receipts it gave, the gaps it was told of.
+"""The receiving end of a link: marks, seen nonces, receipts given, gaps reported by senders.
 
-All of it is written in the transaction that stores the events, under the locked head; so reading first and writing
-after is safe here.
+All of it is written in the transaction that stores the events, under the locked head, so reading before writing is
+safe.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from eventd.store.engine.database import bulk_insert, execute, execute_many, fet
 from eventd.store.schema.tables import inbound_batches, inbound_gaps, inbound_links
 
 MOST_SHOWN = 2000
-"""Links that are shown at once. Between two rounds of retention there may be many more: a member can invent senders."""
+"""Links that are listed at once.
+
+There may be many more between two rounds of retention: a member can invent senders.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMark:
-    """How far a sender's history is covered here: `(base, upto]` of its positions."""
+    """How much of a sender's history is covered here: `(base, upto]` of its positions."""
 
     epoch: str
     incarnation: int
@@ -31,7 +34,7 @@ class StoredMark:
 
 @dataclass(frozen=True, slots=True)
 class InboundLink:
-    """A link as an operator sees it. `updated_at` in microseconds."""
+    """A link as operators see it. `updated_at` in microseconds."""
 
     node: str
     mark: StoredMark
@@ -40,7 +43,7 @@ class InboundLink:
 
 
 def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | None:
-    """The mark of one link; None before the first batch."""
+    """Return the mark of one link; None before the first batch."""
     rows = fetch(
         conn,
         "SELECT epoch, incarnation, base, upto FROM inbound_links WHERE topic_id = ? AND node = ?",
@@ -62,16 +65,16 @@ def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, 
 
 
 def count_links(conn: sa.Connection, topic_id: int) -> int:
-    """How many senders have a mark."""
+    """Return the number of senders with a mark."""
     return int(fetch(conn, "SELECT count(*) FROM inbound_links WHERE topic_id = ?", (topic_id,))[0][0])
 
 
 def stale_links(
     conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
 ) -> list[tuple[str, int]]:
-    """Whose marks may go, each with the time of its last batch: nodes that are no peers, and silent since `before`.
+    """Return the marks that may be deleted, each with the time of its last batch.
 
-    Or beyond the `most` of them that were heard of last.
+    They belong to nodes that are no declared peers and silent since `before`, or beyond the `most` recent of them.
     """
     rows = fetch(
         conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)
@@ -81,7 +84,7 @@ def stale_links(
 
 
 def forget_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
-    """Forget the marks of nodes that have not been heard of since; how many. The head must be locked."""
+    """Delete the marks of nodes that have sent nothing since. Returns their number. The head must be locked."""
     return execute_many(
         conn,
         "DELETE FROM inbound_links WHERE topic_id = ? AND node = ? AND updated_at = ?",
@@ -92,7 +95,7 @@ def forget_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, 
 def record_gap(
     conn: sa.Connection, topic_id: int, node: str, epoch: str, after: int, upto: int, reason: str, now: int
 ) -> None:
-    """Keep a gap that the sender stated, or a step back that it took."""
+    """Store a gap that the sender reported, or a step back of its log."""
     conn.execute(
         inbound_gaps.insert().values(
             topic_id=topic_id, node=node, epoch=epoch, after=after, upto=upto, reason=reason, recorded_at=now
@@ -101,13 +104,13 @@ def record_gap(
 
 
 def nonce_seen(conn: sa.Connection, group: str, key_id: str, nonce: str) -> bool:
-    """Whether a request with this nonce was taken before."""
+    """Return whether a request with this nonce was seen before."""
     sql = "SELECT 1 FROM nonces WHERE group_name = ? AND key_id = ? AND nonce = ?"
     return bool(fetch(conn, sql, (group, key_id, nonce)))
 
 
 def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_until: int) -> None:
-    """Remember a nonce until the request that carried it can no longer be fresh."""
+    """Store a nonce until its request can no longer be fresh."""
     execute(
         conn,
         "INSERT INTO nonces (group_name, key_id, nonce, keep_until) VALUES (?, ?, ?, ?)",
@@ -117,7 +120,7 @@ def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_un
 
 @dataclass(frozen=True, slots=True)
 class StoredReceipt:
-    """A receipt given before, and the range and the digest of the batch it answers, as the sender wrote them."""
+    """A receipt given before, with the range and the digest of its batch as the sender wrote them."""
 
     receipt: str
     range: str
@@ -125,7 +128,7 @@ class StoredReceipt:
 
 
 def read_receipt(conn: sa.Connection, topic_id: int, node: str, batch_id: str) -> StoredReceipt | None:
-    """The receipt given for a batch; None when it is not known (any more)."""
+    """Return the receipt given for a batch; None if it is not stored (any more)."""
     rows = fetch(
         conn,
         "SELECT receipt, covers, digest FROM inbound_batches WHERE topic_id = ? AND node = ? AND batch_id = ?",
@@ -146,13 +149,13 @@ def keep_receipt(
     receipt: str,
     now: int,
 ) -> None:
-    """Remember a receipt, so that a repeated batch gets the same one."""
+    """Store a receipt, so that a repeated batch gets the same one."""
     names = ("topic_id", "node", "batch_id", "key_id", "covers", "digest", "receipt", "recorded_at")
     bulk_insert(conn, inbound_batches, names, [(topic_id, node, batch_id, key_id, covers, digest, receipt, now)])
 
 
 def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
-    """The nodes that sent us a batch for this topic, those heard of last if there are many; or one of them, by name."""
+    """Return the nodes that sent batches for this topic, the most recent ones if they are many; or one node by name."""
     sql = "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? AND book = '' GROUP BY node"
     gaps = dict(fetch(conn, sql, (topic_id,)))
     query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id)
@@ -172,9 +175,9 @@ def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") ->
 
 @dataclass(frozen=True, slots=True)
 class InboundGap:
-    """A range `(after, upto]` of a sender's positions in which something did not arrive. `recorded_at` in microseconds.
+    """A range `(after, upto]` of a sender's positions in which records did not arrive. `recorded_at` in microseconds.
 
-    `reason` is `lost`, or `taken_back`: the sender's log went back to before what it had told.
+    `reason` is `lost`, or `taken_back`: the sender's log went back to before what it had sent.
     """
 
     id: int
@@ -192,9 +195,10 @@ _GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_g
 def read_inbound_gaps(
     conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
 ) -> list[InboundGap]:
-    """The gaps that senders told of, beyond the id `after`, oldest first; or the newest first, before that id.
+    """Return the gaps reported by senders after the id `after`, oldest first; with `newest`, newest first before that
+    id.
 
-    Of one node, unless that is blank.
+    `node` limits them to one sender.
     """
     sql = _GAPS
     params: list[object] = [topic_id]
@@ -209,6 +213,6 @@ def read_inbound_gaps(
 
 
 def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
-    """The newest gaps that a sender told of, oldest first."""
+    """Return the newest gaps that a sender reported, oldest first."""
     rows = fetch(conn, f"{_GAPS} AND node = ? ORDER BY id DESC LIMIT ?", (topic_id, node, limit))
     return [InboundGap(*row) for row in reversed(rows)]

@@ -1,4 +1,4 @@
-"""Rows of desired state: the resources an operator declared. The one place of the declaring transaction."""
+"""Rows of the resources that operators declared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventd.store.schema.tables import log_heads, resources
 
 @dataclass(frozen=True, slots=True)
 class StoredResource:
-    """One declared resource. Times in microseconds; `generation` counts the changes of its spec, from 1."""
+    """One declared resource. Times are in microseconds; `generation` counts the changes of its spec, from 1."""
 
     api_version: str
     kind: str
@@ -28,7 +28,7 @@ class StoredResource:
 
 
 def read_resources(conn: sa.Connection, kind: str | None = None, name: str | None = None) -> list[StoredResource]:
-    """All resources, or those of one kind or name, ordered by kind and name."""
+    """Return all resources, or those of one kind or name, ordered by kind and name."""
     query = sa.select(resources).order_by(resources.c.kind, resources.c.name)
     if kind is not None:
         query = query.where(resources.c.kind == kind)
@@ -71,13 +71,16 @@ def put_resource(
 
 
 def delete_resource(conn: sa.Connection, *, api_version: str, kind: str, name: str) -> bool:
-    """Remove the resource; False when there was none."""
+    """Delete the resource; False if it does not exist."""
     where = sa.and_(resources.c.api_version == api_version, resources.c.kind == kind, resources.c.name == name)
     return conn.execute(resources.delete().where(where)).rowcount > 0
 
 
 def announce(conn: sa.Connection) -> int:
-    """Say, at commit, that what is declared has changed; the new version. Running nodes compare it with theirs."""
+    """Signal at commit that the declarations have changed.
+
+    Returns the new version, which running nodes compare with theirs.
+    """
     raised = log_heads.update().values(registry_version=log_heads.c.registry_version + 1)
     version = conn.execute(raised.returning(log_heads.c.registry_version)).scalar_one()
     notify_head(conn)
@@ -85,7 +88,7 @@ def announce(conn: sa.Connection) -> int:
 
 
 def read_version(conn: sa.Connection) -> int:
-    """The version of what is declared; it moves with every change."""
+    """Return the version of the declarations; it rises with every change."""
     return int(conn.execute(sa.select(log_heads.c.registry_version)).scalar_one())
 
 

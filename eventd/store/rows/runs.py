@@ -1,6 +1,6 @@
-"""Rows of plugin runs: one for each time a plugin was started, with what it was handed and what became of it.
+"""Rows of plugin runs: one for each start of a plugin, with its input and outcome.
 
-A row is written before the plugin starts, so that a run that takes the node down with it is counted all the same.
+A row is written before the plugin starts, so that a run that crashes the node is counted.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from eventd.store.schema.tables import plugin_runs
 
 
 class RunStatus(StrEnum):
-    """What became of a run."""
+    """The outcome of a run."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  # it will be tried again, with fewer events in the end
-    BLOCKED = "blocked"  # the plugin as a whole cannot run: no event is to blame
+    FAILED = "failed"  # it is retried, in the end with single events
+    BLOCKED = "blocked"  # the plugin cannot run at all: no event is to blame
     INTERRUPTED = "interrupted"  # the node was stopped, or the subscription changed
-    PARKED = "parked"  # the last try with this one event: it is a dead letter now
-    LOST = "lost"  # retention removed the events before the plugin got them: nothing was run
+    PARKED = "parked"  # the last attempt with this one event, which is a dead letter now
+    LOST = "lost"  # retention evicted the events before the plugin got them: nothing was run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
     """A run that begins. Positions are node-wide, times in microseconds.
 
-    The events are those in `(after, upto]` that the plugin is handed; `coalesced` are ids that later events replaced.
-    `cursor` and `subscription` are blank for a run by hand.
+    The plugin gets the events of `(after, upto]`; `coalesced` are ids that later events replaced. `cursor` and
+    `subscription` are empty for a manual run.
     """
 
     plugin: str
@@ -54,7 +54,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended. `source` and `generation` name the part it gave."""
+    """How a run ended. `source` and `generation` identify the part it produced."""
 
     status: RunStatus
     completed_at: int
@@ -68,7 +68,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as it is stored."""
+    """A stored run."""
 
     id: int
     plugin: str
@@ -94,7 +94,7 @@ class Run:
 
 
 def begin_run(conn: sa.Connection, new: NewRun) -> int:
-    """Write a run down; its id."""
+    """Store the start of a run. Returns its id."""
     values = {name: getattr(new, name) for name in NewRun.__slots__}
     values |= {
         "group_name": values.pop("group"),
@@ -113,13 +113,13 @@ def begin_run(conn: sa.Connection, new: NewRun) -> int:
 
 
 def end_run(conn: sa.Connection, run_id: int, ending: RunEnd) -> None:
-    """Write down how a run ended."""
+    """Store the end of a run."""
     values = {name: getattr(ending, name) for name in RunEnd.__slots__}
     conn.execute(plugin_runs.update().where(plugin_runs.c.id == run_id).values(**values))
 
 
 def last_run(conn: sa.Connection, cursor: str) -> Run | None:
-    """The newest run of a cursor."""
+    """Return the newest run of a cursor."""
     query = _newest().where(plugin_runs.c.cursor == cursor).limit(1)
     row = conn.execute(query).first()
     return None if row is None else _run(row)
@@ -136,7 +136,7 @@ def read_runs(
     before: int | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Runs, the newest first; those with an id below `before`. `event_id`: handed over, or replaced by a later one."""
+    """Return runs with an id below `before`, newest first. `event_id`: handed over, or replaced by a later event."""
     query = _newest().limit(limit)
     if plugin:
         query = query.where(plugin_runs.c.plugin == plugin)
@@ -156,7 +156,7 @@ def read_runs(
 
 
 def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
-    """The newest run of each of these subscriptions, by group and name."""
+    """Return the newest run of each of these subscriptions, by group and name."""
     return {
         (group, name): run
         for group, name in subscriptions
@@ -165,20 +165,20 @@ def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -
 
 
 def read_run(conn: sa.Connection, run_id: int) -> Run | None:
-    """One run."""
+    """Return one run."""
     row = conn.execute(_newest().where(plugin_runs.c.id == run_id)).first()
     return None if row is None else _run(row)
 
 
 def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> int:
-    """How many events the subscription's runs of that status were handed, each time counted."""
+    """Count the events in the subscription's runs of that status, repeated ones each time."""
     total = sa.select(sa.func.coalesce(sa.func.sum(plugin_runs.c.events), 0))
     mine = total.where(plugin_runs.c.subscription == subscription, plugin_runs.c.status == str(status))
     return int(conn.execute(mine).scalar_one())
 
 
 def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:
-    """Mark the runs that a cursor began and that never ended as broken off. They do not count as tries."""
+    """Mark the unfinished runs of a cursor as interrupted. They do not count as attempts."""
     execute(
         conn,
         "UPDATE plugin_runs SET status = ?, completed_at = ?, error = ? WHERE cursor = ? AND status = ?",
@@ -187,16 +187,18 @@ def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> No
 
 
 def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
-    """What was tried so far says nothing of what this cursor does from now on, and what runs is void."""
+    """Detach the runs of a cursor: earlier attempts do not count for what it does from now on, and a running one is
+    void.
+    """
     interrupt_runs(conn, cursor, "the subscription was reset or deleted meanwhile", now)
     execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))
 
 
 def forget_runs(conn: sa.Connection, before: int, limit: int) -> int:
-    """Remove runs that ended before a time (microseconds), at most `limit`; how many went.
+    """Delete at most `limit` runs that ended before a time (microseconds). Returns their number.
 
-    Those that began before it and never ended are deleted, too: their process was killed. The newest of each cursor
-    stays: it tells how often what waits has been tried.
+    Runs that began before it and never ended are deleted too: their process was killed. The newest run of each cursor
+    stays, because it has the number of attempts for the waiting events.
     """
     old = fetch(
         conn,

@@ -1,4 +1,4 @@
-"""What all tables are made of: one collection of them, and the types that are ours."""
+"""The metadata of all tables, and column types that behave the same on both databases."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ metadata = sa.MetaData()
 
 Micros = sa.BigInteger
 by_bytes = sa.Text(collation="C").with_variant(sa.Text(), "sqlite")  # sorted as SQLite sorts
-serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows itself only under this name
+serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows by itself only under this type name
 
 
 def index_of_some(name: str, *columns: str, where: str) -> sa.Index:
-    """An index of those rows alone for which a condition holds."""
+    """Return an index of the rows that satisfy a condition."""
     return sa.Index(name, *columns, info={"where": where})
 
 
 @event.listens_for(metadata, "before_create")
 def _state_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any) -> None:
-    """Give the indexes their conditions, before what is declared is made.
+    """Set the conditions of the indexes before the tables are created.
 
-    Each database has an option of its own for it, and to name one loads all there is for that database: a process that
-    only works with the tables would wait for both.
+    Each database has its own option for it, and naming one loads that dialect: a process that only uses the tables
+    would load both.
     """
     for index in (index for table in target.tables.values() for index in table.indexes):
         if where := index.info.get("where"):
@@ -32,8 +32,8 @@ def _state_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any)
 
 
 def beyond(after: str, first: str) -> str:
-    """The one lower bound of the names of a page: those that come after one, and none before `first`.
+    """Return the lower bound of the names of a page: names after `after`, and none before `first`.
 
-    Given two bounds, SQLite may enter an index by the one that lies far before. No name holds what sorts before `!`.
+    Given two bounds, SQLite may start its index scan at the smaller one. No name sorts before `!`.
     """
     return max(first, f"{after}!") if after else first

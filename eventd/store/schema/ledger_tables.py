@@ -1,6 +1,6 @@
-"""The tables of the delivery ledger: rows that an audit reads to check this node, and losses that peers reported.
+"""The tables of the delivery ledger: rows from which an audit verifies this node, and losses that peers reported.
 
-For the rest, what they are made of, see `schema`.
+For the other tables see `schema`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ inbound_gaps = sa.Table(
     metadata,
     sa.Column("id", serial, primary_key=True),
     sa.Column("topic_id", sa.BigInteger, nullable=False),
-    sa.Column("node", sa.Text, nullable=False),  # who told of it; where `book` is not empty, whom it is about
+    sa.Column("node", sa.Text, nullable=False),  # the node that reported it; if `book` is not empty, the peer concerned
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("after", sa.BigInteger, nullable=False),
     sa.Column("upto", sa.BigInteger, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("recorded_at", Micros, nullable=False),
-    # Empty: a sender told of it. Otherwise this node lost something of that book of its own before it was read.
+    # Empty: a sender reported it. Otherwise this node lost rows of that ledger before they were read.
     sa.Column("book", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index("inbound_gaps_topic", "topic_id"),
     sqlite_autoincrement=True,
@@ -34,8 +34,8 @@ inbound_batches = sa.Table(
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("batch_id", sa.Text, nullable=False),
     sa.Column("key_id", sa.Text, nullable=False),
-    sa.Column("covers", sa.Text, nullable=False),  # the range, as the sender wrote it
-    sa.Column("digest", sa.Text, nullable=False),  # of the batch's body
+    sa.Column("covers", sa.Text, nullable=False),  # the range as the sender wrote it
+    sa.Column("digest", sa.Text, nullable=False),  # Content-Digest of the batch's body
     sa.Column("receipt", sa.Text, nullable=False),
     sa.Column("recorded_at", Micros, nullable=False),
     sa.UniqueConstraint("topic_id", "node", "batch_id", name="inbound_batches_link_batch"),
@@ -48,10 +48,10 @@ refusals = sa.Table(
     metadata,
     sa.Column("id", serial, primary_key=True),
     sa.Column("group_name", sa.Text, nullable=False),
-    sa.Column("peer", sa.Text, nullable=False),  # the node it claimed to be; empty: none, ?: no peer
-    sa.Column("key_id", sa.Text, nullable=False),  # which key it claimed, if we know it
+    sa.Column("peer", sa.Text, nullable=False),  # the node that the request named; empty: none, ?: not a declared peer
+    sa.Column("key_id", sa.Text, nullable=False),  # the key that it named, if it is known
     sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("count", sa.BigInteger, nullable=False),  # since the row before it of the same kind
+    sa.Column("count", sa.BigInteger, nullable=False),  # since the previous row of the same kind
     sa.Column("first_at", Micros, nullable=False),
     sa.Column("last_at", Micros, nullable=False),
     sa.Index("refusals_last", "last_at"),
@@ -62,12 +62,13 @@ id_conflicts = sa.Table(
     "id_conflicts",
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("owner", sa.Text, primary_key=True),  # the source of the event that has the id; ?: not known any more
-    sa.Column("owner_key", sa.Text, primary_key=True),  # which brought it; empty: emitted here, ?: not known any more
-    sa.Column("source", sa.Text, primary_key=True),  # of the event that was not stored
-    sa.Column("key_id", sa.Text, primary_key=True),  # likewise
+    sa.Column("owner", sa.Text, primary_key=True),  # source of the event that holds the id; ?: not known any more
+    # the key that it came with; empty: emitted here, ?: not known any more
+    sa.Column("owner_key", sa.Text, primary_key=True),
+    sa.Column("source", sa.Text, primary_key=True),  # source of the event that was not stored
+    sa.Column("key_id", sa.Text, primary_key=True),  # the key that it came with
     sa.Column("times", sa.BigInteger, nullable=False),
-    sa.Column("event_id", sa.Text, nullable=False),  # of the last one
+    sa.Column("event_id", sa.Text, nullable=False),  # time of the last one
     sa.Column("first_at", Micros, nullable=False),
     sa.Column("last_at", Micros, nullable=False),
     sa.Index("id_conflicts_last", "last_at"),

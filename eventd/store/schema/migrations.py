@@ -1,4 +1,4 @@
-"""Bringing a database's schema up to date, the same way on both databases."""
+"""Upgrades a database's schema, the same way on both databases."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def _scripts() -> Path:
-    """In a wheel the migrations lie inside the package; in a checkout beside it."""
+    """Return the folder of the migrations: inside of the package in a wheel, beside it in a checkout."""
     package = Path(eventd.__file__).parent
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
 NEWEST = "0011"
-"""The revision this program was built for. It stands here so that a command need not load Alembic to compare."""
+"""The revision this program was built for; a constant, so that commands compare it without loading Alembic."""
 
 
 def _config() -> Config:
@@ -37,14 +37,14 @@ def _config() -> Config:
 
 
 def read_revision(conn: sa.Connection) -> str | None:
-    """The revision of the open database; None when it was never migrated."""
+    """Return the revision of the open database; None if it was never migrated."""
     if not sa.inspect(conn).has_table("alembic_version"):
         return None
     return conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
 def pending(conn: sa.Connection) -> list[str]:
-    """Revisions that are not applied yet, oldest first.
+    """Return the pending revisions, oldest first.
 
     Raises `DatabaseUnusable` when the database was written by a newer program.
     """
@@ -64,13 +64,16 @@ def pending(conn: sa.Connection) -> list[str]:
 
 
 def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
-    """Apply every pending migration in the open transaction; what was applied. Makes the head row of a new log."""
+    """Apply every pending migration in the open transaction and create the head row of a new log.
+
+    Returns what was applied.
+    """
     lock_schema(conn)
     applied = pending(conn)
     if applied:
         from alembic import command
 
-        if not conn.in_transaction():  # or Alembic would commit in the middle
+        if not conn.in_transaction():  # otherwise Alembic would commit in between
             conn.begin()
         config = _config()
         config.attributes["connection"] = conn
@@ -88,12 +91,12 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
 
 
 def new_epoch(conn: sa.Connection) -> str:
-    """The name of a history: random, so that a restored copy is never taken for the original."""
+    """Return a random id of a history, so that a restored copy is never taken for the original."""
     return chance_of(conn).token(8).hex()
 
 
 def require_current(database: Database) -> None:
-    """Raise `DatabaseUnusable` for a file of another program, and with the command to run for another schema."""
+    """Raise `DatabaseUnusable` for the file of another program, and, with the command to run, for an older schema."""
     refuse_foreign(database.path)
     missing = database.read_now(pending)
     if missing:

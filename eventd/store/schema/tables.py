@@ -1,7 +1,7 @@
-"""Every table, declared once. Migrations in `migrations/` must lead to exactly this; a test compares the two.
+"""Every table, declared once. Migrations in `migrations/` must lead to exactly this schema; a test compares the two.
 
 Times are microseconds since 1970, UTC. `position` is the node-wide place of a record in the log, in commit order and
-without holes; `seq` is dense within a topic.
+without gaps; `seq` has no gaps within a topic.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ log_heads = sa.Table(
     sa.Column("next_position", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
-    sa.Column("registry_version", sa.BigInteger, nullable=False),  # moves with every declared change
-    sa.Column("parts_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),  # with every part's
-    # With every change of a router, of a key to the API, and of a topic, unless it is one of its records.
+    sa.Column("registry_version", sa.BigInteger, nullable=False),  # rises with every declared change
+    # rises with every change of a part
+    sa.Column("parts_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    # Rises with every change of a router, an API key or a topic, but not with a topic's records.
     sa.Column("topics_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
-    sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # how many hold records
-    sa.Column("record_bytes", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # of all of those together
-    # Where commits are not on the disk yet: which run of the system must go on for them to get there; empty: none are.
+    sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # topics that hold records
+    sa.Column("record_bytes", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # bytes of all their records
+    # Where commits are not flushed yet: the run of the system that must continue to flush them; empty: all are flushed.
     sa.Column("unsynced", sa.Text, nullable=False, server_default=sa.text("''")),
-    # Moves where a transaction has nothing else to write and must take those before it to the disk.
+    # Rises when a transaction has nothing else to write and must flush the commits before it.
     sa.Column("flushes", sa.BigInteger, nullable=False, server_default=sa.text("0")),
-    # Which database this is: random, and kept by every copy of it, whatever becomes of its history.
+    # Identifies this database: random, and kept by every copy of it, whatever its history.
     sa.Column("instance", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.CheckConstraint("id = 1", name="one_head"),
 )
@@ -73,19 +74,22 @@ topics = sa.Table(
     sa.Column("name", by_bytes, nullable=False, unique=True),
     sa.Column("form", sa.Text, nullable=False, server_default=sa.text("'event'")),  # of its records: event | record
     sa.Column("next_seq", sa.BigInteger, nullable=False),
-    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies that are stored; of records, of data and meta
+    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the stored bodies; of records: data and meta
     sa.Column("ids", sa.BigInteger, nullable=False),  # distinct event ids that are stored
-    sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # retention removed everything up to here
+    sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # retention evicted everything up to here
     sa.Column("evicted_position", sa.BigInteger, nullable=False),
-    sa.Column("lost_position", sa.BigInteger, nullable=False),  # an own live record up to here went undelivered
+    # an active own record up to here was evicted undelivered
+    sa.Column("lost_position", sa.BigInteger, nullable=False),
     sa.Column("created_at", Micros, nullable=False),
-    # The rest is of topics that hold records.
-    sa.Column("instance", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # which topic of this name
+    # The following columns are for topics that hold records.
+    # identifies this topic among earlier ones of its name
+    sa.Column("instance", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Column("config", sa.Text, nullable=False, server_default=sa.text("''")),  # JSON
     sa.Column("durability", sa.Text, nullable=False, server_default=sa.text("'fsync'")),
-    sa.Column("deleted", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # by request, not evicted yet
-    sa.Column("written_at", Micros),  # the time of the newest record: that of the next is no earlier
-    sa.Column("due_at", Micros),  # nothing outlives its time to live before; none: nothing has one
+    # deleted by clients, not evicted yet
+    sa.Column("deleted", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("written_at", Micros),  # time of the newest record: the next one is no earlier
+    sa.Column("due_at", Micros),  # no record expires before; null: no record has a time to live
     index_of_some("topics_due", "due_at", where="due_at IS NOT NULL"),
     sqlite_autoincrement=True,  # an id is never used twice
 )
@@ -96,33 +100,33 @@ blocks = sa.Table(
     sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),  # of its first record
     sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),  # of its first record
-    sa.Column("records", sa.BigInteger, nullable=False),  # how many; positions and seqs run on without a hole
-    sa.Column("bytes", sa.BigInteger, nullable=False),  # of the bodies
+    sa.Column("records", sa.BigInteger, nullable=False),  # number of records, whose positions and seqs are consecutive
+    sa.Column("bytes", sa.BigInteger, nullable=False),  # bytes of the bodies
     sa.Column("recorded_at", Micros, nullable=False),
-    sa.Column("own", sa.SmallInteger, nullable=False),  # 1: entered the log here; 0: came from other nodes
-    sa.Column("expires_first", Micros),  # the earliest expiry; none: nothing in it expires
-    sa.Column("types", sa.Text, nullable=False),  # which occur, as a JSON list; empty: too many to say
-    sa.Column("sources", sa.Text, nullable=False),  # likewise
-    sa.Column("paths", sa.Text, nullable=False),  # likewise, each encoded
-    sa.Column("text", sa.Text, nullable=False),  # a canonical event each, behind its path where `paths` names several
+    sa.Column("own", sa.SmallInteger, nullable=False),  # 1: entered the log here; 0: received from other nodes
+    sa.Column("expires_first", Micros),  # earliest expiry; null: no record expires
+    sa.Column("types", sa.Text, nullable=False),  # distinct values as a JSON list; empty: too many
+    sa.Column("sources", sa.Text, nullable=False),  # the same for sources
+    sa.Column("paths", sa.Text, nullable=False),  # the same for encoded paths
+    sa.Column("text", sa.Text, nullable=False),  # one canonical event per line, after its path if `paths` has several
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
-    # A peer that gets only what entered here must not pay for what came from the others.
+    # A peer that gets only records that entered here must not pay for the others.
     index_of_some("blocks_own", "topic_id", "position", where="own = 1"),
 )
 
-_REFRESHED = ("topic_id", "position", "first_position")  # all that is asked of them
+_REFRESHED = ("topic_id", "position", "first_position")  # the most frequent columns
 
 event_ids = sa.Table(
     "event_ids",
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("event_id", sa.Text, primary_key=True),
-    sa.Column("position", sa.BigInteger, nullable=False),  # of the latest record under this id
-    sa.Column("first_position", sa.BigInteger),  # of the first one, where a refresh followed it
-    sa.Column("gone_at", Micros),  # when retention removed the record; the id is remembered for a while
-    sa.Column("expires_at", Micros),  # the expiry of the record that went
-    sa.Column("digest", sa.LargeBinary),  # of the content that went, without its two times
+    sa.Column("position", sa.BigInteger, nullable=False),  # of the latest record with this id
+    sa.Column("first_position", sa.BigInteger),  # of the first record, if a refresh followed it
+    sa.Column("gone_at", Micros),  # when retention evicted the record; the id is remembered for a while
+    sa.Column("expires_at", Micros),  # expiry of the evicted record
+    sa.Column("digest", sa.LargeBinary),  # hash of the evicted content, without its two times
     index_of_some("event_ids_gone", "gone_at", where="gone_at IS NOT NULL"),
     index_of_some("event_ids_refreshed", *_REFRESHED, where="first_position IS NOT NULL"),
     sqlite_with_rowid=False,
@@ -134,14 +138,14 @@ cursors = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, nullable=False),  # peer | repair | subscription | backfill | router
     sa.Column("topic_id", sa.BigInteger, nullable=False),
-    sa.Column("position", sa.BigInteger, nullable=False),  # all up to here is done; also the fence
+    sa.Column("position", sa.BigInteger, nullable=False),  # everything up to here is settled; also the fence
     sa.Column("until", sa.BigInteger),  # a repair ends here
-    sa.Column("sent_upto", sa.BigInteger, nullable=False),  # end of the last range the other side acknowledged
-    sa.Column("sent_epoch", sa.Text, nullable=False),  # in which history; empty before the first
-    sa.Column("rewound_from", sa.BigInteger),  # where it stood before the other side turned out to have less
+    sa.Column("sent_upto", sa.BigInteger, nullable=False),  # end of the last range that the other side acknowledged
+    sa.Column("sent_epoch", sa.Text, nullable=False),  # epoch of `acknowledged`; empty before the first
+    sa.Column("rewound_from", sa.BigInteger),  # its position before the other side turned out to have less
     sa.Column("selector_version", sa.BigInteger, nullable=False),
-    sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair picks out; {} otherwise
-    sa.Column("protocol", sa.Text, nullable=False),  # the protocol that worked; empty until one did
+    sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair selects; {} otherwise
+    sa.Column("protocol", sa.Text, nullable=False),  # the protocol that worked; empty before one did
     sa.Column("state", sa.Text, nullable=False),  # running | backing-off | blocked | failed
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("since", Micros, nullable=False),
@@ -170,7 +174,7 @@ batches = sa.Table(
     "batches",
     metadata,
     sa.Column("id", serial, primary_key=True),
-    sa.Column("cursor", sa.Text, nullable=False),  # the peer's, for a repair too
+    sa.Column("cursor", sa.Text, nullable=False),  # the peer's cursor, for a repair too
     sa.Column("batch_id", sa.Text, nullable=False),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
@@ -184,10 +188,10 @@ batches = sa.Table(
     sa.Column("attempts", sa.BigInteger, nullable=False),
     sa.Column("sent_at", Micros, nullable=False),
     sa.Column("acked_at", Micros, nullable=False),
-    sa.Column("status", sa.Integer, nullable=False),  # HTTP; 0: nothing had to be sent
+    sa.Column("status", sa.Integer, nullable=False),  # HTTP status; 0: nothing had to be sent
     sa.Column("protocol", sa.Text, nullable=False),
     sa.Column("key_id", sa.Text, nullable=False),
-    sa.Column("receipt", sa.Text, nullable=False),  # what the peer signed, with its signature
+    sa.Column("receipt", sa.Text, nullable=False),  # the signed answer of the peer, with its signature
     sa.Index("batches_cursor_upto", "cursor", "upto"),
     sa.Index("batches_acked", "acked_at"),
     index_of_some("batches_picked", "cursor", where="picked <> ''"),
@@ -219,7 +223,7 @@ inbound_links = sa.Table(
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
-    sa.Column("base", sa.BigInteger, nullable=False),  # the first range began here; what lay before was not seen
+    sa.Column("base", sa.BigInteger, nullable=False),  # start of the first range; earlier records were not seen
     sa.Column("upto", sa.BigInteger, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
 )
@@ -253,13 +257,13 @@ plugin_runs = sa.Table(
     sa.Column("id", serial, primary_key=True),
     sa.Column("plugin", sa.Text, nullable=False),
     sa.Column("trigger", sa.Text, nullable=False),  # federation-subscription | manual
-    sa.Column("subscription", sa.Text, nullable=False),  # its name; empty when a person ran the plugin
-    sa.Column("cursor", sa.Text, nullable=False),  # which gathered the events; empty likewise
-    sa.Column("after", sa.BigInteger, nullable=False),  # where it stood
-    sa.Column("upto", sa.BigInteger, nullable=False),  # where it is to stand afterwards
+    sa.Column("subscription", sa.Text, nullable=False),  # its name; empty for a manual run
+    sa.Column("cursor", sa.Text, nullable=False),  # the cursor that collected the events; empty for a manual run
+    sa.Column("after", sa.BigInteger, nullable=False),  # the cursor's position before
+    sa.Column("upto", sa.BigInteger, nullable=False),  # the cursor's position afterwards
     sa.Column("group_name", sa.Text, nullable=False),
-    sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …] of what was handed over
-    sa.Column("coalesced", sa.Text, nullable=False),  # JSON [id, …] of what a later event replaced
+    sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …] of the events
+    sa.Column("coalesced", sa.Text, nullable=False),  # JSON [id, …] of events that later ones replaced
     sa.Column("events", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.BigInteger, nullable=False),
     # running | succeeded | failed | blocked | interrupted | parked | lost
@@ -270,7 +274,7 @@ plugin_runs = sa.Table(
     sa.Column("stdout_digest", sa.Text, nullable=False),
     sa.Column("stderr", sa.Text, nullable=False),
     sa.Column("error", sa.Text, nullable=False),
-    sa.Column("source", sa.Text, nullable=False),  # of the part it gave; empty when it gave none
+    sa.Column("source", sa.Text, nullable=False),  # of the part it produced; empty without one
     sa.Column("generation", sa.BigInteger),
     sa.Index("plugin_runs_subscription", "subscription", "id"),
     sa.Index("plugin_runs_cursor", "cursor", "id"),
@@ -290,14 +294,14 @@ parts = sa.Table(
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("observed_at", Micros, nullable=False),
     sa.Column("expires_at", Micros, nullable=False),
-    sa.Column("ends_at", Micros, nullable=False),  # when the last of it ends; never later than its expiry
+    sa.Column("ends_at", Micros, nullable=False),  # when its last resource ends; never later than its expiry
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("resources", sa.Text, nullable=False),  # JSON, annotated
     sa.Column("directives", sa.Text, nullable=False),
     sa.Column("action_plans", sa.Text, nullable=False),
     sa.Column("event_ids", sa.Text, nullable=False),  # JSON [id, …]
     sa.Column("subjects", sa.Text, nullable=False),  # JSON [subject, …] of its events
-    sa.Column("ends", sa.Text, nullable=False),  # JSON {subject: micros}: what ends sooner than the part
+    sa.Column("ends", sa.Text, nullable=False),  # JSON {subject: micros}: subjects that end before the part
     sa.Column("grace", sa.BigInteger, nullable=False),  # microseconds
     sa.Column("revision", sa.BigInteger, nullable=False),  # the parts_version of its last change
     sa.Column("created_at", Micros, nullable=False),
@@ -315,10 +319,10 @@ part_claims = sa.Table(
     sa.Column("api_version", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("part_id", sa.BigInteger, nullable=False),  # the one part that gives this resource
-    sa.Column("since", Micros, nullable=False),  # the owner holds the claim without a break
+    sa.Column("part_id", sa.BigInteger, nullable=False),  # the one part that defines this resource
+    sa.Column("since", Micros, nullable=False),  # the owner has held the claim without interruption
     sa.Column("ends_at", Micros, nullable=False),  # of this resource; never later than the part's expiry
-    sa.Column("captures", sa.Text, nullable=False),  # the address it captures; empty: none; ?: it cannot be told
+    sa.Column("captures", sa.Text, nullable=False),  # the captured address; empty: none; ?: cannot be read
     sa.Index("part_claims_part", "part_id"),
     index_of_some("part_claims_captures", "captures", where="captures <> ''"),
 )
@@ -336,9 +340,9 @@ effective_config = sa.Table(
     "effective_config",
     metadata,
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
-    sa.Column("generation", sa.BigInteger, nullable=False),  # raised whenever the content differs
-    sa.Column("etag", sa.Text, nullable=False),  # sha256 of the content
-    sa.Column("registry_version", sa.BigInteger, nullable=False),  # of what it was made of
+    sa.Column("generation", sa.BigInteger, nullable=False),  # raised whenever the content changes
+    sa.Column("etag", sa.Text, nullable=False),  # SHA-256 of the content
+    sa.Column("registry_version", sa.BigInteger, nullable=False),  # versions that it was made of
     sa.Column("parts_version", sa.BigInteger, nullable=False),
     sa.Column("changed_at", Micros, nullable=False),
     sa.CheckConstraint("id = 1", name="one_effective_config"),

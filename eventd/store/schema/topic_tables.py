@@ -1,4 +1,4 @@
-"""The tables of topics that hold records: what they lost, the routers between them, queues, keys to the API."""
+"""The tables of topics that hold records: their losses, routers, queues and API keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ routers = sa.Table(
     sa.Column("source_id", sa.BigInteger, nullable=False),
     sa.Column("dest_id", sa.BigInteger, nullable=False),
     sa.Column("options", sa.Text, nullable=False),  # JSON
-    sa.Column("seq", sa.BigInteger, nullable=False),  # of the source: all up to here is done
+    sa.Column("seq", sa.BigInteger, nullable=False),  # of the source: everything up to here is settled
     sa.Column("forwarded", sa.BigInteger, nullable=False),
     sa.Column("refused", sa.BigInteger, nullable=False),
     sa.Column("created_at", Micros, nullable=False),
@@ -48,9 +48,9 @@ queues = sa.Table(
     "queues",
     metadata,
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("claimed_seq", sa.BigInteger, nullable=False),  # every job up to here was handed out once
-    sa.Column("held", sa.BigInteger, nullable=False),  # leases that had not ended when they were last looked at
-    sa.Column("delayed", sa.BigInteger, nullable=False),  # jobs that were given back for later, likewise
+    sa.Column("claimed_seq", sa.BigInteger, nullable=False),  # every job up to here was handed out at least once
+    sa.Column("held", sa.BigInteger, nullable=False),  # leases that had not ended at the last look
+    sa.Column("delayed", sa.BigInteger, nullable=False),  # delayed jobs, likewise
     sa.Column("dead_lettered", sa.BigInteger, nullable=False),
 )
 
@@ -61,7 +61,7 @@ leases = sa.Table(
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node", sa.Text, nullable=False),  # the node that holds it; empty: none
     sa.Column("lease_id", sa.Text, nullable=False),
-    sa.Column("free_at", Micros),  # handed out again from then on; 0: now; none: it is done, and still in its block
+    sa.Column("free_at", Micros),  # when it can be handed out again; 0: now; null: it is done, and still in its block
     sa.Column("deliveries", sa.BigInteger, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),  # bytes of its data and meta
     index_of_some("leases_free", "topic_id", "free_at", "seq", where="free_at IS NOT NULL"),
@@ -73,7 +73,7 @@ api_keys = sa.Table(
     metadata,
     sa.Column("id", serial, primary_key=True),
     sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("digest", sa.Text, nullable=False, unique=True),  # sha256 of the key, hexadecimal
+    sa.Column("digest", sa.Text, nullable=False, unique=True),  # SHA-256 of the key, hexadecimal
     sa.Column("scopes", sa.Text, nullable=False),  # JSON [scope, …]
     sa.Column("prefixes", sa.Text, nullable=False),  # JSON [prefix, …]; []: every name
     sa.Column("created_at", Micros, nullable=False),
