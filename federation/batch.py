@@ -1,8 +1,8 @@
-"""Batches: lines of `position TAB path TAB event`, each ended by a line feed. The hot path of protocol v2.
+"""Encodes and decodes batches: lines of `position TAB path TAB event`, each ended by a line feed. The hot path of v2.
 
-An event's canonical bytes are stored as they came and sent on as they are: nothing here encodes an event to send it,
-and reading decodes each once. Lines are read in chunks, because msgspec takes many lines in one call and because text
-beyond 128 KiB makes the allocator go to the system every time: together that halves the cost of a line.
+An event's canonical bytes are stored as received and forwarded unchanged: nothing here encodes an event to send it, and
+each is decoded once on receipt. Lines are decoded in chunks, because msgspec decodes many lines in one call, and
+because texts beyond 128 KiB make the allocator call the system every time: together this halves the cost of a line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from federation.runs import Run, read_runs
 from federation.wire import BatchHeader, Refusal
 
 _SPAN: Final = 64 * 1024
-"""Bytes read at once."""
+"""Bytes decoded at once."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -40,15 +40,15 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 Origin = tuple[str, str, str]
-"""The group, the source and the encoded path of a line."""
+"""The group, source and encoded path of a line."""
 
 
 @dataclass(slots=True)
 class Lines:
-    """Lines as columns, one entry per line in each, and what occurs in them.
+    """Lines as columns, one entry per line in each, and the distinct values in them.
 
-    On the hot path nobody needs a line as a thing of its own, nor its event once it was looked at: objects that are
-    dropped while they are still in the processor's cache cost half. `expires_first`: None where nothing expires.
+    The hot path creates no object per line and keeps no decoded event: objects that are freed while they are in the
+    processor's cache cost half. `expires_first` is None if no event expires.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -63,17 +63,17 @@ class Lines:
         return len(self.positions)
 
     def __iter__(self) -> Iterator[Line]:
-        """Line by line, each event decoded anew."""
+        """Yield each line, decoding its event again."""
         bodies = self.bodies
         return map(Line, self.positions, self.paths, bodies, map(DECODER.decode, bodies))
 
     @property
     def bodies(self) -> Bodies:
-        """The events as texts."""
+        """Return the events as texts."""
         return Bodies(self.pieces)
 
     def add(self, positions: Iterable[int], paths: Sequence[str], text: str, events: Sequence[Event]) -> None:
-        """Add as many to each column. `text`: the bodies, each ended by a line feed."""
+        """Append equally many values to each column. `text`: the bodies, each ended by a line feed."""
         self.positions.extend(positions)
         self.paths.extend(paths)
         self.pieces.append(Piece(text, len(events)))
@@ -81,7 +81,7 @@ class Lines:
         self.types.update([event.type for event in events])
         groups, sources = [event.group for event in events], [event.source_node for event in events]
         distinct = set(groups), set(sources), set(paths)
-        # Where two of the three are the same in all lines, all combinations occur, and nobody has to look for them.
+        # If two of the three are equal in all lines, every combination occurs, and no line has to be examined.
         self.origins.update(
             product(*distinct) if sorted(map(len, distinct))[1] == 1 else zip(groups, sources, paths, strict=True)
         )
@@ -92,21 +92,21 @@ class Lines:
 
 
 class Batch(NamedTuple):
-    """The lines of a batch that may be taken, and those that may not, both by position."""
+    """The accepted and the refused lines of a batch, by position."""
 
     lines: Lines
     refused: list[Refusal]
 
 
 def encode_batch(records: Iterable[tuple[int, str, str]]) -> bytes:
-    """The body of a batch of (position, path, body), in rising order of positions."""
+    """Return the body of a batch of (position, path, body), in ascending order of positions."""
     return encode_lines(records).encode()
 
 
 def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """The lines of a verified request, judged one by one for the node it is addressed to.
+    """Read the lines of a verified request and judge each for the receiving node.
 
-    What only the log can tell (`id_conflict`) is not judged here. Raises Malformed, TooLarge.
+    Only the log can detect `id_conflict`, so it is not judged here. Raises Malformed, TooLarge.
     """
     lines, unreadable = decode_batch(body, header.range, limits, form=header.form)
     lines, refused = judge(lines, header, key, limits)
@@ -114,10 +114,10 @@ def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Ba
 
 
 def decode_batch(body: bytes, claim: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
-    """The lines of a body of that form, each event decoded and known to be canonical.
+    """Decode the lines of a body; every event must be canonical. A line with a wrong event or path is refused alone.
 
-    A line whose event or path is wrong is refused by itself. Raises Malformed when the framing is broken or positions
-    do not rise within the range that is claimed, TooLarge when there are too many bytes or lines.
+    Raises Malformed when the framing is broken or positions do not ascend within the claimed range, TooLarge for too
+    many bytes or lines.
     """
     if len(body) > limits.batch_bytes:
         raise TooLarge(f"a batch has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
@@ -126,7 +126,8 @@ def decode_batch(body: bytes, claim: Range, limits: Limits, *, form: str = BATCH
     try:
         return _decode(body, claim, limits)
     except Malformed:
-        if body.count(b"\n") > limits.batch_events:  # comes first, but counting beforehand costs as much as cutting
+        # reported first, although counting in advance costs as much as splitting
+        if body.count(b"\n") > limits.batch_events:
             raise _too_many(limits) from None
         raise
 
@@ -169,7 +170,7 @@ def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
         end = _end_of_span(run.events, start)
         raw = run.events[start:end]
         events = _decode_together(raw, (run.path,), limits)
-        records = len(events) if events is not None else raw.count(b"\n")  # to count them takes as long as the digest
+        records = len(events) if events is not None else raw.count(b"\n")  # counting takes as long as the digest
         if position + records > run.last + 1:
             break
         _read_chunk(_Chunk(range(position, position + records), [run.path] * records, raw), events, limits, batch)
@@ -179,7 +180,7 @@ def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
 
 
 def _end_of_span(text: bytes, start: int) -> int:
-    """Where the whole lines end that fit, or the one that does not."""
+    """Return the end of the whole lines that fit, or of the first line if none fits."""
     return text.rfind(b"\n", start, start + _SPAN) + 1 or text.index(b"\n", start) + 1
 
 
@@ -201,8 +202,8 @@ class _Chunk(NamedTuple):
 
 
 def _split(body: bytes, last: int) -> _Chunk:
-    """The columns of some whole lines; `last` is the position before them."""
-    # Bytes that are no UTF-8 spoil their own line only: they become surrogates, which no canonical event holds.
+    """Split some whole lines into columns; `last` is the position before them."""
+    # Bytes that are not UTF-8 affect their own line only: they become surrogates, which no canonical event contains.
     rows = map(split_line, body.decode("utf-8", "surrogateescape").split("\n")[:-1])
     try:
         digits, paths, bodies = zip(*rows, strict=True)
@@ -211,20 +212,20 @@ def _split(body: bytes, last: int) -> _Chunk:
     events = "\n".join([*bodies, ""]).encode("utf-8", "surrogateescape")
     try:
         first = int(digits[0])
-        run = range(first, first + len(digits))  # mostly they follow one another
+        run = range(first, first + len(digits))  # usually they are consecutive
         if first > last and (*map(str, run),) == digits:
             return _Chunk(run, paths, events)
         positions = [*map(int, digits)]
     except ValueError:
         raise Malformed(f"a position after {last} is not a number") from None
-    # int() reads more than we write: signs, spaces, leading zeros, digits of other scripts.
+    # int() accepts more than encoders write: signs, spaces, leading zeros, digits of other scripts.
     if (*map(str, positions),) != digits or any(map(ge, [last, *positions], positions)):
         raise Malformed(f"the positions after {last} do not rise line by line")
     return _Chunk(positions, paths, events)
 
 
 def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, batch: Batch) -> None:
-    """Add what is in a chunk; `events` are what it was decoded to, None where each has to be looked at."""
+    """Add the lines of a chunk; `events` are the decoded events, None if each must be examined."""
     if events is not None:
         batch.lines.add(chunk.positions, chunk.paths, chunk.events.decode(), events)
         return
@@ -238,7 +239,7 @@ def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, b
 
 
 def _decode_together(raw: bytes, paths: Sequence[str], limits: Limits) -> list[Event] | None:
-    """All events of a chunk when every line is beyond doubt; None when they must be looked at one by one."""
+    """Decode all events of a chunk at once if every line is certainly valid; None if each must be examined."""
     if len(raw) > limits.event_bytes:
         return None
     try:
@@ -247,7 +248,7 @@ def _decode_together(raw: bytes, paths: Sequence[str], limits: Limits) -> list[E
         events = DECODER.decode_lines(raw)
     except (ValueError, RecursionError, Malformed):
         return None
-    # Equal as a whole, hence line by line: canonical events hold no line feed.
+    # Equal as a whole, hence line by line: canonical events contain no line feed.
     if ENCODER.encode_lines(events) != raw or UNSET in [event.observed_at for event in events]:
         return None
     for event in events:
@@ -263,7 +264,7 @@ def _decode_together(raw: bytes, paths: Sequence[str], limits: Limits) -> list[E
 
 
 def _has_edges(event: Event) -> bool:
-    # strip() takes a little more than our white space: too careful is fine here, the line is looked at again.
+    # strip() removes slightly more than the wire's white space: a false alarm is harmless, the line is examined again.
     return (
         event.id != event.id.strip()
         or event.source_node != event.source_node.strip()
@@ -299,7 +300,7 @@ def _readable_id(body: str) -> str:
 
 
 def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """Which lines the receiver named in `header` may take from its sender."""
+    """Return which lines the receiver named in `header` may accept from its sender."""
     verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in lines.origins}
     if not any(verdicts.values()):
         return Batch(lines, [])

@@ -1,9 +1,9 @@
-"""Comparing what two nodes hold of one of them: the questions of v2, their answers, and the sums they are made of.
+"""Compares what two nodes hold of one of them: the questions of v2, their answers, and the sums in them.
 
-Sender and receiver know an event by its bytes alone: the sender's positions mean nothing in the receiver's log. So both
-put the fingerprints of the same events into the same buckets, by the minute an event was observed and by the first bits
-of its fingerprint, and compare for each bucket how many there are and what they add up to. Where a bucket differs, its
-ids are asked for. Sums of parts add up to the sum of the whole: no node has to read everything at once.
+Both nodes can identify an event by its bytes alone, because the sender's positions mean nothing in the receiver's log.
+So both put the fingerprints of the same events into the same buckets, by the minute of observation and the first bits
+of the fingerprint, and compare the count and the sum of each bucket. The ids of differing buckets are then requested.
+Partial sums add up to the total, so no node has to read everything at once.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ MINUTE: Final = 60 * SECOND
 MOST_PARTS: Final = 1 << 16
 MOST_MINUTES: Final = 1 << 24
 MOST_BUCKETS: Final = 1 << 14
-"""Buckets of an answer, about, and of a question at most."""
+"""Approximate limit of buckets in an answer, and exact limit in a question."""
 MOST_ASKED: Final = 5_000
-"""Ids of one question."""
+"""Ids in one question at most."""
 MOST_LISTED: Final = 10_000
-"""Events of one answer, about."""
+"""Approximate limit of events in one answer."""
 MOST_FILTERS: Final = 1_000
-"""Types, and beginnings of subjects, in one question."""
+"""Types, and subject prefixes, in one question at most."""
 QUESTION_BYTES: Final = 4 << 20
-"""Bytes of a question."""
+"""Bytes of a question at most."""
 
 WHOLE: Final = 1 << 64
-"""Fingerprints are added up modulo this."""
+"""The modulus of sums of fingerprints."""
 _MASK: Final = WHOLE - 1
 _ONE: Final = 1 << 96
-"""A total holds a count above and a sum below this: one number for both makes adding cheap."""
+"""A total is one number with the count above and the sum below this unit: adding needs one operation."""
 LATE: Final = -(1 << 80)
-"""Keys below are those of no bucket."""
+"""Keys below this value belong to no bucket."""
 _OBSERVED: Final = ',"observedAt":"'
 
 Count = Annotated[int, Meta(ge=0)]
 Fingerprint = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
-"""64 bits as 16 hexadecimal digits: not every reader of JSON keeps a number of that size."""
+"""64 bits as 16 hexadecimal digits: some readers of JSON cannot represent such numbers."""
 
 
 # --- questions ----------------------------------------------------------------------------------------------------
 
 
 class AskState(Struct, frozen=True, tag_field="ask", tag="state"):
-    """Where does the link stand, and where does your log?"""
+    """Asks where the link stands, and where the receiver's log does."""
 
 
 class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Which records of the receiver are meant: those that came from the asking node, and fit the selector.
+    """Selects the receiver's records in question: those that came from the asking node and match the selector.
 
-    With `own`, those that entered a log at the asking node, whichever way they came; otherwise also those that merely
-    passed it. `since` is the minute of observation from which on, counted from 1970.
+    With `own`, those that entered a log at the asking node, on any path; otherwise also those that only passed it.
+    `since` is the first minute of observation, counted from 1970.
     """
 
     own: bool = True
@@ -77,7 +77,7 @@ class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
 
 class Grain(Struct, frozen=True):
-    """How fine the buckets are: so many minutes of observation each, and in how many parts, a power of two."""
+    """The size of the buckets: minutes of observation in a slot, and the number of its parts, a power of two."""
 
     minutes: Annotated[int, Meta(ge=1, le=MOST_MINUTES)] = 1
     parts: Annotated[int, Meta(ge=1, le=MOST_PARTS)] = 1
@@ -87,16 +87,18 @@ class Grain(Struct, frozen=True):
             raise ValueError("parts is a power of two")
 
     def key(self, bucket: tuple[int, int]) -> int:
-        """A bucket as one number."""
+        """Return the number of a bucket."""
         return bucket[0] * self.parts + bucket[1]
 
     def bucket(self, key: int) -> tuple[int, int]:
-        """The slot and the part of a key."""
+        """Return the slot and the part of a bucket's number."""
         return divmod(key, self.parts)
 
 
 class AskSums(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
-    """What do the fingerprints in `(after, upto]` of your log add up to? `history` names the epoch of the positions."""
+    """Asks for the sums of the fingerprints in `(after, upto]` of the receiver's log; `history` is the epoch of the
+    positions.
+    """
 
     history: RequiredText
     after: Position
@@ -106,11 +108,11 @@ class AskSums(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
 
 
 Bucket = tuple[int, Annotated[int, Meta(ge=0, lt=MOST_PARTS)]]
-"""The slot and the part."""
+"""A slot and a part."""
 
 
 class AskIds(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
-    """Which events in `(after, upto]` of your log are in these buckets?"""
+    """Asks which events in `(after, upto]` of the receiver's log are in these buckets."""
 
     history: RequiredText
     after: Position
@@ -121,7 +123,7 @@ class AskIds(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
 
 
 class AskKnown(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", omit_defaults=True):
-    """Which of these ids do you not know, and, where `fingerprints` are given, which under another event?"""
+    """Asks which of these ids are unknown, and, with `fingerprints`, which belong to another event."""
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_ASKED)]
     fingerprints: tuple[Fingerprint, ...] = ()
@@ -138,7 +140,7 @@ Question = AskState | AskSums | AskIds | AskKnown
 
 
 class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A range `(after, upto]` of the asking node's positions that did not arrive, as the receiver was told."""
+    """A range `(after, upto]` of the asking node's positions that did not arrive, as reported to the receiver."""
 
     epoch: str
     after: Position
@@ -151,10 +153,10 @@ class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """Where the link stands, and the receiver's log: `upto` is its last position in the history.
+    """The answer to AskState: the link's mark, and the receiver's log, whose last position in the history is `upto`.
 
-    `since` is when the oldest record was recorded that retention has left, None where it has removed nothing. `gaps`
-    are the newest at most.
+    `since` is when the oldest remaining record was recorded, None if retention has evicted nothing. `gaps` are the
+    newest ones.
     """
 
     history: str
@@ -169,9 +171,9 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 class Sums(Struct, frozen=True):
-    """Slot, part, how many, and the sum of their fingerprints, for each bucket that is not empty.
+    """Slot, part, count and sum of the fingerprints for each bucket that is not empty.
 
-    `next` is the position up to which it was looked, None when that was all.
+    `next` is the position up to which the log was read, None when the answer is complete.
     """
 
     buckets: tuple[tuple[int, int, Count, Fingerprint], ...]
@@ -186,16 +188,16 @@ class ListedEvent(NamedTuple):
 
 
 class Ids(Struct, frozen=True):
-    """The events of the buckets asked for, refreshes beside what they refresh. `next` as for `Sums`."""
+    """The events of the requested buckets, including refreshed versions. `next` as in `Sums`."""
 
     events: tuple[ListedEvent, ...]
     next: Position | None = None
 
 
 class KnownEvents(Struct, frozen=True):
-    """By their place in the question: ids that are not known, and those whose record retention has removed.
+    """The ids that are unknown, and those whose record retention has evicted, by their index in the question.
 
-    `other`: the latest record under the id is not the one of the fingerprint.
+    `other`: the latest record with the id has another fingerprint.
     """
 
     unknown: tuple[Count, ...] = ()
@@ -209,12 +211,12 @@ _QUESTIONS: Final = msgspec.json.Decoder(Question)
 
 
 def encode_question(question: Question) -> bytes:
-    """The body of a question."""
+    """Return the body of a question."""
     return msgspec.json.encode(question)
 
 
 def read_question(body: bytes) -> Question:
-    """The question in the body of a verified request. Raises Malformed."""
+    """Read the question in the body of a verified request. Raises Malformed."""
     try:
         question: Question = _QUESTIONS.decode(body)
     except (ValueError, RecursionError) as error:
@@ -228,7 +230,7 @@ def read_question(body: bytes) -> Question:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The body of an answer."""
+    """Return the body of an answer."""
     return msgspec.json.encode(reply)
 
 
@@ -236,7 +238,7 @@ R = TypeVar("R", State, Sums, Ids, KnownEvents)
 
 
 def read_reply(body: bytes, kind: type[R]) -> R:
-    """The answer of this kind. Raises BadAnswer."""
+    """Read an answer of this kind. Raises BadAnswer."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError):
@@ -247,13 +249,15 @@ def read_reply(body: bytes, kind: type[R]) -> R:
 
 
 class PathFilter(NamedTuple):
-    """Which records of a receiver came from `node`: with `own`, those whose path begins there, else all it is in."""
+    """Selects the records that came from `node`: with `own`, those whose path begins there, else all whose path
+    contains it.
+    """
 
     node: str
     own: bool
 
     def takes(self, text: str) -> bool:
-        """Whether a record of this encoded path is meant."""
+        """Return whether a record with this encoded path is selected."""
         path = decode_path(text)
         return bool(path) and (path[0] == self.node if self.own else self.node in path)
 
@@ -262,7 +266,7 @@ class PathFilter(NamedTuple):
 
 
 def minute_of(body: str) -> int:
-    """The minute since 1970 in which a canonical event was observed."""
+    """Return the minute since 1970 in which a canonical event was observed."""
     return _minute(body[(at := body.rindex(_OBSERVED) + len(_OBSERVED)) : at + 16])
 
 
@@ -271,9 +275,9 @@ def _minute(text: str) -> int:
 
 
 def places_of(bodies: Sequence[str], grain: Grain, since: int | None = None) -> tuple[list[int], Sequence[int]]:
-    """For each canonical event the key of its bucket, and its fingerprint as a number from 0.
+    """Return for each canonical event the key of its bucket, and its fingerprint as a number from 0.
 
-    What was observed before `since` is in no bucket: its key is below LATE.
+    An event observed before `since` is in no bucket: its key is below LATE.
     """
     begin, shift = len(_OBSERVED), 65 - grain.parts.bit_length()
     bases = _Bases(grain, since)
@@ -284,14 +288,14 @@ def places_of(bodies: Sequence[str], grain: Grain, since: int | None = None) -> 
 
 
 def add_up(bodies: Sequence[str], grain: Grain, totals: dict[int, int], *, since: int | None = None) -> None:
-    """Add canonical events to the totals, by the key of their bucket; those observed before `since` are left out."""
+    """Add canonical events to the totals of their buckets, except those observed before `since`."""
     for key, number in zip(*places_of(bodies, grain, since), strict=True):
         if key > LATE:
             totals[key] = totals.get(key, 0) + number + _ONE
 
 
 class _Bases(dict[str, int]):
-    """The key of the first part of a slot, by the minute as text: few come again and again."""
+    """A cache of the key of a slot's first part, by the minute as text: few minutes occur again and again."""
 
     def __init__(self, grain: Grain, since: int | None) -> None:
         self._grain = grain
@@ -305,27 +309,27 @@ class _Bases(dict[str, int]):
 
 
 def count_in(total: int) -> int:
-    """How many events a total is of."""
+    """Return the number of events in a total."""
     return total >> 96
 
 
 def sum_in(total: int) -> int:
-    """What their fingerprints add up to."""
+    """Return the sum of the fingerprints in a total."""
     return total & _MASK
 
 
 def total_of(prints: Iterable[int]) -> int:
-    """The total of some fingerprints."""
+    """Return the total of some fingerprints."""
     return sum(_ONE | (number & _MASK) for number in prints)
 
 
 def minus(one: int, other: int) -> int:
-    """What is left of a total without another; 0 where they are the same. The count may be below 0."""
+    """Subtract a total; 0 for equal ones. The count may become negative."""
     return (count_in(one) - count_in(other)) * _ONE + (sum_in(one) - sum_in(other)) % WHOLE
 
 
 def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int]:
-    """The same totals in coarser buckets."""
+    """Return the same totals in coarser buckets."""
     slots, parts = coarse.minutes // fine.minutes, fine.parts // coarse.parts
     found: dict[int, int] = {}
     for key, total in totals.items():
@@ -336,7 +340,7 @@ def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int
 
 
 def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
-    """The next coarser grain: fewer parts as long as slots are mostly divided, longer slots afterwards."""
+    """Return the next coarser grain: fewer parts as long as most slots are divided, then longer slots."""
     slots = len({key // grain.parts for key in totals})
     if grain.parts > 1 and (len(totals) >= 2 * slots or grain.minutes * 2 > MOST_MINUTES):
         return Grain(grain.minutes, grain.parts // 2)
@@ -344,14 +348,14 @@ def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
 
 
 def show_sums(totals: Mapping[int, int], grain: Grain, upto: int | None) -> Sums:
-    """The answer that tells these totals."""
+    """Return the answer with these totals."""
     return Sums(
         tuple([(*grain.bucket(key), count_in(total), show_print(total)) for key, total in totals.items()]), upto
     )
 
 
 def read_sums(sums: Sums, fine: Grain, coarse: Grain, totals: dict[int, int]) -> None:
-    """Add what an answer in a fine grain tells to totals in a coarser one, or the same."""
+    """Add the sums of an answer in a fine grain to totals in the same or a coarser grain."""
     slots, parts = coarse.minutes // fine.minutes, fine.parts // coarse.parts
     for slot, part, count, digits in sums.buckets:
         key = slot // slots * coarse.parts + part // parts
@@ -359,5 +363,5 @@ def read_sums(sums: Sums, fine: Grain, coarse: Grain, totals: dict[int, int]) ->
 
 
 def show_print(number: int) -> str:
-    """A fingerprint, or the sum in a total, as it is written."""
+    """Return the text of a fingerprint, or of the sum in a total."""
     return f"{number & _MASK:016x}"

@@ -1,4 +1,4 @@
-"""The components of a message that a signature covers, and the text that is signed (RFC 9421, sections 2 and 2.5)."""
+"""The components of a message that a signature covers, and the signed text (RFC 9421, sections 2 and 2.5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from federation.structured import Item, Params, write_member, write_params
 
 
 class Components(NamedTuple):
-    """Covered components: each as an item, as it is written, and the name its value goes by. `listed`: all, written."""
+    """Covered components: each item as written, and the name of its value. `listed` is the whole list as written."""
 
     items: tuple[Item, ...]
     written: tuple[str, ...]
@@ -19,14 +19,14 @@ class Components(NamedTuple):
 
 
 def cover(items: tuple[Item, ...]) -> Components:
-    """The components of a list. A value goes by its bare name, or by all of it where it has parameters."""
+    """Return the components of a list. A value is named by its item, with the parameters if it has any."""
     written = tuple(map(write_member, items))
     names = tuple(text if item.params else str(item.value) for item, text in zip(items, written, strict=True))
     return Components(items, written, names, f"({' '.join(written)})")
 
 
 def write_list(covered: Components, params: Params) -> str:
-    """The list of what is covered with the signature's parameters, as `Signature-Input` holds it."""
+    """Return the list of components with the signature's parameters, as in `Signature-Input`."""
     return covered.listed + write_params(params)
 
 
@@ -38,7 +38,7 @@ def require_all(covered: Components, values: Mapping[str, str]) -> None:
 
 
 def signature_base(covered: Components, listed: str, values: Mapping[str, str]) -> bytes:
-    """What is signed: one line per component, and the list that `write_list` gives of them last.
+    """Return the signed text: one line per component, and last the list from `write_list`.
 
     Raises Unauthorized when a component has no value, or one that is not ASCII.
     """

@@ -1,7 +1,7 @@
-"""What stands for an event's bytes where two nodes compare what they hold: a digest, and a number that adds up.
+"""The digest of an event, and a number derived from it that can be summed, for comparing what two nodes hold.
 
-Both are of the canonical form, which is the same at every node, so equal events have equal numbers everywhere. Sums do
-not depend on the order of what is summed: two nodes compare a whole stretch by one number.
+Both are computed from the canonical form, so equal events have equal numbers at every node. Sums do not depend on the
+order: two nodes compare a range of records by one number.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _HALF: Final = 1 << 63
 
 
 def digest(body: str | bytes) -> bytes:
-    """The SHA-256 of an event in its canonical form: 32 bytes."""
+    """Return the SHA-256 of an event in its canonical form: 32 bytes."""
     return hashlib.sha256(body if isinstance(body, bytes) else body.encode()).digest()
 
 
 def fingerprint(body: str | bytes) -> int:
-    """The first 8 bytes of the digest as a signed number of 64 bits, big endian."""
+    """Return the first 8 bytes of the digest as a signed 64-bit number, big endian."""
     return int.from_bytes(digest(body)[:8], "big", signed=True)
 
 
 def add(*numbers: int) -> int:
-    """The sum modulo 2**64, as a signed number of 64 bits: what a database gives that lets its integers wrap."""
+    """Return the sum modulo 2**64 as a signed 64-bit number, like a database whose integers wrap."""
     return (sum(numbers) + _HALF) % _BITS - _HALF
 
 
 def fingerprint_of(bodies: Iterable[str | bytes]) -> int:
-    """The sum of the fingerprints of several events; 0 for none."""
+    """Return the sum of the fingerprints of several events; 0 for none."""
     return add(*map(fingerprint, bodies))

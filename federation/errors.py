@@ -77,7 +77,7 @@ class Malformed(MessageError):
 
 
 class Unauthorized(MessageError):
-    """Not signed by a key of the group. `reason` is for our own eyes."""
+    """Not signed by a key of the group. `reason` stays at this node."""
 
     code = "unauthorized"
 
@@ -93,7 +93,7 @@ class ClockSkew(Unauthorized):
 
 
 class Forbidden(MessageError):
-    """A good signature on a request that is not for us, or not from who it says."""
+    """A valid signature on a request for another node, or from another sender than it names."""
 
     code = "wrong_audience"
 
@@ -105,7 +105,7 @@ class WrongGroup(Forbidden):
 
 
 class WrongSender(Forbidden):
-    """The key does not belong to the node that is said to send."""
+    """The key does not belong to the sender that the request names."""
 
     code = "wrong_sender"
 
@@ -135,7 +135,7 @@ class BatchConflict(Conflict):
 
 
 class OtherHistory(Conflict):
-    """The positions a question names belong to a history of the answering log that has ended."""
+    """The positions of a question belong to a history of the answering log that has ended."""
 
     code = "other_history"
 
@@ -158,7 +158,7 @@ class UnsupportedMedia(MessageError):
 
 
 class TooMany(MessageError):
-    """Another question is being answered: ask again a little later."""
+    """Another question is being answered: retry a little later."""
 
     code = "too_many_requests"
 
@@ -179,9 +179,10 @@ V1_REFUSALS = {
 
 
 class V1Refused(MessageError):
-    """A refusal in the words v1 senders know. `reason` is one of the keys of V1_REFUSALS.
+    """A refusal with the text that v1 senders know.
 
-    `text` is the answer's first and only line, `body` its bytes, to be sent as `text/plain; charset=utf-8`.
+    `reason` is one of the keys of V1_REFUSALS. `text` is the answer's only line, `body` its bytes, to be sent as
+    `text/plain; charset=utf-8`.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

@@ -1,6 +1,6 @@
-"""The event: a statement that something was observed. Its one canonical form, its ids, its expiry.
+"""The event: a statement that something was observed, with its canonical form, its ids and its expiry.
 
-An event on its way between nodes is the bytes of `encode`, stored once and never encoded again.
+Between nodes an event is the bytes from `encode`, stored once and never encoded again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 WHITE_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-"""What is trimmed off names: Unicode's White_Space. `str.strip()` alone would also take U+001C to U+001F."""
+"""The characters trimmed off names: Unicode's White_Space. `str.strip()` alone would also remove U+001C to U+001F."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS: Final = ("id", "group", "source_node", "type", "subject", "dedupe_key")
@@ -45,7 +45,7 @@ class Event(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     subject: OptionalText = ""
     dedupe_key: OptionalText = ""
     payload: dict[str, str] = msgspec.field(default_factory=dict)
-    # A factory of our own keeps msgspec from leaving the times out: they are always on the wire.
+    # A default factory keeps msgspec from omitting the times, which are always on the wire.
     observed_at: datetime = msgspec.field(default_factory=lambda: UNSET)
     expires_at: datetime = msgspec.field(default_factory=lambda: UNSET)
 
@@ -55,7 +55,7 @@ DECODER: Final = msgspec.json.Decoder(Event)
 
 
 class Outline(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """An event without its payload: all that is needed to list, select and expire it, at half the cost."""
+    """An event without its payload: enough to list, select and expire it, at half the cost."""
 
     id: str
     source_node: str = ""
@@ -69,15 +69,12 @@ _OUTLINES: Final = msgspec.json.Decoder(Outline)
 
 
 def read_outlines(bodies: Sequence[str]) -> list[Outline]:
-    """The outlines of events in their canonical form."""
+    """Return the outlines of events in their canonical form."""
     return _OUTLINES.decode_lines("\n".join(bodies))
 
 
 def encode(event: Event) -> bytes:
-    """The canonical bytes of a normalised event.
-
-    Raises InvalidEvent when a text cannot be written as UTF-8.
-    """
+    """Return the canonical bytes of a normalised event. Raises InvalidEvent for text that UTF-8 cannot encode."""
     try:
         return ENCODER.encode(event)
     except UnicodeEncodeError:
@@ -85,14 +82,14 @@ def encode(event: Event) -> bytes:
 
 
 def written(text: str) -> str:
-    """A text as canonical events write it, in its quotes: there is one way only."""
+    """Return a quoted text as canonical events write it, which is the only form."""
     return ENCODER.encode(text).decode()
 
 
 def decode_canonical(line: bytes | str) -> Event:
-    """The event whose canonical form is exactly `line`.
+    """Decode an event whose canonical form is exactly `line`.
 
-    Raises NotCanonical when the bytes are no event or another writing of one, InvalidEvent when it breaks a rule.
+    Raises NotCanonical when the bytes are no event or another form of one, InvalidEvent when it breaks a rule.
     """
     try:
         event = DECODER.decode(line)
@@ -119,11 +116,11 @@ def _has_edges(text: str) -> bool:
 
 
 def check_rules(event: Event) -> None:
-    """Raise InvalidEvent for what no event may hold, however it came in."""
+    """Raise InvalidEvent for what no event may contain, regardless of its origin."""
     if event.observed_at == UNSET:
         raise InvalidEvent("federation event observedAt is required")
     texts = (event.id, event.group, event.source_node, event.type, event.subject, event.dedupe_key)
-    # All texts in one look: one by one they cost as much as decoding does. Who breaks a rule is asked for his name.
+    # All texts are checked at once: one by one they cost as much as decoding. Only on a fault is the field located.
     if not is_plain("".join((*texts, *event.payload, *event.payload.values()))) or max(map(len, texts)) > MAX_TEXT:
         _name_flaw(event)
 
@@ -145,7 +142,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text can be stored: no database of ours takes U+0000, and a lone surrogate has no UTF-8 form."""
+    """Return whether a text can be stored: databases reject U+0000, and a lone surrogate has no UTF-8 form."""
     if "\0" in text:
         return False
     try:
@@ -159,10 +156,10 @@ def _wire_name(name: str) -> str:
 
 
 def normalise(event: Event, *, now: int) -> Event:
-    """The event as it is stored: texts trimmed, the dedupe key and the time of observation filled in.
+    """Return the event as it is stored: texts trimmed, the dedupe key and the time of observation filled in.
 
-    `now` (microseconds) becomes `observed_at` where none is given. Raises InvalidEvent, with texts that senders of
-    v1 know for a missing id, group or type.
+    `now` (microseconds) is the default of `observed_at`. Raises InvalidEvent; a missing id, group or type has the text
+    that v1 senders know.
     """
     event_id, group, kind = event.id.strip(WHITE_SPACE), event.group.strip(WHITE_SPACE), event.type.strip(WHITE_SPACE)
     for name, text in (("id", event_id), ("group", group), ("type", kind)):
@@ -196,18 +193,18 @@ def _in_utc(time: datetime) -> datetime:
 
 
 def content_of(line: str) -> str:
-    """An event's content without its two times: a refresh keeps it, another fact does not. `line` is canonical."""
-    # The last one: a payload may have a key of that name, but nothing except expiresAt follows ours.
+    """Return an event's content without its two times: a refresh has the same content. `line` is canonical."""
+    # The last one: a payload may have a key of that name, but only expiresAt follows the event's own.
     return line[: line.rindex(',"observedAt":"')]
 
 
 def content_digest(line: str) -> bytes:
-    """16 bytes that stand for `content_of` the canonical line."""
+    """Return a hash of 16 bytes of `content_of` the canonical line."""
     return hashlib.sha256(content_of(line).encode()).digest()[:16]
 
 
 def micros(time: datetime) -> int:
-    """Microseconds since 1970 of an aware time."""
+    """Convert an aware time to microseconds since 1970."""
     past = time - _EPOCH
     return (past.days * 86400 + past.seconds) * SECOND + past.microseconds
 
@@ -217,7 +214,7 @@ _LAST: Final = micros(datetime.max.replace(tzinfo=UTC))
 
 
 def require_moment(time: datetime) -> None:
-    """Raise ValueError for a time without a zone, and for one that is outside the years 1 to 9999 in UTC."""
+    """Raise ValueError for a time without a zone, or outside the years 1 to 9999 in UTC."""
     if time.tzinfo is None:
         raise ValueError(f"{time.isoformat()} has no zone")
     if not _FIRST <= micros(time) <= _LAST:
@@ -225,39 +222,39 @@ def require_moment(time: datetime) -> None:
 
 
 def from_micros(time: int) -> datetime:
-    """The aware time of microseconds since 1970. Raises OverflowError outside the years 1 to 9999."""
+    """Convert microseconds since 1970 to an aware time. Raises OverflowError outside the years 1 to 9999."""
     return _EPOCH + timedelta(microseconds=time)
 
 
 def format_time(time: int | None) -> str:
-    """A time as events write it; the zero time for None."""
+    """Format a time as events write it; None gives the zero time."""
     return ZERO_TIME if time is None else from_micros(time).isoformat().replace("+00:00", "Z")
 
 
 def expiry_micros(event: Event | Outline) -> int | None:
-    """When the event stops being of use, in microseconds; None for never."""
+    """Return when the event expires, in microseconds; None for never."""
     return None if event.expires_at == UNSET else micros(event.expires_at)
 
 
 def is_alive(expires: int | None, now: int) -> bool:
-    """An event is alive up to and including the microsecond it expires in."""
+    """Return whether an event is alive: up to and including the microsecond it expires in."""
     return expires is None or now <= expires
 
 
 def new_event_id(now: int, random: bytes) -> str:
-    """A UUID version 7 from a time in microseconds and at least 8 random bytes.
+    """Return a UUID version 7 from a time in microseconds and at least 8 random bytes.
 
-    Ids made later sort later, down to a quarter of a microsecond: on a large table an id in order costs a seventh of
-    a random one.
+    Later ids sort later, down to a quarter of a microsecond: on a large table an ascending id costs a seventh of a
+    random one.
     """
     tail = f"{2 << 62 | int.from_bytes(random[:8], 'big') & (1 << 62) - 1:016x}"
     return f"{_begin_id(now)}{tail[:4]}-{tail[4:]}"
 
 
 def new_event_ids(now: int, count: int, random: Callable[[int], bytes]) -> list[str]:
-    """At most 2^24 of one time, in rising order. `random` gives bytes, as `secrets.token_bytes` does.
+    """Return up to 2^24 ascending ids of one time. `random` returns bytes, as `secrets.token_bytes` does.
 
-    They share 38 random bits and are counted behind those: drawn one by one they would cost three times as much.
+    They share 38 random bits and are counted in the others: individual random bits would cost three times as much.
     """
     begin = new_event_id(now, random(8))[:-6]
     return [f"{begin}{number:06x}" for number in range(count)]

@@ -1,7 +1,7 @@
-"""Keys and key rings: who may sign, whose signature counts, and who may speak for whom.
+"""Keys and key rings: which node may sign, whose signature counts, and for which sources a key may send events.
 
-The algorithm belongs to the key and is never taken from a message. Rotation is a matter of states: add the new key as
-pending everywhere, make it active and the old one retiring, then revoke the old one. No event is lost on the way,
+The algorithm belongs to the key and is never taken from a message. Keys are rotated by state: add the new key as
+pending on every node, make it active and the old one retiring, then revoke the old one. No event is lost meanwhile,
 because pending, active and retiring keys all verify.
 """
 
@@ -23,7 +23,7 @@ from federation.peers import ANY, KEY_ID, NODE_NAME, SHARED_KEY_ID
 
 
 class KeyState(StrEnum):
-    """Where a key stands in its life."""
+    """The state of a key in its rotation."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -32,7 +32,7 @@ class KeyState(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How a key signs."""
+    """The signature algorithm of a key."""
 
     HMAC_SHA256 = "hmac-sha256"
     ED25519 = "ed25519"
@@ -43,10 +43,10 @@ Sources = frozenset[str] | Literal["*"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key of a group. Make one with `Key.hmac` or `Key.ed25519`; its repr never shows the secret.
+    """A key of a group. Create one with `Key.hmac` or `Key.ed25519`; its repr never shows the secret.
 
-    `owner` is the one node that may send with it, or "*". `speaks_for` are the sources whose events it may bring, or
-    "*": any but the receiver's own.
+    `owner` is the one node that may send with it, or "*". `speaks_for` are the sources whose events it may send, or
+    "*": all except the receiver's own.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Key:
         state: str = KeyState.ACTIVE,
         speaks_for: Iterable[str] | None = None,
     ) -> Key:
-        """A shared secret. Raises BadKey when it is blank once surrounding white space is gone."""
+        """Create a key from a shared secret. Raises BadKey if only white space is given."""
         raw = (secret.encode() if isinstance(secret, str) else secret).strip()
         if not raw:
             raise BadKey(f"the secret of key {id!r} is empty")
@@ -87,7 +87,9 @@ class Key:
         state: str = KeyState.ACTIVE,
         speaks_for: Iterable[str] | None = None,
     ) -> Key:
-        """A key pair, or its public half: PEM (PKCS #8, SPKI) or the 32 bytes in base64. Raises BadKey."""
+        """Create a key from a key pair, or its public half: PEM (PKCS #8, SPKI) or the 32 bytes in base64. Raises
+        BadKey.
+        """
         secret = _private_key(id, private) if private is not None else None
         if secret is None and public is None:
             raise BadKey(f"key {id!r} has neither a private nor a public part")
@@ -112,19 +114,19 @@ class Key:
 
     @property
     def signs(self) -> bool:
-        """Whether new signatures may be made with it."""
+        """Whether it may make new signatures."""
         return self.state is KeyState.ACTIVE and (bool(self.secret) or self.private is not None)
 
     def belongs_to(self, node: str) -> bool:
-        """Whether `node` may send with it."""
+        """Return whether `node` may send with it."""
         return self.owner in (node, ANY)
 
     def may_speak_for(self, source: str) -> bool:
-        """Whether it may bring events of `source`. That no key may speak for the receiver is checked elsewhere."""
+        """Return whether it may send events of `source`. Events of the receiver itself are checked elsewhere."""
         return self.speaks_for == ANY or source in self.speaks_for
 
     def sign(self, data: bytes) -> bytes:
-        """The signature over `data`. Raises NoSigningKey for half a key pair."""
+        """Return the signature over `data`. Raises NoSigningKey without a private key."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.digest(self.secret, data, "sha256")
         if self.private is None:
@@ -132,7 +134,7 @@ class Key:
         return self.private.sign(data)
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Whether `signature` was made over `data` with this key, in constant time. The state is not looked at."""
+        """Return whether `signature` over `data` is this key's, in constant time. The state is not considered."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.compare_digest(hmac.digest(self.secret, data, "sha256"), signature)
         if self.public is None:
@@ -198,11 +200,11 @@ DUMMIES: Final = {
         id="", algorithm=Algorithm.ED25519, public=Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
     ),
 }
-"""Verified against when a key id is unknown: that of the algorithm which the message names, which takes as long."""
+"""Keys to verify with when a key id is unknown, by the algorithm that the message names, so that it takes as long."""
 
 
 class KeyRing:
-    """The keys of one group, in the order they were given. Ids are unique. Raises BadKey."""
+    """The keys of one group, in the given order. Ids are unique. Raises BadKey."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
         self.keys = tuple(keys)
@@ -212,18 +214,18 @@ class KeyRing:
 
     @classmethod
     def shared(cls, secret: str | bytes) -> KeyRing:
-        """The ring of a group with a single secret, under the id every node gives it."""
+        """Return the ring of a group with a single secret, under the id that every node gives it."""
         return cls([Key.hmac(SHARED_KEY_ID, secret)])
 
     def __repr__(self) -> str:
         return f"KeyRing({list(self.keys)!r})"
 
     def find(self, id: str) -> Key | None:
-        """The key of this id, whatever its state."""
+        """Return the key with this id in any state."""
         return self._by_id.get(id)
 
     def signer(self, node: str, algorithm: Algorithm | None = None) -> Key:
-        """The key `node` signs with: its own first active one, else the first active one of everybody.
+        """Return the key that `node` signs with: its own first active one, else the first active key for all nodes.
 
         Protocol v1 needs `algorithm` HMAC_SHA256. Raises NoSigningKey.
         """
@@ -236,5 +238,5 @@ class KeyRing:
         raise NoSigningKey(f"no active {kind}key of the ring lets {node} sign")
 
     def secrets(self) -> tuple[Key, ...]:
-        """The HMAC keys whose signatures count: protocol v1 names no key, so all are tried."""
+        """Return the usable HMAC keys: protocol v1 names no key, so all are tried."""
         return tuple(key for key in self.keys if key.usable and key.algorithm is Algorithm.HMAC_SHA256)

@@ -1,8 +1,8 @@
-"""Reading an event as tolerantly as the nodes of protocol v1 do.
+"""Reads events as leniently as the nodes of protocol v1.
 
 Those nodes read JSON the way Go's standard library fills a struct: member names match in any case, unknown members are
-ignored, the last of several wins, `null` changes nothing, and bytes that are not UTF-8 become U+FFFD one by one.
-Publishing goes through here as well, so the same text means the same event on every way in.
+ignored, the last of repeated members wins, `null` changes nothing, and bytes that are not UTF-8 become U+FFFD one by
+one. Publishing uses this reader too, so the same text means the same event everywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RFC3339: Final = re.compile(
 )
 
 _USUAL: Final = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,6})?Z", re.ASCII)
-"""As nearly everybody writes it, and as a library reads it faster than we do."""
+"""The usual form, which the library reads faster."""
 
 
 class _Object(list[tuple[str, Any]]):
@@ -39,13 +39,13 @@ class _Object(list[tuple[str, Any]]):
 
 
 class _Number:
-    """Any number: no member we read holds one, so its value does not matter and its length cannot hurt."""
+    """Any number: no member of an event is a number, so its value does not matter and its length is harmless."""
 
 
 def decode_lenient(body: bytes) -> Event:
-    """The event in `body`, not yet normalised: texts untrimmed, required ones possibly empty.
+    """Decode the event in `body`, not yet normalised: texts untrimmed, required ones possibly empty.
 
-    Raises BadEvent when the body is no JSON object, holds more than one value, or gives a member of the wrong kind.
+    Raises BadEvent when the body is no JSON object, holds more than one value, or has a member of the wrong type.
     """
     value = _parse(body)
     if value is None:
@@ -54,7 +54,7 @@ def decode_lenient(body: bytes) -> Event:
         raise BadEvent("an event is a JSON object")
     fields: dict[str, Any] = {"id": "", "group": "", "type": "", "payload": {}}
     for name, member in value:
-        # casefold() also joins the long s and the Kelvin sign with s and k, as the other side does.
+        # casefold() also maps the long s and the Kelvin sign to s and k, as v1 nodes do.
         _take(fields, name.casefold(), member)
     return Event(**fields)
 
@@ -87,7 +87,7 @@ def _take(fields: dict[str, Any], name: str, member: object) -> None:
         if member is not None:
             fields[_TIMES[name]] = parse_time(_text(name, member))
     elif name == "payload":
-        # Unlike a text, null empties it, and a second object adds to the first: it is one map being filled.
+        # Unlike a text, null empties it, and a second object adds to the first, as Go fills one map.
         fields["payload"] = {} if member is None else fields["payload"] | _payload(member)
 
 
@@ -104,9 +104,9 @@ def _payload(member: object) -> dict[str, str]:
 
 
 def parse_time(text: str) -> datetime:
-    """An RFC 3339 time in UTC, cut to microseconds. Raises BadEvent."""
+    """Parse an RFC 3339 time to UTC, truncated to microseconds. Raises BadEvent."""
     if _USUAL.fullmatch(text):
-        with suppress(ValueError):  # a 30th of February is told below
+        with suppress(ValueError):  # a 30th of February is reported below
             usual = datetime.fromisoformat(text)
             return UNSET if usual == UNSET else usual
     match = _RFC3339.fullmatch(text)
@@ -120,5 +120,5 @@ def parse_time(text: str) -> datetime:
         time += offset if sign == "-" else -offset
     except (ValueError, OverflowError):
         raise BadEvent(f"{text[:40]!r} is not a time between the years 1 and 9999") from None
-    # An offset can lead to the zero time as well; it means the same thing then.
+    # An offset can also result in the zero time; it means the same then.
     return UNSET if time == UNSET else time

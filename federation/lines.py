@@ -1,6 +1,6 @@
-"""A line of a batch: `position TAB path TAB event`, ended by a line feed; and bodies of events as one text.
+"""A line of a batch: `position TAB path TAB event`, ended by a line feed; and event bodies as one text.
 
-Neither a canonical event nor a path holds a line feed or a tab.
+Neither a canonical event nor a path contains a line feed or a tab.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import NamedTuple, overload
 
 
 def encode_lines(records: Iterable[tuple[int, str, str]]) -> str:
-    """The lines of (position, path, body), in rising order of positions."""
+    """Return the lines of (position, path, body), in ascending order of positions."""
     return "".join([f"{position}\t{path}\t{body}\n" for position, path, body in records])
 
 
 def split_line(line: str) -> list[str]:
-    """The position, the path and the body of a line, its line feed aside; what follows a second tab is the body."""
+    """Split a line without its line feed into position, path and body; the body is everything after the second tab."""
     return line.split("\t", 2)
 
 
 def size_of(body: str) -> int:
-    """Its bytes, as they are stored."""
+    """Return the bytes of a body as stored."""
     return len(body) if body.isascii() else len(body.encode())
 
 
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 class Bodies(Sequence[str]):
-    """Bodies that stay one text, as they came or were written, until a single one is needed."""
+    """Bodies kept as one text until a single one is needed."""
 
     __slots__ = ("_apart", "_count", "pieces")
 
@@ -43,12 +43,12 @@ class Bodies(Sequence[str]):
 
     @classmethod
     def joined(cls, parts: Iterable[Bodies]) -> Bodies:
-        """The bodies of several, one after the other."""
+        """Join several bodies."""
         return cls([piece for part in parts for piece in part.pieces])
 
     @property
     def bytes(self) -> int:
-        """Of all bodies together, line feeds aside."""
+        """The bytes of all bodies, without line feeds."""
         return sum([size_of(piece.text) for piece in self.pieces]) - self._count
 
     def __len__(self) -> int:

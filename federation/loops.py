@@ -1,6 +1,6 @@
-"""Where a record has been, and whether it may go on.
+"""The path of a record, and whether the record may be forwarded.
 
-A path names the nodes a record has passed, first one first. A record that entered the log here has an empty one.
+A path names the nodes a record has passed, first one first. It is empty for a record that entered the log here.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from federation.errors import Malformed
 Path = tuple[str, ...]
 
 MAX_PATH: Final = 8192
-"""Characters of an encoded path."""
+"""Characters of an encoded path at most."""
 UNKNOWN_NODE: Final = "?"
-"""Stands in a path for a sender that gave no name: without it the record would look like our own."""
+"""Stands in a path for a sender without a name: without it the record would count as this node's own."""
 
 
 def encode_path(path: Path) -> str:
-    """The path as text without tab, line feed or a bare comma: names percent-encoded, joined with a comma.
-
-    An empty name becomes UNKNOWN_NODE.
+    """Encode a path without tabs and line feeds: names percent-encoded, joined with commas. An empty name becomes
+    UNKNOWN_NODE.
     """
     return ",".join([quote(name or UNKNOWN_NODE, safe="-._~:@", errors="replace") for name in path])
 
 
 def decode_path(text: str) -> Path:
-    """The path `encode_path` wrote. Raises Malformed for any other text, and beyond MAX_PATH characters."""
+    """Decode a path from `encode_path`. Raises Malformed for any other text, and beyond MAX_PATH characters."""
     if len(text) > MAX_PATH:
         raise Malformed(f"a path has at most {MAX_PATH} characters")
     return _decode_path(text)
 
 
-# Few paths come again and again. What is remembered is bounded in number and in size: it comes from other nodes.
+# Few paths recur. The cache is bounded in number and size, because they come from other nodes.
 @lru_cache(maxsize=1024)
 def _decode_path(text: str) -> Path:
     if not text:
@@ -43,22 +42,22 @@ def _decode_path(text: str) -> Path:
         path = tuple([unquote(entry, errors="strict") for entry in text.split(",")])
     except UnicodeDecodeError:
         path = ()
-    # Writing it again is the strictest reader: one path, one text.
+    # Encoding it again is the strictest check: each path has one text.
     if encode_path(path) != text:
         raise Malformed(f"{text[:80]!r} is not a path")
     return path
 
 
 def extend_path(text: str, node: str) -> str:
-    """The encoded path of a record that has now also passed `node`."""
+    """Return the encoded path of a record that has now also passed `node`."""
     return f"{text},{encode_path((node,))}" if text else encode_path((node,))
 
 
 def may_send(path: Path, source: str, peer: str, *, relay: bool) -> str | None:
-    """Why a record must not go to `peer`; None when it may.
+    """Return why a record must not be sent to `peer`; None if it may.
 
-    "not_own": it came from another node and this peer gets only our own. "in_path": it has been there, or the peer
-    is its source.
+    "not_own": it came from another node and this peer gets only own records. "in_path": it has passed the peer, or the
+    peer is its source.
     """
     if path and not relay:
         return "not_own"
@@ -68,9 +67,10 @@ def may_send(path: Path, source: str, peer: str, *, relay: bool) -> str | None:
 
 
 def check_inbound(path: Path, source: str, *, node: str, sender: str, max_hops: int) -> str | None:
-    """Why `node` must not take a record from `sender`; None when it may.
+    """Return why `node` must not accept a record from `sender`; None if it may.
 
-    "own_source": it claims to be ours. "loop": it has been here, or passed its sender twice. "too_many_hops".
+    "own_source": it claims to come from `node` itself. "loop": it has passed `node`, or its sender twice.
+    "too_many_hops".
     """
     if source == node:
         return "own_source"

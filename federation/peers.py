@@ -17,13 +17,13 @@ GROUP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 KEY_ID: Final = re.compile(r"[ !#-\[\]-~]{1,128}")
 
 ANY: Final = "*"
-"""As the owner of a key: every node. As what a key may speak for: every source."""
+"""The owner of a key for every node; the sources of a key for every source."""
 SHARED_KEY_ID: Final = "shared"
-"""The key id both sides give to a group's single shared secret."""
+"""The key id that both sides give to a group's single shared secret."""
 
 DEFAULT_WINDOW: Final = 300 * SECOND
 MAX_TEXT: Final = 512
-"""Characters in an event's id, group, source, type, subject or dedupe key: what fits every database index."""
+"""Characters of an event's id, group, source, type, subject or dedupe key: what fits every database index."""
 
 # --- protocol v2 ------------------------------------------------------------------------------------------------
 
@@ -47,12 +47,12 @@ ANSWER_TAG: Final = "eventd-v2-receipt"
 
 IN_FLIGHT: Final = 4
 RANGE_WAIT: Final = SECOND
-"""How long a receiver holds a batch whose predecessor has not arrived."""
+"""How long a receiver holds a batch whose predecessor has not arrived (seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one receiver takes. A sender measures itself against the same figures."""
+    """The limits of a receiver. Senders apply the same limits."""
 
     batch_bytes: int = 8 * 1024 * 1024
     batch_events: int = 10_000
@@ -80,7 +80,7 @@ STATUS: Final = {
     "unavailable": 503,
     "full": 507,
 }
-"""The error codes of v2 and the HTTP status each travels with."""
+"""The error codes of v2 and their HTTP status."""
 
 REFUSALS: Final = (
     "too_large",
@@ -93,7 +93,7 @@ REFUSALS: Final = (
     "too_many_hops",
     "id_conflict",
 )
-"""Why one line of a batch is refused while the others are accepted; the first that applies."""
+"""Why one line of a batch is refused while others are accepted; the first that applies."""
 
 # --- protocol v1 ------------------------------------------------------------------------------------------------
 
@@ -102,4 +102,4 @@ V1_STATUS_PATH: Final = "/v1/status"
 V1_TIMESTAMP_HEADER: Final = "X-Routerd-Timestamp"
 V1_SIGNATURE_HEADER: Final = "X-Routerd-Signature"
 V1_MAX_BODY: Final = 1024 * 1024
-"""Bytes of a v1 body. Beyond it a receiver reads no further, so the signature cannot match."""
+"""Bytes of a v1 body at most. A receiver reads no further, so the signature of a longer body cannot match."""

@@ -1,7 +1,7 @@
-"""What a batch claims to cover, and what a receiver has seen of a link.
+"""The range that a batch claims to cover, and the mark of what a receiver has stored of a link.
 
-A range is half-open, (after, upto], in the sender's positions, within one history: an epoch and an incarnation of the
-sender's log. Ranges prove that nothing was left out between two batches; whether a record is new is decided by ids.
+A range is half-open, (after, upto], in the sender's positions within one history, which is an epoch and an incarnation
+of the sender's log. Ranges prove that nothing was omitted between two batches; ids decide whether a record is new.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _NUMBER: Final = "([0-9]{1,15})"
 _USUAL: Final = re.compile(
     f'epoch="({EPOCH.pattern})", incarnation={_NUMBER}, after={_NUMBER}, upto={_NUMBER}', re.ASCII
 )
-"""A covering range as we write it: reading it as such takes a fifth of the time."""
+"""A covering range as this program writes it: reading exactly this form takes a fifth of the time."""
 MAX_POSITION: Final = 10**15 - 1
-"""The largest integer a structured field can hold."""
+"""The largest integer of a structured field."""
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch covers: every record of the link in (after, upto], or, as a repair, only its own lines.
+    """The range of a batch: every record of the link in (after, upto], or, for a repair, only its own lines.
 
-    `lost` is where the sender's own loss begins: it has nothing left of (lost, after] to send.
+    `lost` is where a loss of the sender begins: it cannot send anything in (lost, after].
     """
 
     epoch: str
@@ -38,7 +38,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     lost: int | None = None
 
     def to_header(self) -> str:
-        """The value of the Eventd-Range header."""
+        """Return the value of the Eventd-Range header."""
         members: dict[str, Value] = {"epoch": self.epoch, "incarnation": self.incarnation}
         if self.repair:
             members["repair"] = True
@@ -50,7 +50,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_header(cls, text: str) -> Range:
-        """Read the value of an Eventd-Range header. Raises Malformed."""
+        """Parse the value of an Eventd-Range header. Raises Malformed."""
         if usual := _USUAL.fullmatch(text):
             incarnation, after, upto = map(int, usual.groups()[1:])
             if after <= upto:
@@ -98,11 +98,11 @@ def _number(values: dict[str, Value], name: str) -> int:
 
 
 Position = Annotated[int, msgspec.Meta(ge=0, le=MAX_POSITION)]
-"""A position, or a number as large, in what the other side says: anything else is not one when it is read."""
+"""A position, or another number of that size, in a message: values out of bounds are refused when it is read."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver has stored of one link: everything in (base, upto] of this history was covered."""
+    """What a receiver has stored of one link: everything in (base, upto] of this history."""
 
     epoch: Annotated[str, msgspec.Meta(pattern=rf"\A{EPOCH.pattern}\Z")]
     incarnation: Position
@@ -111,10 +111,10 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(NamedTuple):
-    """What a batch does to a link.
+    """The effect of a batch on a link.
 
-    `mark` is the new mark, `gap` a range (from, to] the sender has lost, `taken_back` says that the sender's log
-    went back to before what it had told.
+    `mark` is the new mark, `gap` a range (from, to] that the sender has lost; `taken_back` says that the sender's log
+    went back to before what it had sent.
     """
 
     mark: Mark | None
@@ -123,7 +123,7 @@ class Step(NamedTuple):
 
 
 class RangeAhead(Conflict):
-    """A batch before this one has not arrived. `mark` is where the link stands."""
+    """An earlier batch has not arrived. `mark` is the link's present mark."""
 
     code = "range_ahead"
 
@@ -133,7 +133,7 @@ class RangeAhead(Conflict):
 
 
 def follow(mark: Mark | None, claim: Range) -> Step:
-    """How a link's mark follows a batch.
+    """Return how a link's mark changes with a batch.
 
     Raises RangeAhead when the batch begins beyond the mark; a receiver may wait for the batch in between first.
     """

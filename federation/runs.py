@@ -1,7 +1,7 @@
-"""Runs: the form of a batch for records that follow one another and came by one path, as most do that are sent at once.
+"""Runs: a form of batches for consecutive records with the same path, as most records sent together are.
 
-A run is its head, `position TAB records TAB bytes TAB path LF`, and the events as they are stored, each ended by a line
-feed: so nothing has to be put together to send it, nor cut out of lines to store it.
+A run is its head, `position TAB records TAB bytes TAB path LF`, and the events as stored, each ended by a line feed:
+nothing has to be assembled to send it, or split to store it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Run(NamedTuple):
         return self.position + self.records - 1
 
     def encode(self) -> bytes:
-        """The run as it is sent."""
+        """Return the run as it is sent."""
         return f"{self.position}\t{self.records}\t{len(self.events)}\t{self.path}\n".encode() + self.events
 
 
 def read_runs(body: bytes) -> Iterator[Run]:
-    """The runs of a body, one by one. Raises Malformed at the first that is none; its events are not looked at."""
+    """Yield the runs of a body. Raises Malformed at the first invalid head or length; the events are not examined."""
     start = 0
     while start < len(body):
         head = _HEAD.match(body, start)
@@ -43,7 +43,7 @@ def read_runs(body: bytes) -> Iterator[Run]:
             raise Malformed("a run of the batch does not begin with position, records, bytes and path")
         position, records, size = map(int, head.groups()[:3])
         start = head.end() + size
-        # Bytes that are no UTF-8 become surrogates, which no path holds.
+        # Bytes that are not UTF-8 become surrogates, which no path contains.
         run = Run(position, records, head[4].decode("utf-8", "surrogateescape"), body[head.end() : start])
         if len(run.events) < size or not run.events.endswith(b"\n"):
             raise Malformed(f"the run at position {position} is not the bytes it says")
@@ -51,7 +51,7 @@ def read_runs(body: bytes) -> Iterator[Run]:
 
 
 def split_runs(body: bytes) -> Iterator[tuple[int, str, str]]:
-    """Position, path and event of each record in the runs of a body. Raises Malformed."""
+    """Yield position, path and event of each record in the runs of a body. Raises Malformed."""
     for run in read_runs(body):
         for position, event in enumerate(run.events.decode().split("\n")[:-1], run.position):
             yield position, run.path, event

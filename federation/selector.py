@@ -1,4 +1,4 @@
-"""Which events go to a destination."""
+"""Selects the events for a destination."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BELOW = ".*"
 
 
 class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", dict=True):
-    """Conditions that must all hold; an empty one holds for every event.
+    """Conditions that must all hold; an empty selector matches every event.
 
-    Of `types`, one that ends in `.*` means every type that continues after the dot, and `*` alone every type; others
-    are compared whole, as `sources` are. `subject_prefixes` are plain beginnings (an event without a subject then never
-    matches), `payload` pairs must all be equal. The fields are sorted, so equal selectors are equal values.
+    In `types`, an entry that ends in `.*` matches every type that continues after the dot, and `*` every type; others
+    match exactly, as `sources` do. `subject_prefixes` are plain prefixes (an event without a subject then never
+    matches); all `payload` pairs must be equal. The fields are sorted, so equal selectors are equal values.
     """
 
     types: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         sources: Iterable[str] = (),
         payload: Mapping[str, str] | None = None,
     ) -> Self:
-        """A selector from the lists of a resource's spec, in any order."""
+        """Build a selector from the lists of a resource's spec, in any order."""
         return cls(
             tuple(sorted(set(types))),
             tuple(sorted(set(subject_prefixes))),
@@ -44,16 +44,16 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The selector `to_json` wrote. Raises msgspec.ValidationError for anything else."""
+        """Parse the text from `to_json`. Raises msgspec.ValidationError for anything else."""
         return msgspec.json.decode(text, type=cls)
 
     def to_json(self) -> str:
-        """One text per selector, so that it can serve as a version of itself."""
+        """Return the canonical text, which serves as the selector's version."""
         return msgspec.json.encode(self).decode()
 
     @property
     def matches_all(self) -> bool:
-        """Whether nothing is ever left out."""
+        """Return whether it matches every event."""
         return (
             (not self.types or EVERY_TYPE in self.types)
             and (not self.subject_prefixes or "" in self.subject_prefixes)
@@ -61,7 +61,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         )
 
     def matches(self, *, type: str, subject: str, source: str, payload: Mapping[str, str] | None = None) -> bool:
-        """Whether an event with these fields is wanted. `payload` is only needed where the selector names pairs."""
+        """Return whether an event with these fields matches. `payload` is needed only if the selector names pairs."""
         return (
             (not self.types or type in self.types or self._is_below(type))
             and (not self.subject_prefixes or subject.startswith(self.subject_prefixes))
@@ -70,15 +70,15 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         )
 
     def takes_type(self, type: str) -> bool:
-        """Whether events of this type are wanted, as far as the type decides."""
+        """Return whether the type alone does not exclude an event."""
         return not self.types or type in self.types or self._is_below(type)
 
     def may_match(self, types: Collection[str]) -> bool:
-        """Whether an event of any of these types may be wanted."""
+        """Return whether an event of any of these types could match."""
         return any(map(self.takes_type, types))
 
     def widens(self, old: Selector) -> bool:
-        """Whether there can be an event that this selector wants and that `old` left out."""
+        """Return whether an event is possible that this selector matches and `old` does not."""
         return not (
             _types_within(self, old)
             and (not old.sources or (bool(self.sources) and set(self.sources) <= set(old.sources)))
@@ -95,7 +95,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         beginnings = self._beginnings
         if not type.startswith(beginnings):
             return False
-        # A beginning ends with its dot, and `a.` is not below `a`: so only a type that does so too needs a closer look.
+        # A prefix ends with its dot, and `a.` is not below `a`: only a type that ends in a dot needs the second check.
         return not type.endswith(".") or any(
             type.startswith(beginning) and type != beginning for beginning in beginnings
         )
@@ -106,7 +106,10 @@ def _is_wild(name: str) -> bool:
 
 
 def _types_within(new: Selector, old: Selector) -> bool:
-    """A wildcard stands for endlessly many types, so only a wildcard that reaches as far holds all of them."""
+    """Return whether `old` matches all types of `new`.
+
+    A wildcard matches endlessly many, so only a wildcard can contain it.
+    """
     if not old.types or EVERY_TYPE in old.types:
         return True
     return (
@@ -117,5 +120,5 @@ def _types_within(new: Selector, old: Selector) -> bool:
 
 
 def _prefixes_within(new: tuple[str, ...], old: tuple[str, ...]) -> bool:
-    # No prefix is the same as an empty one: every subject begins with nothing.
+    # No prefix means the same as an empty one: every subject begins with it.
     return not old or all(prefix.startswith(old) for prefix in new or ("",))

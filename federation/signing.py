@@ -1,8 +1,8 @@
-"""Signing and verifying v2: a profile of HTTP Message Signatures (RFC 9421) with Content-Digest (RFC 9530).
+"""Signs and verifies v2: a profile of HTTP Message Signatures (RFC 9421) with Content-Digest (RFC 9530).
 
-A request's signature covers what it is, who sends it to whom, in which group, which batch and which range, so a capture
-is worth nothing at another node, in another group, or later. The answer's signature covers the request's, so an answer
-fits one attempt only. Time and nonces come from the caller; the caller stores nonces.
+A request's signature covers method, sender, receiver, group, batch and range, so a captured request is useless at
+another node, in another group, or later. The answer's signature covers the request's, so an answer fits one attempt
+only. Time and nonces come from the caller, which also stores the nonces.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ MOST_QUOTED: Final = 80
 
 
 class Head(NamedTuple):
-    """A request without its body. `path` is the whole request target: with a query it is another path, not ours.
+    """A request without its body. `path` is the whole request target; with a query it is a different path.
 
-    `headers` are pairs where a name may come twice, or a mapping.
+    `headers` are pairs, in which a name may repeat, or a mapping.
     """
 
     method: str
@@ -109,7 +109,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Who is being spoken to. `window` in microseconds; parts of a second do not count."""
+    """The receiving node and group. `window` in microseconds; fractions of a second are ignored."""
 
     node: str
     group: str
@@ -120,7 +120,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """What to send, and what its answer must be bound to. `signature` is the text of the signature, `:…:`."""
+    """A request to send, and the signature that its answer must cover, as text `:…:`."""
 
     header: LinkQuery
     headers: dict[str, str]
@@ -130,10 +130,10 @@ class SignedRequest:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRequest:
-    """A request that is proven to come from `header.from_node`, as soon as its body has the `digest`.
+    """A request that is proven to come from `header.from_node`, once its body has the `digest`.
 
-    `nonce` must be kept, per key id, until `nonce_until` (microseconds), in the transaction that stores the effect.
-    `created` is when it was signed by its sender's clock (seconds since 1970).
+    `nonce` must be stored, per key id, until `nonce_until` (microseconds), in the transaction that stores the effect.
+    `created` is when it was signed by the sender's clock (seconds since 1970).
     """
 
     header: LinkQuery
@@ -146,7 +146,7 @@ class VerifiedRequest:
 
 
 def content_digest_header(body: bytes) -> str:
-    """The Content-Digest of a body."""
+    """Return the Content-Digest of a body."""
     return _digest_text(hashlib.sha256(body).digest())
 
 
@@ -157,7 +157,7 @@ def _digest_text(digest: bytes) -> str:
 def sign_request(
     header: LinkQuery, body: bytes, key: Key, *, now: int, nonce: str, window: int = DEFAULT_WINDOW
 ) -> SignedRequest:
-    """All headers of a batch or a link query, good for `window` from `now` (microseconds).
+    """Return all headers of a batch or a mark query, valid for `window` from `now` (microseconds).
 
     `nonce` is new for every attempt: 16 to 64 letters, digits, _ and -.
     """
@@ -184,9 +184,9 @@ def sign_request(
 
 
 def verify_request(request: Request, receiver: Receiver, *, now: int) -> VerifiedRequest:
-    """Prove a whole request, in the order that tells an outsider least.
+    """Verify a whole request, in the order that reveals least to a stranger.
 
-    Raises NotFound, WrongMethod, TooLarge, UnsupportedMedia, Unauthorized (every reason in `.reason`), Forbidden,
+    Raises NotFound, WrongMethod, TooLarge, UnsupportedMedia, Unauthorized (the exact cause in `.reason`), Forbidden,
     ClockSkew, Malformed.
     """
     head = Head(request.method, request.path, request.headers)
@@ -198,13 +198,16 @@ def verify_request(request: Request, receiver: Receiver, *, now: int) -> Verifie
 
 
 def check_size(size: int, limits: Limits) -> None:
-    """Whether a body may have so many bytes. Raises TooLarge."""
+    """Check the size of a body. Raises TooLarge."""
     if size > limits.batch_bytes:
         raise TooLarge(f"a body has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
 
 
 def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
-    """Prove all of a request but its body, before that is read. Raises as `verify_request`, TooLarge aside."""
+    """Verify everything of a request except its body, before that is read.
+
+    Raises like `verify_request`, without TooLarge.
+    """
     kind = _kind(head)
     values = {"@method": head.method, "@path": head.path} | _lower(head.headers)
     if values.get("content-type") not in kind.takes or values.get("content-encoding") != IDENTITY:
@@ -222,13 +225,13 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
 
 
 def check_body(request: VerifiedRequest, body: bytes) -> None:
-    """Whether this is the body that was signed. Raises Unauthorized."""
+    """Check that this is the signed body. Raises Unauthorized."""
     if content_digest_header(body) != request.digest:
         raise _other_body()
 
 
 def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *, now: int) -> dict[str, str]:
-    """The headers of an answer to a verified request. Its content type is JSON."""
+    """Return the headers of an answer to a verified request. Its content type is JSON."""
     headers = {"Content-Type": JSON_TYPE, "Content-Digest": content_digest_header(body)}
     params: Params = {"created": now // SECOND, "keyid": key.id, "alg": key.algorithm.value, "tag": ANSWER_TAG}
     values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
@@ -243,9 +246,9 @@ def verify_answer(
     body: bytes,
     keys: KeyRing,
 ) -> Key:
-    """Prove that an answer to exactly this request comes from the node it was sent to; the key it used.
+    """Verify that an answer to exactly this request comes from its receiver. Returns the key that signed it.
 
-    Raises BadAnswer, the precise cause in `.reason`.
+    Raises BadAnswer, the exact cause in `.reason`.
     """
     values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
     peer = request.header.to_node
@@ -273,7 +276,7 @@ class _Signed(NamedTuple):
 
 
 def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Values by lower-case name; what came several times is joined, as the signature sees it."""
+    """Return values by lower-case name; repeated headers are joined, as in the signature."""
     found: dict[str, str] = {}
     for name, value in headers.items() if isinstance(headers, Mapping) else headers:
         name, value = name.lower(), value.strip(" \t")
@@ -310,7 +313,7 @@ def _read_signature(values: Mapping[str, str], parts: Components, params: frozen
         raise Unauthorized(f"there is no signature labelled {LABEL}", reason="no_signature")
     if not isinstance(found, InnerList) or not isinstance(signature, Item) or not isinstance(signature.value, bytes):
         raise Unauthorized("the signature is not of the form RFC 9421 gives it", reason="signature_syntax")
-    covered = parts if found.items == parts.items else cover(found.items)  # any order will do
+    covered = parts if found.items == parts.items else cover(found.items)  # in any order
     if sorted(covered.written) != sorted(parts.written):
         raise Unauthorized("the signature does not cover exactly what it must", reason="components")
     require_all(parts, values)
@@ -332,9 +335,10 @@ def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
 
 
 def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) -> tuple[Key, bytes]:
-    """The key that made the signature, and the SHA-256 it covers. An unknown key costs the same work as a known one.
+    """Return the key that made the signature, and the SHA-256 it covers.
 
-    The work is that of the algorithm which the message names: another one would tell by its time which ids are known.
+    An unknown key costs the same work as a known one: that of the algorithm which the message names. Otherwise the time
+    would reveal which ids are known.
     """
     found = keys.find(signed.text("keyid"))
     algorithm = Algorithm(signed.text("alg"))
@@ -357,7 +361,7 @@ def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) 
 
 
 def _digest_in(header: str) -> bytes | None:
-    """The SHA-256 that a Content-Digest gives, if it gives one."""
+    """Return the SHA-256 in a Content-Digest, if it has one."""
     try:
         member = parse_dictionary(header).get("sha-256")
     except Malformed:
@@ -382,7 +386,10 @@ def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> 
 
 
 def _check_time(params: Mapping[str, Value], window: int, now: int) -> int:
-    """When the nonce may be forgotten, in microseconds: a window after the request itself has gone stale."""
+    """Check the time of the request.
+
+    Returns until when its nonce must be stored, in microseconds: one window after the request has expired.
+    """
     created, expires = int(params["created"]), int(params["expires"])
     seconds, reach = now // SECOND, window // SECOND
     if abs(seconds - created) > reach:

@@ -1,7 +1,7 @@
 """Structured field values (RFC 8941): the syntax of signatures, digests and ranges in headers.
 
-Reading is strict and total: any text gives a dictionary or raises Malformed. Values are int, Decimal, bool, str
-(a quoted string), Token and bytes.
+Parsing is strict and total: any text gives a dictionary or raises Malformed. Values are int, Decimal, bool, str (a
+quoted string), Token and bytes.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Reader:
                 raise Malformed(f"structured field: space or ) expected at character {self.at + 1}")
 
 
-# What a signature covers is the same list in every request. The cache is bounded, because strangers can fill it.
+# Every request has the same list of covered components. The cache is bounded, because strangers can fill it.
 @lru_cache(maxsize=64)
 def _read_items(text: str) -> tuple[Item, ...]:
     return _Reader(text).items()
@@ -142,7 +142,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def parse_dictionary(text: str) -> dict[str, Member]:
-    """The members of a dictionary in order. Raises Malformed."""
+    """Parse the members of a dictionary in order. Raises Malformed."""
     reader = _Reader(text.strip(" "))
     found: dict[str, Member] = {}
     while not reader.done():
@@ -157,8 +157,8 @@ def parse_dictionary(text: str) -> dict[str, Member]:
 
 
 def write_value(value: Value) -> str:
-    """One bare value. Raises Malformed for a string outside printable ASCII."""
-    if type(value) is str and _SIMPLE.fullmatch(value):  # nearly all are: nothing in it has to be escaped
+    """Format one bare value. Raises Malformed for a string outside printable ASCII."""
+    if type(value) is str and _SIMPLE.fullmatch(value):  # most strings need no escapes
         return f'"{value}"'
     if isinstance(value, bool):
         return f"?{value:d}"
@@ -173,17 +173,17 @@ def write_value(value: Value) -> str:
 
 
 def write_params(params: Mapping[str, Value]) -> str:
-    """Parameters with their leading semicolons."""
+    """Format parameters with their leading semicolons."""
     return "".join([f";{name}" if value is True else f";{name}={write_value(value)}" for name, value in params.items()])
 
 
 def write_member(member: Member) -> str:
-    """An item, or an inner list, with parameters."""
+    """Format an item, or an inner list, with parameters."""
     if isinstance(member, Item):
         return write_value(member.value) + write_params(member.params)
     return f"({' '.join(map(write_member, member.items))}){write_params(member.params)}"
 
 
 def write_dictionary(members: Mapping[str, Value]) -> str:
-    """A dictionary of bare values."""
+    """Format a dictionary of bare values."""
     return ", ".join([name if value is True else f"{name}={write_value(value)}" for name, value in members.items()])

@@ -2,8 +2,8 @@
 
     signature = hex(HMAC-SHA256(secret, decimal(unix seconds) LF body))
 
-It names no receiver, no group and no key, and has no memory of what it has seen; v2 exists for that. What is kept here
-is what its nodes need to go on talking to ours.
+It names no receiver, group or key, and does not detect replays; v2 exists for that. This module is what is needed to
+exchange events with nodes that speak only v1.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from federation.keys import Key, KeyRing
 from federation.lenient import decode_lenient
 from federation.peers import JSON_TYPE, SECOND, V1_MAX_BODY, V1_SIGNATURE_HEADER, V1_TIMESTAMP_HEADER
 
-# A signed 64-bit number: any leading zeros, then no more digits than such a number can have.
+# A signed 64-bit number: leading zeros, then no more digits than such a number can have.
 _DECIMAL: Final = re.compile(r"([+-]?)(?=[0-9])0*([0-9]{0,19})")
-# Go's JSON writer escapes these so that its output can stand inside HTML.
+# Go's JSON encoder escapes these so that its output can be embedded in HTML.
 _HTML: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
 def sign_v1(secret: bytes, timestamp: int, body: bytes) -> str:
-    """The signature of a body sent at `timestamp` (seconds since 1970), as lower-case hex."""
+    """Return the signature of a body sent at `timestamp` (seconds since 1970), as lower-case hex."""
     return hmac.new(secret, b"%d\n" % timestamp + body, "sha256").hexdigest()
 
 
 def sign_request_v1(body: bytes, key: Key, *, now: int) -> dict[str, str]:
-    """The headers of one attempt to deliver an event. `key` is an HMAC key, `now` in microseconds."""
+    """Return the headers of one attempt to deliver an event. `key` is an HMAC key, `now` in microseconds."""
     timestamp = now // SECOND
     return {
         "Content-Type": JSON_TYPE,
@@ -46,10 +46,10 @@ def sign_request_v1(body: bytes, key: Key, *, now: int) -> dict[str, str]:
 def check_v1(
     timestamp: str | None, signature: str | None, body: bytes | None, keys: KeyRing, *, now: int, window: int
 ) -> Key:
-    """The key that signed a request, from its two headers and its body; None stands for a body over the limit.
+    """Return the key that signed a request, from its two headers and its body; None stands for a body over the limit.
 
-    `now` and `window` in microseconds; parts of a second do not count, the edges do. Raises V1Refused. Which sources
-    the key may speak for is the caller's question.
+    `now` and `window` are in microseconds; fractions of a second are ignored, and the window includes its bounds.
+    Raises V1Refused. The caller checks for which sources the key may send.
     """
     seconds = _parse_timestamp(timestamp or "")
     if abs(now // SECOND - seconds) > window // SECOND:
@@ -59,7 +59,7 @@ def check_v1(
     given = (signature or "").encode("utf-8", "surrogateescape")
     matching = None
     for key in keys.secrets():
-        # All are tried, so that the time taken tells nothing about which one fits.
+        # All are tried, so that the time taken does not reveal which one matches.
         fits = hmac.compare_digest(sign_v1(key.secret, seconds, body).encode(), given)
         matching = key if fits and matching is None else matching
     if matching is None:
@@ -78,8 +78,8 @@ def _parse_timestamp(text: str) -> int:
 
 
 def decode_v1(body: bytes, *, now: int) -> Event:
-    """The normalised event of a verified body; `now` stands in for a missing time. Raises V1Refused."""
-    # Most senders write the canonical form already, and reading that is four times as fast.
+    """Return the normalised event of a verified body; `now` replaces a missing time. Raises V1Refused."""
+    # Most senders write the canonical form, which is read four times as fast.
     with suppress(BadEvent):
         return decode_canonical(body)
     try:
@@ -91,13 +91,13 @@ def decode_v1(body: bytes, *, now: int) -> Event:
 
 
 def encode_answer_v1(id: str, *, duplicate: bool) -> bytes:
-    """The body of a 200."""
+    """Return the body of a 200."""
     text = json.dumps(id, ensure_ascii=False).translate(_HTML)
     return f'{{"accepted":true,"duplicate":{str(duplicate).lower()},"id":{text}}}\n'.encode()
 
 
 class AnswerV1(msgspec.Struct, frozen=True):
-    """What a receiver says of an event it took."""
+    """What a receiver reports about an event that it stored."""
 
     accepted: bool = False
     duplicate: bool = False
@@ -105,7 +105,7 @@ class AnswerV1(msgspec.Struct, frozen=True):
 
 
 def read_answer_v1(body: bytes) -> AnswerV1:
-    """The body of a 2xx. Any 2xx means delivered, so a body that cannot be read says nothing and is no error."""
+    """Read the body of a 2xx. Any 2xx means delivered, so an unreadable body is no error."""
     try:
         return msgspec.json.decode(body, type=AnswerV1)
     except (ValueError, RecursionError):
@@ -113,13 +113,13 @@ def read_answer_v1(body: bytes) -> AnswerV1:
 
 
 def is_page(content_type: str, body: bytes) -> bool:
-    """Whether an answer is a page in HTML. No receiver sends one: a proxy or a sign-in portal answered instead."""
+    """Return whether an answer is an HTML page: a proxy or sign-in portal answered instead of a receiver."""
     return content_type.strip().lower().startswith("text/html") or body.lstrip().startswith(b"<")
 
 
 def refuses_event_v1(status: int, body: bytes) -> bool:
-    """Whether an answer is about this very event, so that sending it again is no use.
+    """Return whether an answer concerns this event, so that sending it again is useless.
 
-    Every other answer that is not a 2xx is about the link: the secret, the clock, the address, the receiver's health.
+    Every other answer that is not a 2xx concerns the link: the secret, the clock, the address, the receiver's health.
     """
     return status == 400 and body.startswith((b"bad event body", b"invalid event:"))

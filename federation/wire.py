@@ -1,4 +1,4 @@
-"""Protocol v2: who sends what to whom, receipts, the link answer, error answers. Batches are in `batch`."""
+"""Protocol v2: the headers of requests, receipts, mark queries and error answers. Batches are in `batch`."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from federation.ranges import Mark, Position, Range, RangeAhead
 
 BATCH_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 LINK_BODY: Final = b"{}"
-"""The body of a link query."""
+"""The body of a mark query."""
 
 
 class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The question where a link stands: `from_node` asks `to_node`. Raises Malformed for names that are none."""
+    """Asks for the receiver's mark: `from_node` asks `to_node`. Raises Malformed for invalid names."""
 
     path: ClassVar[str] = LINK_PATH
     takes: ClassVar[tuple[str, ...]] = (JSON_TYPE,)
-    """Content types that are sent to the path."""
+    """Content types that this path accepts."""
 
     from_node: str
     to_node: str
@@ -52,24 +52,25 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content_type(self) -> str:
-        """That of this message."""
+        """The content type of this message."""
         return self.takes[0]
 
     def to_headers(self) -> dict[str, str]:
-        """The header fields that are this message's own."""
+        """Return the header fields specific to this message."""
         return {FROM_HEADER: self.from_node, TO_HEADER: self.to_node, GROUP_HEADER: self.group}
 
 
 class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
-    """A question about what the receiver holds of the sender's; the question itself is the body (`compare`)."""
+    """A question about which of the sender's events the receiver holds; the body is the question (`compare`)."""
 
     path: ClassVar[str] = VERIFY_PATH
 
 
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
-    """A batch on its way. `batch_id` is a UUID version 7, the same over all attempts to deliver the same bytes.
+    """A batch. `batch_id` is a UUID version 7, the same for all attempts to deliver the same bytes.
 
-    `form` is that of its body: lines (`peers.BATCH_TYPE`), or runs (`peers.RUNS_TYPE`) for a receiver that takes them.
+    `form` is the content type of its body: lines (`peers.BATCH_TYPE`), or runs (`peers.RUNS_TYPE`) for a receiver that
+    accepts them.
     """
 
     path: ClassVar[str] = EVENTS_PATH
@@ -97,11 +98,11 @@ KINDS: Final[dict[str, type[LinkQuery]]] = {
     EVENTS_PATH: BatchHeader,
     VERIFY_PATH: VerifyQuery,
 }
-"""What is sent to which path."""
+"""The kind of message at each path."""
 
 
 def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
-    """What a request to that path says in its headers (names in lower case). Raises Malformed."""
+    """Read the header of a request to that path (header names in lower case). Raises Malformed."""
     names = {
         "from_node": headers[FROM_HEADER.lower()],
         "to_node": headers[TO_HEADER.lower()],
@@ -116,9 +117,9 @@ def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line a receiver did not take. `id` is empty where it could not be read; reasons are in `peers.REFUSALS`.
+    """One line that a receiver refused. `id` is empty if it could not be read; reasons are in `peers.REFUSALS`.
 
-    `owner` goes with `id_conflict`: the source of the event that has the id at the receiver.
+    `owner` is set for `id_conflict`: the source of the event that has the id at the receiver.
     """
 
     position: Position
@@ -128,10 +129,10 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of a batch: made once, in the transaction that stored it.
+    """The outcome of a batch, created once in the transaction that stored it.
 
     `digest` is the Content-Digest of the batch's body. `upto` is the link's mark after the batch, None without one.
-    `accepted` lines became records, `duplicates` were there already, and `refused` names all others by position.
+    `accepted` lines became records, `duplicates` were stored already, and `refused` lists all others by position.
     """
 
     group: str
@@ -152,7 +153,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LinkAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a receiver stands: its mark of the link from `from_node`, None when it has none."""
+    """The receiver's mark of the link from `from_node`, None without one."""
 
     group: str
     from_node: str = msgspec.field(name="from")
@@ -161,7 +162,7 @@ class LinkAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Why a request was refused as a whole. `code` is one of `peers.STATUS`; the rest depends on it."""
+    """Why a request was refused as a whole. `code` is one of `peers.STATUS`; the other fields depend on it."""
 
     code: str
     message: str
@@ -176,14 +177,14 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 
 
 def encode_json(answer: Receipt | LinkAnswer | ErrorAnswer) -> bytes:
-    """The body of an answer: one JSON object without white space."""
+    """Return the body of an answer: one JSON object without white space."""
     return msgspec.json.encode(_ErrorBody(answer) if isinstance(answer, ErrorAnswer) else answer)
 
 
 def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
-    """The receipt in the answer to a batch of this header and digest.
+    """Read the receipt in the answer to a batch with this header and digest.
 
-    Raises BadAnswer when it is none, or is about something else. Whether it is signed is `signing`'s question.
+    Raises BadAnswer when it is no receipt, or for another batch. The signature is verified in `signing`.
     """
     try:
         receipt = msgspec.json.decode(body, type=Receipt)
@@ -197,9 +198,10 @@ def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
 
 
 def read_too_large(body: bytes, size: int) -> int:
-    """The limit in a 413 that says of a body of `size` bytes that it is too large.
+    """Read the limit in a 413 for a body of `size` bytes.
 
-    Raises BadAnswer when it does not: the 413 may then be about a body that a proxy made.
+    Raises BadAnswer when the answer does not confirm that this size is too large: it may concern a body that a proxy
+    changed.
     """
     error = read_error(body)
     if error is None or error.code != TooLarge.code or error.unit != "bytes" or error.limit >= size:
@@ -208,7 +210,7 @@ def read_too_large(body: bytes, size: int) -> int:
 
 
 def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
-    """The receiver's mark in the answer to a link query. Raises BadAnswer."""
+    """Read the receiver's mark in the answer to a mark query. Raises BadAnswer."""
     try:
         answer = msgspec.json.decode(body, type=LinkAnswer)
     except (ValueError, RecursionError):
@@ -219,7 +221,7 @@ def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
 
 
 def answer_to(error: MessageError) -> ErrorAnswer:
-    """The answer to the other side about an error. It is the same for all senders outside the group."""
+    """Return the answer for an error. It is the same for all senders outside of the group."""
     if error.code == "unauthorized":
         return ErrorAnswer(code=error.code, message="the request is not signed by a key of this group")
     return ErrorAnswer(
@@ -233,7 +235,7 @@ def answer_to(error: MessageError) -> ErrorAnswer:
 
 
 def read_error(body: bytes) -> ErrorAnswer | None:
-    """The error in an answer that is not a 200; None when it is not in our form."""
+    """Read the error in an answer that is not a 200; None for another format."""
     try:
         return msgspec.json.decode(body, type=_ErrorBody).error
     except (ValueError, RecursionError):

@@ -152,7 +152,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
 
 
 class Routerctl(CommandLine):
-    """All of them."""
+    """All commands of `routerctl`."""
 
     tree = COMMANDS
     shared = flags()

@@ -20,14 +20,14 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings, service_environment
 
-if TYPE_CHECKING:  # a command that needs no database does not wait for one to be imported
+if TYPE_CHECKING:  # a command that needs no database does not load the libraries for it
     from eventd.cli.daemon.serving import Service
     from eventd.store.engine.claim import DatabaseClaim
     from eventd.store.engine.database import Database
 
 
 class RouterdEventd(CommandLine):
-    """All of them."""
+    """All commands of `routerd-eventd`."""
 
     shared = shared_flags()
 
@@ -62,7 +62,7 @@ def serve(
     from eventd.observe.log_lines import configure_logging
 
     settings = flags.load()
-    keys_of(settings)  # a door that must not stand open is found before anything is touched
+    keys_of(settings)  # an API open to all is refused before anything is touched
     around = service_environment()
     colour = "NO_COLOR" not in around and around.get("TERM") != "dumb"
     configure_logging(sys.stderr, format=settings.log_format, level=settings.log_level, colour=colour)
@@ -94,14 +94,14 @@ def serve(
 
 
 def _announce(database: Database, origin: int, api: Endpoint) -> None:
-    """Leave for commands beside this node where its API is, and the origin of its steady clock."""
+    """Publish the address of the API and the origin of the steady clock for commands on this machine."""
     from eventd.cli.gateway.lock import ServingNode, write_serving
 
     write_serving(database, ServingNode(str(api), origin))
 
 
 def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
-    """What makes the node that the settings ask for, on the loop that it will run on."""
+    """Return a function that creates the configured node on its loop."""
     clock = SystemClock()
 
     def make(sockets: Sequence[socket.socket] = ()) -> Service:
@@ -222,7 +222,7 @@ def _open(settings: Settings, *, make: bool = True) -> Database:
 
 
 def _prepare(database: Database, *, apply: bool) -> None:
-    """Bring the schema up to date, or raise `DatabaseUnusable` with the command that does."""
+    """Upgrade the schema, or raise `DatabaseUnusable` with the command that does."""
     from eventd.store.schema import migrations
 
     missing = database.read_now(migrations.pending)

@@ -127,7 +127,7 @@ def run(
 
 
 def _show(session: Session, report: Report, out: str) -> None:
-    """What matters most: the verdict and the findings."""
+    """Show the verdict and the findings."""
     if session.out.is_table:
         from rich.console import Console
 
@@ -136,7 +136,7 @@ def _show(session: Session, report: Report, out: str) -> None:
         console = Console(highlight=False)
         with console.capture() as shown:
             console.print(summary(report))
-        session.out.line(shown.get().rstrip("\n"))  # which spells out what the stream cannot hold
+        session.out.line(shown.get().rstrip("\n"))  # which escapes what the stream cannot encode
         session.out.flush()
         note(f"written to {out}: report.html, report.json, tables")
         return
@@ -222,7 +222,7 @@ _BATCH: tuple[Column, ...] = (
 
 
 class _Listener:
-    """Shows what a stream tells, a line for each batch, and has it end when somebody said so."""
+    """Prints a line for each batch of a stream, and ends the stream when a signal asked for it."""
 
     def __init__(self, session: Session, stopping: StopFlag) -> None:
         self._show = session.out.stream_rows(_BATCH, name=lambda row: str(row["time"]))
@@ -299,7 +299,7 @@ def generate(
 
 @contextmanager
 def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr; yields the function that moves it."""
+    """Show a progress bar on stderr; yields the function that advances it."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -309,7 +309,7 @@ def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
 
 
 def _spark_size(text: str) -> str:
-    """A size as Spark writes it, in MiB; one in Spark's own spelling, such as `2g`, stays. Raises BadParameter."""
+    """Return a size as Spark expects it, in MiB; Spark's own notation, such as `2g`, is kept. Raises BadParameter."""
     from eventd.text.size import MIB, BadSize, parse_size
 
     if re.fullmatch(r"[0-9]{1,9}[kmgt]b?", text):

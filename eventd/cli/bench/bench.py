@@ -1,4 +1,4 @@
-"""routerctl bench: what can be measured, and how it is asked for."""
+"""routerctl bench: the measurements and their options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _events(usual: int, what: str = "events") -> Any:
-    """How many of them a measurement takes unless something else is said."""
+    """The option for the number of events, with the measurement's default."""
     told = f"Number of {what} (default: {usual:,})."
     return typer.Option("--events", metavar="NUMBER", min=1, max=100_000_000, help=told)
 
@@ -282,7 +282,7 @@ def mixed(
 
 
 def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, database: str) -> dict[str, Any]:
-    """The second node, as the options name it."""
+    """Return the second node from the options."""
     from eventd.settings.values import read_endpoint
 
     try:
@@ -302,7 +302,7 @@ def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, dat
 
 
 def _amount(events: int | None, duration: Duration | None, usual: int) -> dict[str, Any]:
-    """How many events, or for how long. Raises `BadParameter` for both."""
+    """Return the number of events, or the duration. Raises `BadParameter` for both."""
     if duration is None:
         return {"events": events or usual}
     if events is not None:
@@ -311,7 +311,7 @@ def _amount(events: int | None, duration: Duration | None, usual: int) -> dict[s
 
 
 def _wanted(session: Session, **options: Any) -> BenchPlan:
-    """All that is asked for, with the nodes that the shared options name."""
+    """Return the common plan, with the node from the shared options."""
     from eventd.bench.site import BenchPlan
 
     node, second = session.node, options.pop("peer_server", "")
@@ -331,7 +331,7 @@ def _wanted(session: Session, **options: Any) -> BenchPlan:
 
 
 def _database(option: str, url: str) -> str:
-    """The URL of a server's database; blank stands for SQLite, in a file of our own. Raises `BadParameter`."""
+    """Return the URL of a server's database; empty means SQLite in a temporary file. Raises `BadParameter`."""
     from eventd.settings.values import read_database
 
     if url in ("", "sqlite"):

@@ -1,4 +1,4 @@
-"""Carrying out a measurement: its options for keeping the result, its run, and how the result is shown."""
+"""Runs a measurement: options for storing its result, the run, and the display of the result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEARLY_A_CORE = 0.85
 
 
 class Measurement(NamedTuple):
-    """What is to be measured, and how."""
+    """A measurement and its parameters."""
 
     bench: Benchmark
     wanted: BenchPlan
@@ -37,7 +37,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """What is done with the result."""
+    """The files for the result."""
 
     save: Path | None
     compare: Path | None
@@ -72,10 +72,10 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
 
 
 def measurement(*names: str) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
-    """A command that says what to measure, made to measure it, with the options of `_KEEPING` after its own.
+    """Decorate a command that returns a measurement, so that it is run; the options of `_KEEPING` follow its own.
 
-    `names` are the options by which it takes a node of the operator's. A server counts only if the command line names
-    it, not a variable: it gets a lot to do.
+    `names` are the options by which it takes a node of the operator. A server must be named on the command line, not by
+    a variable, because a measurement puts much load on it.
     """
 
     def decorate(command: Callable[..., Measurement]) -> Callable[..., None]:
@@ -121,7 +121,7 @@ def _carry_out(session: Session, job: Measurement, keeping: ResultFiles) -> None
 
 
 def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
-    """What was kept. Raises what would otherwise be noticed only when the measurement is done."""
+    """Return the earlier results. Raises errors that would otherwise appear only after the measurement."""
     from eventd.bench.kept import read_kept
 
     if keeping.plot is not None:
@@ -138,7 +138,7 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
 
 
 def _measure(job: Measurement) -> Result:
-    """Run it on a loop of the kind that a node has. Whatever ends it, its nodes and files end with it."""
+    """Run it on the same kind of loop as a node's. Its nodes and files end with it, however it ends."""
     import uvloop
 
     from eventd.bench.running import run_bench
@@ -169,7 +169,7 @@ ROWS = (Column("WHAT", lambda row: row["what"]), Column("VALUE", lambda row: row
 
 
 def _show(session: Session, told: dict[str, Any]) -> None:
-    """The settings, and then what came of it."""
+    """Show the settings, then the results."""
     if session.out.format == "name":
         session.out.line(told["bench"])
         return

@@ -1,4 +1,4 @@
-"""Would a node start with these settings, on this database? Everything that can be told without starting it."""
+"""Checks whether a node would start with these settings on this database, without starting it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ State = Literal["ok", "warning", "failed"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
@@ -39,7 +39,7 @@ class Check(NamedTuple):
 
 
 def check_settings(settings: Settings) -> Iterator[Check]:
-    """What the settings say by themselves."""
+    """Check the settings by themselves."""
     for warning in settings.warnings:
         yield Check("settings", "warning", warning)
     try:
@@ -56,7 +56,10 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 
 
 def keys_of(settings: Settings) -> Keys:
-    """The keys to the API. Raises `SettingsError`, also when others could reach an API to which there is none."""
+    """Return the API keys.
+
+    Raises `SettingsError`, also when the API could be reached from other machines without any key.
+    """
     keys = Keys.of(settings)
     keys.reload_from(_made_keys(settings))
     keys.require_any()
@@ -64,7 +67,7 @@ def keys_of(settings: Settings) -> Keys:
 
 
 def _made_keys(settings: Settings) -> list[KeyRow]:
-    """Those of the database; none where it cannot be asked, or is too old to have any: that is said elsewhere."""
+    """Return the keys of the database; none if it is unavailable or too old, which other checks report."""
     try:
         with closing(Database(settings.database_url)) as database:
             if database.path is not None and not database.path.exists():
@@ -76,7 +79,7 @@ def _made_keys(settings: Settings) -> list[KeyRow]:
 
 
 def check_database(settings: Settings) -> Iterator[Check]:
-    """What the database says. Changes nothing in it, and makes none."""
+    """Check the database without changing or creating it."""
     try:
         database = Database(settings.database_url)
     except EventdError as error:
@@ -120,7 +123,7 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
         yield Check("schema", "ok" if can_serve else "failed", f"{count(len(missing), 'migration')} to apply: {advice}")
         return
     yield Check("schema", "ok", f"revision {migrations.NEWEST}, the newest")
-    head = database.write_now(lock_head)  # writes what was there before: the proof that writing works
+    head = database.write_now(lock_head)  # rewrites the present value: the proof that writing works
     yield Check("writing", "ok", f"works; the log ends at {head.last}, epoch {head.epoch}")
     if problem := missing_group(settings, database):
         yield Check("group", "warning", problem)
@@ -129,7 +132,7 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
 
 
 def missing_group(settings: Settings, database: Database) -> str:
-    """What is odd about the group this node is to run alone: that nobody has declared it. Blank when all is well."""
+    """Return a warning if the node's only group is not declared; empty otherwise."""
     if not settings.group:
         return ""
     declared = [row.name for row in database.read_now(read_resources, EVENT_GROUP.name)]

@@ -1,4 +1,4 @@
-"""How many files a process may open: each connection is one, and the usual limit is that of an interactive program."""
+"""Raises the limit of open files: each connection needs one, and the usual limit suits interactive programs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import resource
 from eventd.settings.model import Settings
 
 BESIDE = 64
-"""Files a node needs for itself: its database, its listeners, the pipes of plugins."""
+"""Files that a node needs besides connections: its database, its listeners, the pipes of plugins."""
 
 logger = logging.getLogger("eventd.serve")
 
 
 def raise_file_limit(settings: Settings) -> None:
-    """Let the process open as many files as the system lets it, and warn when its API alone may want more."""
+    """Raise the limit as far as the system allows, and warn if the API alone may need more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -1,4 +1,4 @@
-"""Telling the service manager how it goes, in systemd's protocol: a datagram for each change of state."""
+"""Notifies the service manager in systemd's protocol: one datagram for each change of state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.runtime.clock import SECOND, Clock
 
 
 class ServiceManager:
-    """Whoever supervises this process; nobody, where the surroundings name no socket. Never raises."""
+    """The service manager of this process, or none if the environment names no socket. Never raises."""
 
     def __init__(self, surroundings: Mapping[str, str], clock: Clock) -> None:
         self._address = surroundings.get("NOTIFY_SOCKET", "")
@@ -21,7 +21,7 @@ class ServiceManager:
         self._timer: asyncio.Future[None] | None = None
 
     def ready(self, status: str) -> None:
-        """Up, or done with a reload."""
+        """The start, or a reload, is complete."""
         self._say("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
@@ -33,14 +33,14 @@ class ServiceManager:
         self._say("STOPPING=1", "STATUS=finishing what is under way")
 
     def keep_alive(self) -> None:
-        """Answer the watchdog from the running loop until `close`: a loop that hangs does not answer."""
+        """Send keep-alives from the running loop until `close`: a loop that hangs sends none."""
         if self._interval:
             self._say("WATCHDOG=1")
             self._timer = self._clock.timer(self._interval)
             self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
 
     def close(self) -> None:
-        """Answer no longer."""
+        """Stop sending keep-alives."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -57,7 +57,7 @@ class ServiceManager:
 
 
 def _watchdog_seconds(surroundings: Mapping[str, str]) -> float:
-    """Seconds between two answers, half of what the manager allows; 0 where it does not watch this process."""
+    """Return the seconds between two keep-alives, half of what the manager allows; 0 without a watchdog."""
     microseconds = surroundings.get("WATCHDOG_USEC", "")
     if not microseconds.isdigit() or surroundings.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0

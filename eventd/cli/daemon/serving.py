@@ -1,4 +1,4 @@
-"""Running a node as a process: signals become calls, the service manager hears how it goes, a stop has a deadline."""
+"""Runs a node as a process: handles signals, notifies the service manager, and limits the time of a stop."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from eventd.runtime.clock import Clock
 from eventd.settings.model import Endpoint, Settings
 
 GRACE_SECONDS = 5.0
-"""What a stop may take beyond the drain time, for closing listeners and the database."""
+"""Seconds that a stop may take beyond the drain time, for closing listeners and the database."""
 ONE_REQUEST_SECONDS = 0.5
-"""Signals this near to each other are one request: `timeout`, among others, sends its signal twice."""
+"""Signals within this many seconds count as one: `timeout`, among others, sends its signal twice."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 logger = logging.getLogger("eventd.serve")
 
 
 class Service(Protocol):
-    """A node as its process sees it.
+    """A node as its process uses it.
 
-    `start` closes again what it opened when it fails or is cancelled. Cancelling `run_until_stopped` leaves the node
-    running. `stop` drains and closes, and is harmless when repeated.
+    `start` closes what it opened when it fails or is cancelled. Cancelling `run_until_stopped` leaves the node running.
+    `stop` drains and closes, and may be called again.
     """
 
     @property
@@ -49,7 +49,7 @@ class Service(Protocol):
 
 
 class Manager(Protocol):
-    """Who is told how it goes; see `ServiceManager`."""
+    """Receives the state of the process; see `ServiceManager`."""
 
     def ready(self, status: str, /) -> None: ...
 
@@ -63,9 +63,9 @@ class Manager(Protocol):
 
 
 class ServiceRunner:
-    """Sees one node through its life, from the loop's main task.
+    """Runs one node from the loop's main task.
 
-    SIGTERM and SIGINT drain it, a second one leaves at once, SIGHUP re-reads its secrets.
+    SIGTERM and SIGINT drain it, a second one exits at once, SIGHUP re-reads its secrets.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ServiceRunner:
         self._yields_to: tuple[signal.Signals, ...] = ()
 
     async def run(self) -> None:
-        """Until a signal asks for the end, or the node ends by itself. Raises `EventdError` when it fails."""
+        """Run until a signal asks for the end, or the node ends by itself. Raises `EventdError` when it fails."""
         self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -109,7 +109,7 @@ class ServiceRunner:
             self._end = number
             self._end_asked = self._clock.monotonic()
         elif self._clock.monotonic() - self._end_asked > ONE_REQUEST_SECONDS:
-            # Whoever asks twice means now. What was acknowledged is durable: nothing is lost by leaving at once.
+            # A second signal means now. Acknowledged events are durable, so nothing is lost.
             logger.warning("forced exit", extra={"signal": number.name})
             os._exit(ExitCode.ERROR)
         if number in self._yields_to and self._main is not None:
@@ -119,7 +119,7 @@ class ServiceRunner:
     async def _unless_signalled(
         self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
     ) -> bool:
-        """Do `step`; False when one of the signals came before its end."""
+        """Run `step`; False when one of the signals came before its end."""
         if self._end or (self._reload and signal.SIGHUP in signals):
             return False
         self._yields_to = signals
@@ -127,7 +127,7 @@ class ServiceRunner:
             await step()
             return True
         except asyncio.CancelledError:
-            if self._yields_to or self._main is None:  # it was not us who cancelled
+            if self._yields_to or self._main is None:  # cancelled by another task
                 raise
             self._main.uncancel()
             return False
@@ -160,9 +160,9 @@ class ServiceRunner:
         self._manager.reloading()
         try:
             await self._node.reload()
-        except EventdError as error:  # what was read before stays in force
+        except EventdError as error:  # what was read before stays in effect
             logger.error("reload failed", extra={"error": str(error)})
-        except Exception:  # a fault in here must not end a node that works
+        except Exception:  # a defect here must not end a node that works
             logger.exception("reload failed")
         self._manager.ready(self._status)
 
@@ -181,8 +181,8 @@ class ServiceRunner:
 
 
 def write_port_file(path: Path, address: Endpoint) -> None:
-    """Tell where the API listens. Whoever waits for the file never sees half of it."""
-    # Others may write to the folder: a name that they foresaw could be a link to any file of ours.
+    """Write where the API listens, so that no reader ever sees half of the file."""
+    # Other users may write to the folder: a predictable name could be a link to another file of this user.
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -202,10 +202,10 @@ def run_service(
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
     """Run a node on a loop of this process; `announce` is called with the API's address. Raises `EventdError`."""
-    # The loop and the database's threads hand the interpreter's lock back and forth at every transaction. At its
-    # default of 5 ms the one that waits would get it only after 5 ms of the other's work, on every single commit.
+    # The loop and the database's threads exchange the interpreter lock at every transaction. With the default switch
+    # interval, the waiting thread would get it only after 5 ms of the other's work, on every commit.
     sys.setswitchinterval(0.0005)
-    gc.freeze()  # as for the collector at all: see `exits.tune`
+    gc.freeze()  # for the garbage collector see `exits.tune`
     if not settings.allow_debugger:
         hide_process()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -213,7 +213,7 @@ def run_service(
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one; it takes a good part of the cost off every request."""
+    """Return the loop factory of uvloop if it is installed: every request becomes much cheaper."""
     try:
         import uvloop
     except ImportError:
@@ -229,7 +229,7 @@ async def run_node(
     clock: Clock,
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
-    """Make a node on this loop and see it through. Raises `EventdError`, whatever it was that failed."""
+    """Create a node on this loop and run it. Raises `EventdError` for every failure."""
     try:
         await ServiceRunner(make(), settings, manager, clock, announce).run()
     except (EventdError, OSError):

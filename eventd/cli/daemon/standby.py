@@ -1,4 +1,4 @@
-"""A node that waits while another one serves the database, and takes over when that one ends, freezes or is cut off."""
+"""A standby waits while another node serves the database, and takes over when that ends, freezes or is cut off."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ from eventd.settings.model import Settings
 from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
 
 LOOK_SECONDS = 0.5
-"""Between two tries to get the claim. Each waits for it some time, and gets it as soon as it is free."""
+"""Seconds between two attempts to take the claim.
+
+Each attempt waits a while, and succeeds as soon as the claim is free.
+"""
 
 logger = logging.getLogger("eventd.serve")
 
 
 class Standby:
-    """Serves once it has the `claim`. `prepare` then looks at the database; `make` gives the node, which takes the
-    claim over and serves the API at the sockets that this one has listened at."""
+    """Serves once it has the `claim`.
+
+    `prepare` then checks the database; `make` returns the node, which takes over the claim and serves the API on the
+    sockets that the standby listens on.
+    """
 
     def __init__(
         self,
@@ -65,12 +71,13 @@ class Standby:
         try:
             if await self._claims():
                 await self._serve()
-                self._supervisor.guard(self._run_node(), "the node")  # its end is the end of this process
+                self._supervisor.guard(self._run_node(), "the node")  # its failure ends this process
             else:
                 logger.info("standing by", extra={"served_by": self._holder})
                 self._metrics.standing_by()
                 await self._open_waiting()
-                self._supervisor.guard(self._take_over(), "standing by")  # as one that cannot take over is of no use
+                # because a standby that cannot take over is useless
+                self._supervisor.guard(self._take_over(), "standing by")
         except BaseException:
             await self.stop()
             raise
@@ -85,7 +92,7 @@ class Standby:
 
     async def _serve(self) -> None:
         await asyncio.to_thread(self._prepare)
-        sockets = [each.dup() for each in self._sockets]  # or there would be none for another try
+        sockets = [each.dup() for each in self._sockets]  # otherwise none is left for another attempt
         node = self._make(sockets)
         try:
             await node.start()
@@ -94,7 +101,7 @@ class Standby:
                 each.close()
             raise
         self._node = node
-        self._close_sockets()  # a connection that comes while it stops is refused, and does not wait
+        self._close_sockets()  # a connection during the stop is refused instead of waiting
 
     async def _run_node(self) -> None:
         assert self._node is not None
@@ -106,7 +113,7 @@ class Standby:
         app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder)
         self._waiting = Runner(app, SYSTEM)
         await self._waiting.setup()
-        for each in self._sockets:  # copies: what waits for a connection meanwhile is for the node
+        for each in self._sockets:  # duplicates: connections that are waiting then belong to the node
             await web.SockSite(self._waiting, each.dup()).start()
 
     async def _close_waiting(self) -> None:
@@ -121,7 +128,7 @@ class Standby:
         await self._run_node()
 
     async def _takes_over(self) -> bool:
-        """One try to. What is wrong with the database passes: it is away, or a program holds a lock in it."""
+        """Try once to take over. Problems of the database are ignored: it may be unreachable or locked for a while."""
         try:
             if not await self._claims():
                 await self._end_silent()
@@ -137,14 +144,14 @@ class Standby:
         return True
 
     async def _end_silent(self) -> None:
-        """End the claim of a node that does not check it any more: it is frozen, or cut off."""
+        """End the claim of a node that has stopped checking it: it is frozen, or cut off."""
         for holder in self._silence.over(self._claim.holders, self._clock.monotonic()):
             if await asyncio.to_thread(self._claim.end_silent, holder):
                 about = {"served_by": self._holder, "seconds": SILENT_SECONDS}
                 logger.warning("silent claim ended", extra=about)
 
     async def run_until_stopped(self) -> None:
-        """Until the node ends by itself, with its error."""
+        """Run until the node ends by itself. Raises its error."""
         assert self._supervisor is not None
         await asyncio.wait({self._supervisor.failed})
         self._supervisor.failed.result()
@@ -157,9 +164,9 @@ class Standby:
             self._keys.reload()
 
     async def stop(self) -> None:
-        """End the node, or the wait for it."""
+        """Stop the node, or the wait for the claim."""
         if self._supervisor is not None:
-            await self._supervisor.stop()  # first: what is taking over must not start a node behind our back
+            await self._supervisor.stop()  # first: a take-over under way must not start a node
         node, self._node = self._node, None
         if node is not None:
             await node.stop()
@@ -173,12 +180,12 @@ class Standby:
 
 
 class ClaimSilence:
-    """For how long each holder of a claim has not checked it, by the clock of this process."""
+    """How long each holder of a claim has not checked it, by the clock of this process."""
 
     def __init__(self) -> None:
         self._since: dict[ClaimHolder, float] = {}
 
     def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
-        """Those that have been seen unchanged for `SILENT_SECONDS`. Call it with all holders, again and again."""
+        """Return the holders that were unchanged for `SILENT_SECONDS`. Call it repeatedly with all holders."""
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

@@ -1,4 +1,4 @@
-"""One process of a node that has several: it serves its share, and tells the one that started it how that goes."""
+"""One process of a node with several: it serves its share, and reports its state to the parent."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from eventd.runtime.clock import Clock, SystemClock
 
 
 class _Parent:
-    """Whoever started this process, in the place of a service manager."""
+    """The parent process, in the role of a service manager."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timer: asyncio.Future[None] | None = None
 
     def ready(self, _status: str) -> None:
-        """Up."""
+        """The start is complete."""
         self.say({"ready": True})
 
     def say(self, told: dict[str, Any]) -> None:
-        """Tell it."""
+        """Send a message."""
         os.write(1, json.dumps(told).encode() + b"\n")
 
     def reloading(self) -> None:
-        """It knows."""
+        """The parent requested it."""
 
     def stopping(self) -> None:
-        """It knows."""
+        """The parent requested it."""
 
     def keep_alive(self) -> None:
-        """Tell it again and again, from the running loop: one that hangs does not."""
+        """Send regular messages from the running loop: a loop that hangs sends none."""
         self.say({"alive": True})
         self._timer = self._clock.timer(BEAT_SECONDS)
         self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
 
     def close(self) -> None:
-        """Tell it no longer."""
+        """Stop sending."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def main(lifeline: int) -> NoReturn:
-    """Take the terms from the standard input, and serve. `lifeline` is a pipe whose other end the parent holds."""
+    """Read the configuration from standard input, and serve. `lifeline` is a pipe whose other end the parent holds."""
     end_with(lifeline)
     tune()
     terms: WorkerConfig = pickle.load(sys.stdin.buffer)
@@ -80,7 +80,7 @@ def main(lifeline: int) -> NoReturn:
 
 
 def _sign(worker: int) -> None:
-    """Say in each line which of the processes logs it. That each begins and ends, the parent says for all."""
+    """Add the number of the process to each log line. The parent logs the start and the end for all."""
 
     def sign(record: logging.LogRecord) -> bool:
         record.worker = worker

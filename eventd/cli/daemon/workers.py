@@ -1,4 +1,4 @@
-"""A node of several processes: this one starts them, holds what they share, and starts one again that has ended."""
+"""A node of several processes: the parent starts them, holds what they share, and restarts a process that ended."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from eventd.store.engine.claim import DatabaseClaim
 
 AGAIN = Backoff(base=0.1, cap=10.0)
 STEADY_SECONDS = 60.0
-"""A process that has run for so long has not failed in a row when it ends."""
+"""Seconds after which a restarted process counts as recovered."""
 BEAT_SECONDS = 5.0
-"""How often a process tells that its loop runs."""
+"""Seconds between two messages that a process's loop runs."""
 SILENT_SECONDS = 20.0
-"""One that has told nothing for so long hangs, and is killed. It may take twice as long to start."""
+"""Seconds without a message after which a process is killed as hung. It may take twice as long to start."""
 _MAIN = """\
 from eventd.cli.daemon.worker import main
 main(int(sys.argv[1]))
@@ -42,8 +42,9 @@ logger = logging.getLogger("eventd.workers")
 
 
 class WorkerConfig(NamedTuple):
-    """What a process is to do. `sockets` are the numbers of descriptors that it inherits, `origin` is that of the
-    node's `SystemClock`.
+    """The configuration of a process.
+
+    `sockets` are numbers of inherited descriptors, `origin` is that of the node's `SystemClock`.
     """
 
     settings: Settings
@@ -78,7 +79,7 @@ class Workers:
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
-        """Start them all; returns when all are ready. Raises `EventdError`, with the words of one that is not."""
+        """Start all processes; returns when all are ready. Raises `EventdError` with the message of one that is not."""
         try:
             await self._start()
         except BaseException:
@@ -96,7 +97,7 @@ class Workers:
         tasks = {f"worker {worker.number}": self._tend(worker) for worker in self._workers}
         if self._claim is not None:
             tasks["claim"] = self._claim.keep(self._clock.sleep)
-        # Without any of these the node is not what it says: it ends, and its service manager starts it again.
+        # Without any of these the node is incomplete: it ends, and its service manager starts it again.
         self._tending = [self._supervisor.guard(task, name) for name, task in tasks.items()]
 
     def _begin(self, number: int, resumed: bool) -> Process:
@@ -109,7 +110,7 @@ class Workers:
         return process
 
     async def _tend(self, worker: _Worker) -> None:
-        """Start a process again whenever it has ended. The others go on meanwhile."""
+        """Restart a process whenever it has ended. The others continue meanwhile."""
         failures = 0
         while True:
             begun = self._clock.monotonic()
@@ -122,7 +123,7 @@ class Workers:
             worker.begin(resumed=True)
 
     async def run_until_stopped(self) -> None:
-        """Until the claim on the database is lost. A process that ends is no reason to end."""
+        """Run until the claim on the database is lost. A process that ends is restarted."""
         assert self._supervisor is not None
         stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
         waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
@@ -131,12 +132,12 @@ class Workers:
             self._supervisor.failed.result()
 
     async def reload(self) -> None:
-        """Let each read its secrets again."""
+        """Have each process read its secrets again."""
         for worker in self._workers:
             worker.process.tell(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """Let each finish what is under way, then close what they shared. Harmless when repeated."""
+        """Have each process finish its work, then close what they shared. May be called again."""
         self._stopped.set()
         for task in self._tending:
             task.cancel()
@@ -157,7 +158,7 @@ class Workers:
 
 
 class _Worker:
-    """One of the processes, perhaps the second or third of its number. One that hangs is killed."""
+    """One of the processes, perhaps after a restart. A process that hangs is killed."""
 
     def __init__(self, start: Callable[[int, bool], Process], number: int, clock: Clock) -> None:
         self.number = number
@@ -168,7 +169,8 @@ class _Worker:
     def begin(self, *, resumed: bool) -> None:
         """Start the process. Raises OSError."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # seen, if nobody waits
+        # retrieved, if nothing awaits it
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._told = bytearray()
         self._said = bytearray()
         self._hung = False
@@ -176,7 +178,7 @@ class _Worker:
         self.process.read_stdout(self._hear)
         self._errors = self.process.read_stderr(self._relay)
         self.process.exited.add_done_callback(self._ended)
-        self._await_word(heard=True)  # to begin with: it may take long to load
+        self._await_word(heard=True)  # counts as a first message: loading may take long
 
     def _await_word(self, *, heard: bool = False) -> None:
         self._heard = heard
@@ -184,7 +186,7 @@ class _Worker:
         self._silence.add_done_callback(lambda timer: None if timer.cancelled() else self._check())
 
     def _check(self) -> None:
-        """Kill it where it has told nothing since the last look."""
+        """Kill the process if it has sent nothing since the last check."""
         if self._heard:
             self._await_word()
             return
@@ -193,7 +195,7 @@ class _Worker:
         self.process.kill()
 
     def _hear(self, chunk: bytes) -> None:
-        """What it tells us: that its loop runs, that it is ready, or why it will not be."""
+        """Read its messages: its loop runs, it is ready, or why it will not be."""
         self._told += chunk
         self._heard = True
         while b"\n" in self._told:
@@ -208,7 +210,7 @@ class _Worker:
                 self.ready.set_result(None)
 
     def _relay(self, chunk: bytes) -> None:
-        """What it logs is ours to say, line by line: the lines of two processes must not run into each other."""
+        """Pass on its log, line by line, so that lines of two processes do not mix."""
         self._said += chunk
         whole, newline, rest = self._said.rpartition(b"\n")
         if newline:
@@ -224,11 +226,11 @@ class _Worker:
 
     @property
     def trouble(self) -> str:
-        """Why it was never ready; empty where it was."""
+        """Why it was never ready; empty if it was."""
         error = self.ready.exception() if self.ready.done() else None
         return "" if error is None else str(error)
 
     async def close(self) -> None:
-        """See it to its end, with all that it started."""
+        """Wait for its end, including its descendants."""
         self.process.end()
         await self.process.wait_gone()

@@ -1,7 +1,7 @@
-"""`routerd-eventd demo`: three nodes exchange facts, one is killed and comes back, and nothing is lost.
+"""`routerd-eventd demo`: three nodes exchange events, one is killed and restarted, and nothing is lost.
 
 The demo uses what a user has: `routerd-eventd serve` as processes, `routerctl` on their databases, and the API. It
-waits for facts, never for time, and leaves nothing behind.
+waits for conditions, never for time, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from eventd.cli.program.stopping import EndOnSignal
 from eventd.runtime.clock import SystemClock
 
 MANY = 300
-"""Facts a node emits in one round."""
+"""Events that a node emits in one round."""
 OFFLINE = 50
-"""Facts that are emitted on the node that is down."""
+"""Events that are emitted on the node that is down."""
 DOWN = "site-b"
 OTHERS = tuple(name for name in NAMES if name != DOWN)
 
@@ -47,14 +47,12 @@ _MEANWHILE = (*_EMIT, "--id", _TRACED, "--type", "door.open", "--subject", "gate
 
 
 def run(*, keep: bool = False) -> None:
-    """Play the demo. With `keep` the nodes stay until Ctrl-C. Raises `DemoFailed` when something was not as it should.
+    """Play the demo. With `keep` the nodes run until Ctrl-C. Raises `DemoFailed` when a step fails.
 
-    Whatever happens, no process and no file of it is left when this returns.
+    No process and no file of it is left when this returns.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # a terminal without the characters of the picture still gets the story
+        sys.stdout.reconfigure(errors="replace")  # a terminal without the characters of the picture gets the text only
     console = Console(highlight=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     try:
@@ -76,7 +74,7 @@ async def _play(console: Console, *, keep: bool) -> None:
 
 
 class Demo:
-    """The story, act by act."""
+    """The demo, step by step."""
 
     def __init__(self, tell: Narrator) -> None:
         self.clock = SystemClock()
@@ -86,7 +84,7 @@ class Demo:
         self._emitted = 0
 
     async def play(self) -> None:
-        """All acts, in order."""
+        """Run all steps in order."""
         began = self.clock.monotonic()
         self._tell.title("routerd-eventd", "Three nodes on this machine, and no server between them.")
         with self._tell.live(Picture(self.stage.nodes)):
@@ -204,7 +202,7 @@ class Demo:
     # --- what is waited for -----------------------------------------------------------------------------------
 
     async def _emit(self, many: Sequence[tuple[str, list[str]]], *others: tuple[str, Sequence[str], str]) -> None:
-        """Emit JSON lines on some nodes and, at the same time, single facts by other commands."""
+        """Emit JSON lines on some nodes and, at the same time, single events by other commands."""
         calls = [(name, (*_EMIT, "--stdin"), "".join(lines)) for name, lines in many]
         await self.stage.routerctl_each([*calls, *others])
         self._emitted += sum(len(lines) for _, lines in many) + len(others)
@@ -223,7 +221,7 @@ class Demo:
         return all(self._link_to_down(name).lag_events >= least for name in OTHERS)
 
     async def _links_tell_why(self) -> bool:
-        """Those to the node that is down back off, and the others are in step."""
+        """Return whether links to the stopped node back off, and all others are caught up."""
         await self.stage.look()
         links = [(peer, link) for name in OTHERS for peer, link in self.stage.nodes[name].seen.links.items()]
         return all(link.state == "backing-off" if peer == DOWN else not link.lag_events for peer, link in links)
@@ -235,7 +233,7 @@ class Demo:
         return {node.name: await self.stage.holding(node) for node in self._nodes}
 
     async def _time_of(self, name: str, event_id: str) -> float:
-        """Seconds from the recording of an event until its last peer had confirmed it."""
+        """Return the seconds from recording an event until its last peer confirmed it."""
         path = f"/api/v1/groups/{GROUP}/deliveries?eventId={event_id}"
         rows = (await self.stage.ask(self.stage.nodes[name], path))["deliveries"]
         spans = [datetime.fromisoformat(r["deliveredAt"]) - datetime.fromisoformat(r["recordedAt"]) for r in rows]
@@ -248,7 +246,7 @@ class Demo:
     # --- the end ----------------------------------------------------------------------------------------------
 
     def say_goodbye(self) -> None:
-        """What to do next; everything of the demo is gone by now."""
+        """Show what to do next; everything of the demo is deleted by now."""
         self._tell.act("→", "Your turn")
         self._tell.note("The three nodes and their files are deleted. To keep them and try things:")
         self._tell.paste(f"{_program('routerd-eventd')} demo --keep")
@@ -296,7 +294,7 @@ class Demo:
 
 
 def _program(name: str) -> str:
-    """How to call a command from where the user is: the one beside the one that runs now."""
+    """Return how to call a command from the present folder: the one beside the running program."""
     beside, found = Path(sys.argv[0]).absolute().with_name(name), shutil.which(name)
     if not beside.exists():
         return name if found else f"{shlex.quote(sys.executable)} -m eventd.cli.{name.replace('-', '_')}"
@@ -307,7 +305,7 @@ def _program(name: str) -> str:
 
 
 def _observed(name: str, count: int, round_: int) -> tuple[str, list[str]]:
-    """So many facts of a site as JSON lines, as an observer of its network would write them."""
+    """Return `count` events of a site as JSON lines, as an observer of its network would write them."""
     site = NAMES.index(name) + 1
     lines = []
     for at in range(count):

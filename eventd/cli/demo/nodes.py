@@ -1,4 +1,4 @@
-"""The three nodes of the demo: processes of this machine, their files in one temporary folder, and what they tell."""
+"""The three nodes of the demo: local processes, their files in one temporary folder, and their reported state."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ GROUP = "sites"
 NAMES = ("site-a", "site-b", "site-c")
 
 PATIENCE_SECONDS = 30.0
-"""How long the demo waits for any one fact before it says that it did not come."""
+"""Seconds that the demo waits for any one condition before it fails."""
 LOG_LINES = 15
 
 
 class DemoFailed(EventdError):
-    """The demo could not show what it wants to show."""
+    """The demo could not complete a step."""
 
     code = "demo_failed"
 
 
 class Link(NamedTuple):
-    """One direction between two nodes, as its sender sees it. The lag is what waits, and the age of the oldest."""
+    """One direction between two nodes, as its sender reports it.
+
+    The lag is the number of waiting events and the age of the oldest.
+    """
 
     state: str
     reason: str
@@ -50,7 +53,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a node told when it was last asked. `records` counts what is stored, `facts` the different ids."""
+    """The last reported state of a node. `records` counts stored records, `facts` the distinct ids."""
 
     facts: int = 0
     records: int = 0
@@ -58,7 +61,7 @@ class NodeState:
 
 
 class Contents(NamedTuple):
-    """Everything a node holds: how many facts of each source, and one digest over the ids and contents of all."""
+    """All events of a node: the number by source, and one digest over all ids and contents."""
 
     by_source: dict[str, int]
     ids: frozenset[str]
@@ -87,8 +90,8 @@ class DemoNode:
         return self._child.pid if self._child else 0
 
     def start(self) -> None:
-        """Start `routerd-eventd serve`; does not wait for it."""
-        self._port_file.unlink(missing_ok=True)  # that of an earlier life would be believed
+        """Start `routerd-eventd serve` without waiting for it."""
+        self._port_file.unlink(missing_ok=True)  # the file of an earlier start would be believed
         self.api = ""
         where = ("--data-dir", str(self.home), "--api-listen", "127.0.0.1:0", "--port-file", str(self._port_file))
         with self.log_path.open("ab") as log:
@@ -102,34 +105,34 @@ class DemoNode:
             )
 
     def kill(self) -> None:
-        """SIGKILL: the process gets no chance to write anything more. Harmless when repeated."""
+        """Kill the process with SIGKILL, so that it cannot write anything more. May be called again."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
             self._child = None
 
     def listens(self) -> bool:
-        """Whether the API listens."""
+        """Return whether the API listens."""
         if not self.api and self._port_file.exists():
             self.api = self._port_file.read_text().strip()
         return bool(self.api)
 
     def require_running(self) -> None:
-        """Raise `DemoFailed` when the process has ended though nobody killed it."""
+        """Raise `DemoFailed` when the process has ended without being killed."""
         if self._child is not None and not self.running:
             raise DemoFailed(f"{self.name} ended with status {self._child.returncode}; {self.log_tail()}")
 
     def log_tail(self) -> str:
-        """The end of the log, to be put into an error."""
+        """Return the end of the log, for an error message."""
         text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
         lines = [f"  {line}" for line in text.splitlines()[-LOG_LINES:]] or ["  (nothing)"]
         return "\n".join([f"the log of {self.name} ends with:", *lines])
 
 
 class Stage:
-    """All nodes in a temporary folder. `tick` is called while something is waited for, a few times a second.
+    """All nodes in a temporary folder. `tick` is called a few times a second during waits.
 
-    Use it as a context manager: at its end every process is gone and the folder, too.
+    Use it as a context manager: at its end every process and the folder are gone.
     """
 
     def __init__(self, clock: Clock, tick: Callable[[], Awaitable[None]]) -> None:
@@ -158,14 +161,14 @@ class Stage:
     # --- files ------------------------------------------------------------------------------------------------
 
     def write_key(self) -> Path:
-        """A fresh secret that only this user can read."""
+        """Write a new secret that only this user can read."""
         path = self.folder / "sites.key"
         path.touch(0o600)
         path.write_text(SYSTEM.token(32).hex() + "\n")
         return path
 
     def write_declaration(self, name: str, key: Path) -> Path:
-        """The YAML of one node: the group as it sees it, and the two others as peers."""
+        """Write the YAML of one node: the group from its point of view, and the two others as peers."""
         documents = [_group(self.nodes[name], key)]
         documents += [_peer(other) for other in self.nodes.values() if other.name != name]
         path = self.folder / f"{name}.yaml"
@@ -175,12 +178,12 @@ class Stage:
     # --- commands ---------------------------------------------------------------------------------------------
 
     async def routerctl(self, node: str, *arguments: str, stdin: str = "") -> str:
-        """Run `routerctl` on the database of a node, up or down; what it printed. Raises `DemoFailed`."""
+        """Run `routerctl` on the database of a node, running or not. Returns its output. Raises `DemoFailed`."""
         (told,) = await self.routerctl_each([(node, arguments, stdin)])
         return told
 
     async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
-        """Run several at the same time: (node, arguments, standard input) each."""
+        """Run several commands concurrently, each given as node, arguments and standard input."""
         started = [self._start(node, arguments, stdin) for node, arguments, stdin in calls]
         for child, words, _ in started:
             await self.until(f"{words} to end", _has_ended, child)
@@ -213,7 +216,7 @@ class Stage:
     # --- asking -----------------------------------------------------------------------------------------------
 
     async def ask(self, node: DemoNode, path: str) -> Any:
-        """What the node's API answers. Raises `DemoFailed` when it does not."""
+        """Return an answer of the node's API. Raises `DemoFailed`."""
         try:
             async with self._session.get(f"http://{node.api}{path}") as answer:
                 told = await answer.json(content_type=None)
@@ -227,7 +230,7 @@ class Stage:
         return told
 
     async def look(self) -> None:
-        """Ask every running node what it holds and how its links are."""
+        """Read the state of every running node and its links."""
         for node in self.nodes.values():
             if node.running and node.api:
                 node.seen = await self._see(node)
@@ -241,13 +244,13 @@ class Stage:
         return NodeState(mine[0]["events"], mine[0]["seq"], {link["peer"]: _link(link) for link in links["outbound"]})
 
     async def is_ready(self, node: DemoNode) -> bool:
-        """Whether it listens for its peers."""
+        """Return whether it listens for its peers."""
         if not node.listens():
             return False
         return bool((await self.ask(node, "/readyz"))["checks"].get(f"group {GROUP}") == "ok")
 
     async def holding(self, node: DemoNode) -> Contents:
-        """Read every fact the node holds, page by page."""
+        """Read every event of the node, page by page."""
         facts: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
@@ -257,7 +260,10 @@ class Stage:
         return _hold(facts)
 
     async def until(self, what: str, fact: Callable[P, bool | Awaitable[bool]], *args: P.args, **kw: P.kwargs) -> None:
-        """Wait until `fact(*args)` is true; `what` completes "waited for". Raises `DemoFailed` when it never is."""
+        """Wait until `fact(*args)` is true; `what` completes "waited for".
+
+        Raises `DemoFailed` after `PATIENCE_SECONDS`.
+        """
         deadline = self.clock.monotonic() + PATIENCE_SECONDS
         while True:
             for node in self.nodes.values():
@@ -306,7 +312,7 @@ def _link(told: Mapping[str, Any]) -> Link:
 
 
 def _hold(facts: Sequence[Mapping[str, Any]]) -> Contents:
-    """Where and when a node stored a fact is its own affair and left out of the digest; all else is in it."""
+    """Compute the digest of the events without where and when the node stored them, which differs between nodes."""
     local = ("recordedAt", "seq", "path")
     said = [{name: value for name, value in fact.items() if name not in local} for fact in facts]
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""How the demo looks: the live picture of three nodes and their links, the tables it leaves behind, and its words."""
+"""The display of the demo: the live picture of three nodes and their links, tables and text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLOURS = {"running": "green", "backing-off": "yellow", "blocked": "red", "fail
 
 
 class Picture:
-    """The nodes as they are at the moment it is drawn."""
+    """The nodes at the moment the picture is drawn."""
 
     def __init__(self, nodes: Mapping[str, DemoNode]) -> None:
         self._nodes = nodes
@@ -85,7 +85,7 @@ def _table(*columns: tuple[str, str]) -> Table:
 
 
 def process_table(nodes: Sequence[DemoNode]) -> Table:
-    """Who runs where."""
+    """Return the table of running processes."""
     table = _table(("NODE", "left"), ("PROCESS", "right"), ("FOR PEERS", "left"), ("API", "left"))
     for node in nodes:
         table.add_row(node.name, str(node.pid), f"127.0.0.1:{node.port}", node.api)
@@ -93,7 +93,7 @@ def process_table(nodes: Sequence[DemoNode]) -> Table:
 
 
 def holding_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Table:
-    """How many facts of each source every node holds."""
+    """Return the table of events by node and source."""
     table = _table(("NODE", "left"), *((f"FROM {name.upper()}", "right") for name in NAMES), ("ALL", "right"))
     for node in nodes:
         if (has := held.get(node.name)) is not None:
@@ -103,7 +103,7 @@ def holding_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Ta
 
 
 def link_table(nodes: Sequence[DemoNode]) -> Table:
-    """Every link as its sender sees it; nobody speaks for a node that is down."""
+    """Return the table of links as their senders report them; a stopped node reports nothing."""
     table = _table(("LINK", "left"), ("STATE", "left"), ("WAITING", "right"), ("FOR", "right"))
     table.add_column("WHY", no_wrap=True, max_width=24)
     for node in nodes:
@@ -122,7 +122,7 @@ def _why(link: Link) -> str:
 
 
 def delivery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What became of one fact at each peer."""
+    """Return the table of one event's deliveries."""
     table = _table(
         ("EVENT_ID", "left"), ("PEER", "left"), ("STATUS", "left"), ("ATTEMPTS", "right"), ("DELIVERED", "left")
     )
@@ -133,7 +133,7 @@ def delivery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Table:
-    """Each node's books side by side; the digest covers every id and every content."""
+    """Return the table that compares the nodes; the digest covers every id and every content."""
     table = _table(
         ("NODE", "left"), ("FACTS", "right"), ("STORED", "right"), ("SHA-256 OF ALL IDS AND CONTENTS", "left")
     )
@@ -144,7 +144,7 @@ def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Tabl
 
 
 class Narrator:
-    """Tells the story line by line. On a terminal the picture stays below it and follows what happens."""
+    """Prints the text line by line. On a terminal the picture stays below it and is updated."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -153,7 +153,7 @@ class Narrator:
 
     @contextmanager
     def live(self, picture: Picture) -> Iterator[None]:
-        """Show the picture until the end of the block; nothing of it stays."""
+        """Show the picture until the end of the block, then erase it."""
         console = self.console
         if not console.is_terminal or console.is_dumb_terminal or console.width < WIDTH:
             yield
@@ -163,45 +163,45 @@ class Narrator:
         self._live = None
 
     def refresh(self) -> bool:
-        """Draw the picture anew; whether there is one."""
+        """Redraw the picture. Returns whether there is one."""
         if self._live is not None:
             self._live.refresh()
         return self._live is not None
 
     def title(self, name: str, words: str) -> None:
-        """The beginning."""
+        """Print the title."""
         self._print(Text(name, style="bold"), gap=True)
         self._print(Text(words))
 
     def act(self, mark: str, title: str) -> None:
-        """A heading."""
+        """Print a heading."""
         self._print(Rule(Text(f"{mark}  {title}", style="bold"), align="left", style="dim"), gap=True)
         self.gap()
 
     def command(self, words: str) -> None:
-        """A command that is run. It is not broken into lines, so that it can be copied."""
+        """Print a command that is run, on one line, so that it can be copied."""
         self._print(Text.assemble(("  $ ", "dim"), (words, "cyan")), soft_wrap=True)
 
     def paste(self, words: str) -> None:
-        """A command for the reader."""
+        """Print a command for the reader."""
         self._print(Text(f"    {words}", style="cyan"), soft_wrap=True)
 
     def output(self, text: str) -> None:
-        """What a command printed."""
+        """Print the output of a command."""
         for line in text.rstrip().splitlines():
             self._print(Text(f"    {line}"), soft_wrap=True)
 
     def note(self, words: str, *, gap: bool = False) -> None:
-        """Something on the way."""
+        """Print a remark."""
         self._print(Padding(Text(words, style="dim"), (0, 0, 0, 2), expand=False), gap=gap)
 
     def show(self, thing: RenderableType) -> None:
-        """A table."""
+        """Print a table."""
         self._print(Padding(thing, (0, 0, 0, 2), expand=False), gap=True)
         self.gap()
 
     def proven(self, words: str) -> None:
-        """What the act has shown."""
+        """Print what the step has shown."""
         line = Table.grid(padding=(0, 1))
         line.add_column(width=3, justify="right")
         line.add_column(max_width=self.console.width - 8)
@@ -209,7 +209,7 @@ class Narrator:
         self._print(line, gap=True)
 
     def gap(self) -> None:
-        """An empty line, unless there is one."""
+        """Print an empty line, unless there is one."""
         if not self._gap:
             self.console.print()
         self._gap = True

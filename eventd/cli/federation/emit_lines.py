@@ -1,4 +1,4 @@
-"""Emitting many events from the standard input: good lines are stored, bad ones are named, nothing is held back."""
+"""Emits many events from standard input: valid lines are stored, invalid ones reported, and none delays another."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ CHUNK = 1000
 """Lines of one request."""
 CHUNK_BYTES = 4 << 20
 LINGER = 0.2
-"""Seconds that a line waits for others to be sent with; it is then sent alone."""
+"""Seconds that a line waits for others before it is sent alone."""
 LONGEST_LINE = 16 << 20
 SHOWN = 100
-"""Bad lines that are named one by one; all are counted."""
+"""Invalid lines that are reported one by one; all are counted."""
 MOST_BAD = 10_000
-"""Bad lines that are kept for the JSON output: an input that never ends must not fill the memory."""
+"""Invalid lines that are kept for the JSON output: an endless input must not fill the memory."""
 
 Line = tuple[int, dict[str, Any]]
 
 
 class Emission:
-    """Collects lines by group and stores them in chunks, each group's in their order."""
+    """Collects lines by group and stores them in chunks, each group's in order."""
 
     def __init__(self, session: Session, group: str = "", defaults: Mapping[str, str] | None = None) -> None:
         self.group = group
-        """Where lines belong that name no group; blank while nobody has asked."""
+        """The group of lines that name none; empty until one is needed."""
         self._defaults = dict(defaults or {})
         self.counts: Counter[str] = Counter()
         self.bad: list[dict[str, Any]] = []
-        """The first `MOST_BAD` of the refused lines."""
+        """The first `MOST_BAD` refused lines."""
         self.refused = 0
         self._session = session
         self._waiting: dict[str, list[Line]] = {}
         self._sizes: Counter[str] = Counter()
 
     async def take(self, number: int, raw: bytes) -> None:
-        """A line as it was read: an event is filled in and added, anything else is refused."""
+        """Add the event of a line after filling it in; refuse any other line."""
         import msgspec
 
         if len(raw) > LONGEST_LINE:
@@ -66,33 +66,33 @@ class Emission:
         await self.add(number, str(group), event, len(raw))
 
     def _fill_in(self, event: dict[str, Any]) -> None:
-        """Give it the members that it lacks; a time to live only where it has no expiry."""
+        """Add missing members to an event; a time to live only if it has no expiry."""
         for name, value in self._defaults.items():
             lacks = event.get(name) in (None, "")
             if lacks and not (name == "ttl" and event.get("expiresAt") not in (None, ZERO_TIME)):
                 event[name] = value
 
     async def add(self, number: int, group: str, event: dict[str, Any], size: int) -> None:
-        """One good line, numbered from 1."""
+        """Add one valid line, numbered from 1."""
         self._waiting.setdefault(group, []).append((number, event))
         self._sizes[group] += size
         if len(self._waiting[group]) >= CHUNK or self._sizes[group] >= CHUNK_BYTES:
             await self.flush(group)
 
     async def flush(self, group: str) -> None:
-        """Store what waits for a group. Lines that are refused are left out, and the others go on."""
+        """Store the waiting lines of a group. Refused lines are removed, and the others sent again."""
         while lines := self._waiting[group]:
             try:
                 events = [event for _, event in lines]
                 answer = await self._session.call("events.emit", group=group, events=events, brief=True)
             except (Invalid, TooLarge) as error:
                 self._waiting[group] = self._leave_out(lines, _wrong(error, len(lines)))
-            except (Conflict, Forbidden, NotFound) as error:  # about this group, or about single events
+            except (Conflict, Forbidden, NotFound) as error:  # an error of this group or of single events
                 if isinstance(getattr(error, "detail", None), list):
                     self._waiting[group] = self._leave_out(lines, _wrong(error, len(lines)))
                     continue
                 if group == self.group and not isinstance(error, Conflict):
-                    raise self._interrupted(error) from None  # so it would go with every other line
+                    raise self._interrupted(error) from None  # every other line would fail as well
                 for number, _ in lines:
                     self.refuse(number, error.message)
                 self._waiting[group] = []
@@ -104,12 +104,12 @@ class Emission:
         del self._waiting[group], self._sizes[group]
 
     async def flush_all(self) -> None:
-        """Store all that waits."""
+        """Store all waiting lines."""
         for group in list(self._waiting):
             await self.flush(group)
 
     def refuse(self, number: int, message: str) -> None:
-        """A line that is not stored, and why."""
+        """Record a line that is not stored, and why."""
         self.refused += 1
         if self.refused <= MOST_BAD:
             self.bad.append({"line": number, "message": message})
@@ -117,7 +117,7 @@ class Emission:
             note(f"line {number}: {message}")
 
     def _leave_out(self, lines: Sequence[Line], wrong: Mapping[int, str]) -> list[Line]:
-        """What is left when the lines are refused that are wrong, by index."""
+        """Refuse the lines with these indexes; returns the others."""
         for at, message in wrong.items():
             self.refuse(lines[at][0], message)
         return [line for at, line in enumerate(lines) if at not in wrong]
@@ -132,23 +132,23 @@ class Emission:
 
     @property
     def waits(self) -> bool:
-        """Whether a line is not stored yet."""
+        """Return whether a line is not stored yet."""
         return any(self._waiting.values())
 
     def progress(self, ahead: int) -> str:
-        """Up to where all lines are stored or refused; `ahead` is the first line that was not added."""
+        """Describe the line up to which all are stored or refused; `ahead` is the first line that was not added."""
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
         return f"lines before {first} are done; repeat from there"
 
     def _interrupted(self, error: EventdError) -> EventdError:
-        """What stopped us, with the first line that is not known to be stored."""
+        """Return the error with the first line that is not known to be stored."""
         hint = self.progress(max(lines[-1][0] for lines in self._waiting.values() if lines))
         error.hint = f"{error.hint}; {hint}" if error.hint else hint
         return error
 
 
 def _wrong(error: EventdError, of: int) -> dict[int, str]:
-    """The messages by index. Raises the error itself where it is not about single events."""
+    """Return the messages by index. Raises the error itself if it does not concern single events."""
     detail = getattr(error, "detail", None)
     if not isinstance(detail, list):
         raise error
@@ -159,9 +159,9 @@ def _wrong(error: EventdError, of: int) -> dict[int, str]:
 
 
 async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) -> None:
-    """Emit every line of the standard input; `defaults` holds members for events that lack them.
+    """Emit every line of standard input; `defaults` has members for events that lack them.
 
-    Ctrl-C, SIGTERM and SIGHUP end the input: what was read is stored and reported, and the command exits with 128 and
+    Ctrl-C, SIGTERM and SIGHUP end the input: what was read is stored and reported, and the command exits with 128 plus
     the signal's number. Raises `Invalid` at the end when some lines were not stored.
     """
     lines = InputLines(longest=LONGEST_LINE)
@@ -185,7 +185,7 @@ async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) 
 
 
 async def _emit_all(lines: InputLines, emission: Emission) -> None:
-    """Emit the lines until there are no more. None waits for longer than `LINGER` to be sent with others."""
+    """Emit the lines until the input ends. No line waits longer than `LINGER` to be sent with others."""
     clock, due = SystemClock(), None
     while (found := await lines.read(None if due is None else max(0.0, due - clock.monotonic()))) is not None:
         for number, raw in found:

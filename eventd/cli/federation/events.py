@@ -30,12 +30,12 @@ from eventd.cli.terminal.output import Column, count, moment, note, text
 from eventd.errors import Invalid
 
 DEFAULTS = ("type", "subject", "sourceNode", "ttl")
-"""Members that an option can give to all lines that lack them."""
+"""Members that an option supplies for all lines that lack them."""
 OPTION_OF = {"id": "--id", "dedupeKey": "--dedupe-key", "payload": "--payload", "observedAt": "--observed-at"}
 
 
 class Status(StrEnum):
-    """The states of a delivery, here so that help and completion need nothing of the node."""
+    """The states of a delivery, declared here so that help and completion do not load the node."""
 
     DELIVERED = "delivered"
     PENDING = "pending"
@@ -157,7 +157,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _check_ttl(ttl: str) -> None:
-    """Raises `Invalid` before anything is read: otherwise each line would be refused for it."""
+    """Check the option before reading input: otherwise each line would be refused for it. Raises `Invalid`."""
     from eventd.text.duration import BadDuration, parse_duration
 
     try:

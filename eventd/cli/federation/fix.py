@@ -1,4 +1,4 @@
-"""Sending again what a peer turned out not to hold, until it holds it, or nothing moves any more."""
+"""Sends the events again that a peer lacks, until it has them or no progress is made."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from eventd.errors import Conflict, NotFound
 from eventd.runtime.clock import SystemClock
 
 LONG = 1000
-"""Events of a gap from which on it is sent as a range; shorter ones are sent together, by their ids."""
+"""Gaps with at least this many events are sent as a range; shorter ones together, by their ids."""
 IDS_AT_ONCE = 10_000
 REPAIRS_AT_ONCE = 8
-"""What is asked for at once; the rest follows when that is done."""
+"""Repairs that are requested at once; the rest follows when they are done."""
 MOST_ROUNDS = 50
 LOOK_SECONDS = 0.25
 STILL_SECONDS = 60.0
-"""How long nothing may move before the waiting ends."""
+"""Seconds without progress after which the wait ends."""
 
 Compare = Callable[[Session, str, str, Bar], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The last report, how many events were asked to be sent again, and why that did not end well."""
+    """The last report, the number of events requested again, and why the repair did not succeed."""
 
     report: dict[str, Any]
     asked: int
@@ -37,7 +37,7 @@ class RepairReport:
         return {"events": self.asked, "done": self.report["clean"], "trouble": self.trouble}
 
     def words(self, peer: str) -> str:
-        """In one line."""
+        """Return it in one line."""
         if not self.asked and not self.trouble:
             return "nothing was missing; nothing was sent"
         told = f"sent {count(self.asked, 'event')} to {peer} again"
@@ -50,7 +50,7 @@ class RepairReport:
 async def repair_peer(
     session: Session, group: str, peer: str, report: dict[str, Any], compare: Compare, bar: Bar
 ) -> RepairReport:
-    """Have the node send again what the report names, wait, and compare again, as long as that helps."""
+    """Have the node send again what the report lists, wait, and compare again, as long as that helps."""
     asked = 0
     for _ in range(MOST_ROUNDS):
         missing = report["events"]["missing"]
@@ -74,8 +74,10 @@ async def repair_peer(
 
 
 async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
-    """How many events are sent again; and why some are not, which may have expired or been evicted since they were
-    found to be missing: the next comparison sets them aside."""
+    """Request repairs. Returns the number of events, and why some are not sent.
+
+    They may have expired or been evicted since they were found missing: the next comparison excludes them.
+    """
     sent, refused = 0, ""
     for params in parts:
         try:
@@ -87,7 +89,7 @@ async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[
 
 
 def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What to ask for first: exactly what is missing, the longest gaps as ranges, others by their ids."""
+    """Return the repairs to request: exactly what is missing, the longest gaps as ranges, others by their ids."""
     ordered = sorted(gaps, key=lambda gap: -gap["events"])
     long = [gap for gap in ordered if gap["events"] >= LONG or len(gap["ids"]) < gap["events"]][: REPAIRS_AT_ONCE // 2]
     found = [{"from_seq": gap["fromSeq"], "to_seq": gap["toSeq"]} for gap in long]
@@ -97,7 +99,7 @@ def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def served(session: Session) -> bool:
-    """Whether a node is at work on what the session is about."""
+    """Return whether a node serves the database of the session."""
     if session.is_remote:
         return True
     from eventd.cli.gateway.local import LocalGateway
@@ -108,7 +110,7 @@ def served(session: Session) -> bool:
 
 
 async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:
-    """Until no repair of the peer is under way; otherwise what is in the way."""
+    """Wait until the peer has no running repair. Returns what prevents it, empty on success."""
     clock, most, left, moved = SystemClock(), 0, 0, SystemClock().monotonic()
     while True:
         [link] = (await session.call("links.status", group=group, peer=peer))["outbound"]

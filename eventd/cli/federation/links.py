@@ -80,7 +80,7 @@ async def summary(
 
 
 def _tell_losses(row: Mapping[str, Any]) -> None:
-    """What the short table has no column for and nobody should overlook."""
+    """Report losses, which the short table has no column for."""
     words = {"expired": "expired before delivery", "refused": "refused", "unknown": "of unknown state"}
     lost = [f"{row[name]} {told}" for name, told in words.items() if row[name]]
     if lost:
@@ -156,7 +156,7 @@ async def pause(
 
 
 def user() -> str:
-    """Who runs this command, as the system knows them."""
+    """Return the user who runs this command, as the system names them."""
     import pwd
 
     try:
@@ -250,7 +250,7 @@ async def status(session: Session) -> None:
 
 
 def _process(session: Session) -> str:
-    """Who is at work on this database, blank when nobody is; what a command finds there does not depend on it."""
+    """Return the process that serves this database, empty if none does; the output does not depend on it."""
     if session.is_remote:
         return "the server"
     from eventd.cli.gateway.local import LocalGateway

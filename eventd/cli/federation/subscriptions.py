@@ -97,7 +97,7 @@ async def runs(
 
 
 async def _tell_stranger(session: Session, name: str) -> None:
-    """Runs outlive their subscription, so a name that is declared nowhere is no error; it may be misspelt, though."""
+    """Warn about an undeclared name. Runs outlive their subscription, so it is no error, but may be misspelt."""
     states = (await session.call("subscriptions.list", group=""))["subscriptions"]
     declared = [str(row["subscription"]) for row in states]
     if name not in declared:

@@ -1,4 +1,4 @@
-"""routerctl verify: does a peer hold what our books say it has; and sending again what it does not."""
+"""routerctl verify: compares what a peer holds with the delivery ledger, and sends missing events again."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def verify(
 
 
 async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str, Any]:
-    """The report of one whole comparison."""
+    """Run one whole comparison. Returns its report."""
     link = {"group": group, "peer": peer, "seconds": 1}
     told = await session.call("links.verify", **link)
     while not told["done"]:
@@ -91,7 +91,7 @@ async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str
 
 
 async def _not_compared(session: Session, group: str, peer: str, report: Mapping[str, Any]) -> None:
-    """Say what our own books say, and that they are not compared with anything."""
+    """Report the delivery ledger alone, without a comparison."""
     summary = await session.call("deliveries.summary", group=group, peer=peer, include_expired=True)
     if session.out.is_table:
         session.out.rows(SUMMARY, summary["summary"], name=lambda row: str(row["peer"]))

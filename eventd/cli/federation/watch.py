@@ -1,4 +1,4 @@
-"""Staying and showing what is new. Ends with Ctrl-C, or when whoever reads the output has gone."""
+"""Follows new entries until Ctrl-C, or until the reader of the output is gone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eventd.cli.terminal.output import Column, note
 from eventd.runtime.clock import SystemClock
 
 PAUSE = 0.5
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
 async def watch_events(
     session: Session, groups: Sequence[str], asked: dict[str, Any], columns: Sequence[Column], *, limit: int, after: str
 ) -> None:
-    """Show what there is, at most the newest `limit` of each group, and then every event that is recorded."""
+    """Show up to the newest `limit` events of each group, and then every event that is recorded."""
     show, clock = session.out.stream_rows(columns, name=lambda row: str(row["id"])), SystemClock()
     tokens: dict[str, str] = {}
     try:
@@ -32,14 +32,14 @@ async def watch_events(
 
 
 async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any, limit: int) -> str:
-    """Show the newest ones; the token of what was looked at."""
+    """Show the newest events. Returns the token to continue from."""
     answer = await session.call("events.list", group=group, newest=True, limit=min(limit, 1000) or 1000, **asked)
     show(answer["events"][::-1])
     return str(answer["upto"])
 
 
 async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any, token: str) -> str:
-    """Show everything after the token; the next one."""
+    """Show everything after the token. Returns the next token."""
     while True:
         answer = await session.call("events.list", group=group, after=token, limit=1000, **asked)
         if answer["gap"]:

@@ -1,4 +1,4 @@
-"""Which lake a command works on."""
+"""Chooses the lake that a command works on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder 
 
 
 def lake_address(named: str) -> str:
-    """The lake that is named, or that of the settings. Raises Invalid where there is none."""
+    """Return the named lake, or that of the settings. Raises Invalid without any."""
     from eventd.settings.model import load
 
     address = load({"lake": named or None}).lake

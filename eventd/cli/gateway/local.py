@@ -1,4 +1,4 @@
-"""The way to a node through its database, whether the node is up or down. It runs the operations that the API runs."""
+"""Access to a node through its database, running or not. It runs the operations of the API in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
-    """The parameters of an operation. Raises `Invalid` with the messages of the API."""
+    """Validate the parameters of an operation. Raises `Invalid` with the messages of the API."""
     from pydantic import ValidationError
 
     assert model is not None
@@ -34,7 +34,10 @@ def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
 
 
 class LocalGateway:
-    """Works on the database of the settings. One that is not there is made with `make`, and with `pretend` is empty."""
+    """Works on the database of the settings.
+
+    A missing one is created with `make`, and counts as empty with `pretend`.
+    """
 
     def __init__(self, settings: Settings, *, make: bool = False, pretend: bool = False) -> None:
         self._settings = settings
@@ -56,7 +59,7 @@ class LocalGateway:
         return await endpoint.run(self._services, checked)
 
     async def socket(self) -> Path:
-        """The Unix socket of an API over the database, served as long as this is open."""
+        """Return the Unix socket of an API on the database, served while this is open."""
         if self._socket is None:
             from eventd.cli.gateway.local_api import served
 
@@ -85,20 +88,20 @@ class LocalGateway:
         else:
             self._require_schema(database)
         if holder(database) and (told := read_serving(database)) is not None:
-            self._clock = SystemClock(told.origin)  # what it stores of waits must mean the same to the node
+            self._clock = SystemClock(told.origin)  # stored delays must mean the same to the node
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
         following = Following(database, self._clock, counts=False)
         return Services(log, following=following, ring=self._ring, readiness=partial(ask_readiness, database))
 
     def _ring(self, group: GroupConfig) -> KeyRing:
-        """The keys of a group. Few commands need any, and none of the others waits for the cryptography."""
+        """Return the keys of a group. Few commands need them, and the others do not load the cryptography."""
         from eventd.resources.keyring import load_ring
 
         return load_ring(group, credentials=self._settings.credentials_directory)
 
     def _begin(self, database: Database, path: Path) -> Database:
-        """A new database, where this command may make one."""
+        """Create the database, if this command may."""
         from eventd.store.engine.database import Database
         from eventd.store.schema import migrations
 
@@ -117,11 +120,11 @@ class LocalGateway:
         return database
 
     def _require_schema(self, database: Database) -> None:
-        """Raises `DatabaseUnusable` with the command to run when the schema is older than this program."""
+        """Raise `DatabaseUnusable` with the command to run when the schema is older than this program."""
         from eventd.store.schema import migrations
 
         migrations.require_current(database)
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         await self._held.aclose()

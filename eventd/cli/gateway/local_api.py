@@ -1,4 +1,4 @@
-"""/v0 over a database of this machine, for one command: served in this process, on a socket only its user can reach."""
+"""Serves /v0 on a local database for one command: in this process, on a socket that only its user can reach."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ BROKEN_SECONDS = 1.0
 
 @asynccontextmanager
 async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
-    """The socket of the API. Whoever may open the database may do everything, within the node's ceilings."""
+    """Serve the API and yield its socket.
+
+    A user who can open the database may do everything, within the node's limits.
+    """
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))
         metrics = Metrics()
@@ -56,7 +59,10 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def topics_of(services: Services, callers: Callers, metrics: Metrics, settings: Settings) -> AsyncIterator[V0]:
-    """What /v0 works with, beside a node or without one. Routers move here, too: a topic is read with what is due."""
+    """Build what /v0 needs, beside a running node or without one.
+
+    Routers run here too, because reading a topic includes the copies that are due.
+    """
     limits = Limits(**{name: getattr(settings, name) for name in Limits._fields})
     async with AsyncExitStack() as stack:
         supervisor = Supervisor(services.clock)
@@ -65,7 +71,7 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
         routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
-        # It must live: whoever waits for what another process writes would hear of nothing more.
+        # This task must live: otherwise waiting readers would not notice the writes of other processes.
         supervisor.keep(partial(_follow_changes, services, routing), "changes")
         yield V0(
             log=services.log,
@@ -83,14 +89,14 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
 
 
 async def _follow_changes(services: Services, routing: Routing) -> None:
-    """Notice what the node and other commands write, so that whoever waits for it here gets it at once."""
+    """Follow the writes of the node and other commands, so that waiting readers get them at once."""
     source, versions = services.database.change_source(services.clock.sleep), services.log.topic_versions
     try:
         while True:
             await source.wait()
             try:
                 head = await services.log.look_around()
-            except EventdError:  # whoever asks for something is told
+            except EventdError:  # a request reports the error
                 await services.clock.sleep(BROKEN_SECONDS)
                 continue
             if not versions.knows(head.topics_version):

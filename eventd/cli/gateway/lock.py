@@ -1,4 +1,4 @@
-"""One node for one database: two would send every event twice and fight over every cursor."""
+"""Ensures one node per database: two would send every event twice and compete for every cursor."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from eventd.store.engine.database import Database
 
 
 def lock_path(database: Database) -> Path | None:
-    """The file that stands for serving the database; None on Postgres."""
+    """Return the lock file of a database; None on Postgres."""
     return Path(f"{database.path}.lock") if database.path else None
 
 
 @contextlib.contextmanager
 def serving_lock(database: Database) -> Iterator[None]:
-    """Hold a SQLite database for this process. Raises `Conflict`, which names the file and who holds it.
+    """Lock a SQLite database for this process. Raises `Conflict`, which names the file and the holder.
 
-    The lock is the kernel's and ends with the process, however it ends; the file itself stays and means nothing.
+    The lock is the kernel's and ends with the process, however it ends; a leftover file means nothing.
     """
     path = lock_path(database)
     if path is None:
@@ -32,7 +32,7 @@ def serving_lock(database: Database) -> Iterator[None]:
         return
     if not path.parent.is_dir():
         raise DatabaseUnavailable(f"there is no folder {path.parent} for the database", hint="make it, or set data_dir")
-    # Danger: what lies behind a link would be emptied.
+    # Danger: the file behind a link would be truncated.
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,10 +51,10 @@ def serving_lock(database: Database) -> Iterator[None]:
 
 @contextlib.contextmanager
 def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[DatabaseClaim | None]:
-    """Hold a Postgres database, or one group of it, for this process. Raises `Conflict`, which says who holds it.
+    """Claim a Postgres database, or one group of it, for this process. Raises `Conflict`, which names the holder.
 
-    With `wait`, the caller takes the claim when it is free. The claim ends with its session, so the caller has to watch
-    over it with `DatabaseClaim.keep`. None on SQLite.
+    With `wait`, the caller takes the claim when it is free. The claim ends with its session, so the caller must watch
+    it with `DatabaseClaim.keep`. None on SQLite.
     """
     claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
     if claim is None:
@@ -69,7 +69,7 @@ def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[D
 
 
 def holder(database: Database) -> str:
-    """The process that serves the database, blank when none does; several of them on Postgres, with their machines."""
+    """Return the process that serves the database, empty without one; on Postgres perhaps several, by machine."""
     path = lock_path(database)
     if path is None:
         return ", ".join(database.claims())
@@ -84,9 +84,9 @@ def holder(database: Database) -> str:
 
 
 class ServingNode(NamedTuple):
-    """What the node that serves a database tells commands beside it.
+    """What the node that serves a database publishes for commands.
 
-    `address` is where its API is, `origin` that of its steady clock, in microseconds: see `SystemClock`.
+    `address` is where its API listens, `origin` that of its steady clock, in microseconds: see `SystemClock`.
     """
 
     address: str
@@ -94,7 +94,7 @@ class ServingNode(NamedTuple):
 
 
 def write_serving(database: Database, told: ServingNode) -> None:
-    """Add it to the lock file, which the node holds."""
+    """Write it to the lock file, which the node holds."""
     path = lock_path(database)
     if path is not None:
         with path.open("a") as file:
@@ -102,7 +102,7 @@ def write_serving(database: Database, told: ServingNode) -> None:
 
 
 def read_serving(database: Database) -> ServingNode | None:
-    """What the node that serves the database tells; None where none does, or where it does not say, as on Postgres."""
+    """Read what the serving node published; None without a node, or if it publishes nothing, as on Postgres."""
     path = lock_path(database)
     if path is None or not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""The options that commands of routerctl share: which node is meant, and how its answer is shown."""
+"""Options shared by the commands of routerctl: which node, and the form of the output."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ SHOW: Final = ("output", "no_headers")
 
 
 def chosen(*names: str) -> dict[str, tuple[Any, Any]]:
-    """Some of the shared options."""
+    """Return some of the shared options."""
     return {name: SHARED[name] for name in names}
 
 
 def variant(name: str, **changes: Any) -> tuple[Any, Any]:
-    """A shared option that differs in some of what is said about it, such as `hidden`."""
+    """Return a shared option with changes of its declaration, such as `hidden`."""
     annotation, default = SHARED[name]
     about = copy(annotation.__metadata__[0])
     about.__dict__.update(changes)
@@ -86,7 +86,7 @@ def variant(name: str, **changes: Any) -> tuple[Any, Any]:
 
 
 def parameters(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
-    """Options as parameters of a command's function."""
+    """Return options as parameters of a command's function."""
     return [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in options.items()
@@ -94,7 +94,7 @@ def parameters(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter
 
 
 def flags() -> dict[str, bool]:
-    """Every spelling of the shared options, and whether it takes a value."""
+    """Return every spelling of the shared options, and whether it takes a value."""
     found: dict[str, bool] = {}
     for annotation, default in SHARED.values():
         about = annotation.__metadata__[0]

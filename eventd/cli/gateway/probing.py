@@ -1,4 +1,4 @@
-"""Asking the node that serves a database whether it is ready: what it cannot do does not stand in the database."""
+"""Asks the node that serves a database whether it is ready, which the database does not record."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from eventd.net.address import Address
 from eventd.store.engine.database import Database
 
 SECONDS = 5.0
-"""How long the node may take to answer. One whose workers hang waits 2 s for each of them."""
+"""Seconds that the node may take to answer. A node with hung workers waits 2 s for each of them."""
 MAX_ANSWER_BYTES = 1 << 20
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener of all addresses is reached from here
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener on all addresses can be reached locally
 
 
 async def ask_readiness(database: Database) -> Mapping[str, str] | None:
-    """What the node that serves the database checks of itself; None where none serves it.
+    """Return the checks of the node that serves the database; None without one.
 
-    Raises `Unavailable` where one does and it is not known where to ask it.
+    Raises `Unavailable` if a node serves it at an unknown address.
     """
     process = holder(database)
     if not process:
@@ -40,7 +40,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
 
 
 def _ask(address: Address) -> Mapping[str, str] | None:
-    """It blocks, and there is nothing else in this process to be blocked."""
+    """Ask it, blocking: nothing else runs in this process."""
     connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
     try:
         connection.request("GET", "/readyz")

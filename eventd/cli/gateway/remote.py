@@ -1,4 +1,4 @@
-"""The way to a running node: its API. It asks for an operation by its route, and loads nothing of what answers."""
+"""Access to a running node through its API, without loading the code that answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ANSWER_BYTES = 256 << 20
 
 
 class RemoteGateway:
-    """Works on the API of a running node, which says what is wrong with what it is asked."""
+    """Works on the API of a running node, which reports errors of requests."""
 
     def __init__(self, server: str, key: str) -> None:
         self._address = Address.parse(server)
@@ -33,7 +33,7 @@ class RemoteGateway:
         return self._ask(method, target, body)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> dict[str, Any]:
-        """One request. It blocks, and there is nothing else in this process to be blocked."""
+        """Send one request, blocking: nothing else runs in this process."""
         try:
             connection = self._connect()
             connection.request(method, f"{self._address.prefix}{target}", body, self._headers(body))
@@ -83,13 +83,13 @@ class RemoteGateway:
         )
 
     async def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
 
 def _request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes | None]:
-    """Method, path with query, and body. Raises UnicodeEncodeError for what is no text."""
+    """Return method, path with query, and body. Raises UnicodeEncodeError for parameters that are no text."""
     path, rest = _fill(route.path, {_outer_name(name): value for name, value in params.items()})
     if route.method == "GET":
         return route.method, path + _query(rest), None
@@ -97,13 +97,13 @@ def _request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes |
 
 
 def _outer_name(name: str) -> str:
-    """What the API calls a parameter."""
+    """Return the API's name of a parameter."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def _undecoded(params: Mapping[str, Any]) -> str:
-    """The parameter with bytes of a command line that are no text."""
+    """Return the parameter whose bytes on the command line are no text."""
     for name, value in params.items():
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -113,7 +113,7 @@ def _undecoded(params: Mapping[str, Any]) -> str:
 
 
 def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The path with its fields filled in, and the values that are left. Raises `NotFound` for a blank name."""
+    """Fill in the fields of the path. Returns it and the remaining values. Raises `NotFound` for an empty name."""
     rest = dict(values)
     parts = path.split("/")
     for at, part in enumerate(parts):

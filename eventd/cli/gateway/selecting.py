@@ -1,4 +1,4 @@
-"""Options that several commands share, and the groups a command is about."""
+"""Options shared by several commands, and the groups that a command is about."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.cli.terminal.output import note
 from eventd.errors import Forbidden, NotFound
 
 MOST = 1000
-"""Entries an operation gives at once."""
+"""Entries that an operation returns at once."""
 
 GroupOption = Annotated[
     str, typer.Option("--group", "-g", metavar="NAME", help="The group. Optional if only one is declared.")
@@ -39,7 +39,7 @@ WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching 
 
 
 async def all_groups(session: Session, group: str) -> list[str]:
-    """The group that was asked for, or every declared one."""
+    """Return the requested group, or every declared one."""
     if group:
         return [group]
     status = await session.call("groups.status")
@@ -47,10 +47,10 @@ async def all_groups(session: Session, group: str) -> list[str]:
 
 
 async def one_group(session: Session, group: str) -> str:
-    """The group that was asked for, or the only one there is. Raises NotFound, or BadParameter where there are more."""
+    """Return the requested group, or the only one. Raises NotFound, or BadParameter if there are several."""
     try:
         names = await all_groups(session, group)
-    except Forbidden as error:  # a key that may only write, or only some groups, cannot ask which groups there are
+    except Forbidden as error:  # a key that may only write, or only use some groups, cannot list the groups
         error.hint = f"{error.hint}; name the group with --group" if error.hint else "name the group with --group"
         raise
     if not names:
@@ -61,10 +61,10 @@ async def one_group(session: Session, group: str) -> str:
 
 
 class Pages:
-    """What a listing operation gives for some groups: the newest `limit` of each (0: all), the oldest of them first.
+    """The entries of a list operation for some groups: the newest `limit` of each (0: all), oldest of them first.
 
-    `oldest` begins at the other end, `after` goes on from there, `before` goes on from a list of the newest. Where an
-    operation did not give all, `tell` says so.
+    `oldest` starts at the other end, `after` continues from there, `before` continues a list of the newest. `tell`
+    reports if an operation did not return everything.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Pages:
             if place is None or (self._limit and len(rows) >= self._limit):
                 break
         if self._backwards and not self._newest_first:
-            rows.sort(key=lambda row: row.get("seq") or row["id"])  # an event's deliveries stay in their order
+            rows.sort(key=lambda row: row.get("seq") or row["id"])  # an event's deliveries stay in order
         self.rows += rows
         if place is not None:
             what, option = ("older rows", "--before") if self._backwards else ("more rows", "--after")
@@ -116,6 +116,6 @@ class Pages:
             )
 
     def tell(self) -> None:
-        """Say that a list is not all there is."""
+        """Report that the list is incomplete."""
         for words in self._notes:
             note(words)

@@ -1,4 +1,4 @@
-"""What every command of routerctl shares: the way to the node, the output, and the options that choose them."""
+"""Shared by every command of routerctl: access to the node, the output, and the options for both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Which node is meant. A database that is named comes before a server."""
+    """Which node is meant. A named database precedes a server."""
 
     server: str
     key: str
@@ -41,7 +41,7 @@ class NodeChoice:
         return bool(self.server) and not named
 
     def read_key(self) -> str:
-        """The key for the API. Raises `Invalid` when its file cannot be read, or when it is none."""
+        """Return the API key. Raises `Invalid` when its file cannot be read or has no valid key."""
         key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
         if not (key.isascii() and key.isprintable()):
             raise Invalid("the API key holds characters that are not allowed in a key", hint="a key is printable ASCII")
@@ -58,7 +58,7 @@ class NodeChoice:
         return key
 
     def flags(self) -> dict[str, Any]:
-        """What the command line says about settings."""
+        """Return the settings that the command line gives."""
         if self.database is not None and self.state_file is not None:
             raise typer.BadParameter("--database and --state-file both name the database: leave one out")
         url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
@@ -72,9 +72,9 @@ class Session:
     node: NodeChoice
     out: Output
     make: bool = False
-    """Make the database when it is missing."""
+    """Create the database when it is missing."""
     pretend: bool = False
-    """Take a missing database as an empty one, and make none."""
+    """Treat a missing database as an empty one, without creating it."""
     _gateway: LocalGateway | RemoteGateway | None = field(default=None)
     _client: Client | None = field(default=None)
 
@@ -88,7 +88,7 @@ class Session:
 
     @property
     def gateway(self) -> LocalGateway | RemoteGateway:
-        """The way to the node, opened with the first call."""
+        """Return the access to the node, opened with the first call."""
         if self._gateway is None:
             self._gateway = self._connect()
         return self._gateway
@@ -104,7 +104,7 @@ class Session:
         return LocalGateway(load(self.node.flags()), make=self.make, pretend=self.pretend)
 
     async def client(self, *, again: bool = False) -> Client:
-        """The node's API under /v0. What fails for now is tried `again` only where that was asked for."""
+        """Return a client of the node's API under /v0. Failures are retried only with `again`."""
         from eventd.cli.gateway.local import LocalGateway
         from eventd.client import ONCE, USUAL, Client
 
@@ -114,11 +114,11 @@ class Session:
         elif self._client is None:
             self._client = Client(self.node.server, self.node.read_key(), retry=retry)
             if again:
-                await self._client.reach()  # who is not there from the first is not waited for
+                await self._client.reach()  # a node that does not respond at first is not waited for
         return self._client
 
     async def close(self) -> None:
-        """Let go of the node."""
+        """Close the access to the node."""
         if self._client is not None:
             await self._client.close()
         if self._gateway is not None:
@@ -129,17 +129,20 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., None]]
 
 
 def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A command that takes a `Session` first, made to take the options of `SHARED` after its own."""
+    """Decorate a command that takes a `Session` first: the options of `SHARED` follow its own."""
     return _with_options(chosen(*NODE, *SHOW), _begin_connected)(command)
 
 
 def connected_without_table(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """The same for one that shows lines instead of a table, which has no headers to leave out."""
+    """The same for a command that shows lines instead of a table, which has no headers to omit."""
     return _with_options(chosen(*NODE, "output"), _begin_connected)(command)
 
 
 def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
-    """A command that asks no node, with these shared options. It blocks without a loop, so Ctrl-C ends it at once."""
+    """Decorate a command that uses no node, with these shared options.
+
+    It blocks without a loop, so Ctrl-C ends it at once.
+    """
     return _with_options({**chosen(*names), **variants}, lambda command, session, given: command(session, **given))
 
 
@@ -156,11 +159,11 @@ def _with_options(
         def run(context: typer.Context, **given: Any) -> None:
             named = _named(context)
             if "key_file" in named:
-                given["key"] = ""  # that of the environment: what the command line says comes first
+                given["key"] = ""  # a variable's value: the command line has precedence
             shared = {name: given.pop(name) if name in options else default for name, (_, default) in SHARED.items()}
             out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=_may_colour())
             begin(command, Session(NodeChoice(**shared), out), given)
-            sys.stdout.flush()  # a reader that has left is noticed here, where it can be handled
+            sys.stdout.flush()  # a closed output is noticed here, where it can be handled
 
         keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -170,7 +173,7 @@ def _with_options(
 
 
 def _named(context: typer.Context) -> list[str]:
-    """Which shared options stand on the command line. Raises `BadParameter` for two nodes or two keys."""
+    """Return the shared options on the command line. Raises `BadParameter` for two nodes or two keys."""
     named = [name for name in SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     for one, others in {"server": LOCAL, "key": ("key_file",)}.items():
         for other in others:
@@ -181,7 +184,7 @@ def _named(context: typer.Context) -> list[str]:
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
-    """Run it to its end. A signal cancels it, and the node is closed all the same."""
+    """Run the command. A signal cancels it, and the node is closed anyway."""
     with EndOnSignal() as signals:
         try:
             try:
@@ -192,7 +195,7 @@ async def _run(command: Callable[..., Awaitable[None]], session: Session, given:
                 raise
             finally:
                 await session.close()
-        except asyncio.CancelledError:  # also where a command was done, and only letting go of the node
+        except asyncio.CancelledError:  # also after a command, while the node is being closed
             if not signals.number:
                 raise
             raise SystemExit(128 + signals.number) from None

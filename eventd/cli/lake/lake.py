@@ -178,7 +178,7 @@ def _show_plans(session: Session, plans: Sequence[Retention]) -> None:
 
 
 def _ask(plans: Sequence[Retention]) -> None:
-    """Raises EventdError where the answer is not yes."""
+    """Ask for confirmation. Raises EventdError unless the answer is yes."""
     if not plans:
         return
     for plan in plans:
@@ -206,7 +206,7 @@ def close(
 
 
 def _storage(lake: str) -> Storage:
-    """The lake that is named, or that of the settings. Raises Invalid where there is none."""
+    """Return the storage of the named lake, or that of the settings. Raises Invalid without any."""
     from eventd.lake.storage import connect, open_lake
 
     storage = connect(lake_address(lake))

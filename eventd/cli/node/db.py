@@ -71,7 +71,7 @@ def restore(
 
 @contextmanager
 def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
-    """The database of the settings and its file. Raises `Invalid` where there is none to copy."""
+    """Yield the database of the settings and its file. Raises `Invalid` if it is not a SQLite file."""
     from eventd.settings.model import load
     from eventd.store.engine.database import Database
 
@@ -93,7 +93,7 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
 
 
 def _ask(found: BackupCopy, place: Path) -> None:
-    """Raises `EventdError` unless the answer is yes."""
+    """Ask for confirmation. Raises `EventdError` unless the answer is yes."""
     told = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
     verb = "replace" if place.exists() else "make"
     print(f"{told}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -102,7 +102,7 @@ def _ask(found: BackupCopy, place: Path) -> None:
 
 
 def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
-    """Everything is done to a file beside the database, so that there is but one step from the old to the new."""
+    """Restore: all work is done on a file beside the database, so that replacing it is a single step."""
     from eventd.runtime.clock import SystemClock
     from eventd.store.backup.backup import copy_file, part_of, put_in_place
     from federation.event import from_micros
@@ -124,7 +124,7 @@ def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
 
 
 def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
-    """The migrations that were applied, and the new epoch."""
+    """Migrate the copy and begin a new epoch. Returns the applied migrations, and the epoch."""
     from eventd.log.core.head import renew_epoch
     from eventd.store.engine.database import Database
     from eventd.store.schema import migrations

@@ -1,4 +1,4 @@
-"""routerctl doctor: is everything in order, what could be done about it, and doing what is safe."""
+"""routerctl doctor: checks the node, suggests remedies, and applies the safe ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DONE = (
 )
 
 PAUSE = 2.0
-"""Seconds between two looks."""
+"""Seconds between two rounds."""
 
 
 @connected
@@ -77,7 +77,7 @@ async def doctor(
 
 
 def _is_served(session: Session) -> bool:
-    """Whether a node is at work on what was looked at."""
+    """Return whether a node serves the checked database."""
     if session.is_remote:
         return True
     from eventd.cli.gateway.local import LocalGateway

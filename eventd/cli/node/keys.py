@@ -65,7 +65,7 @@ async def create(
 
 
 def _show_key(session: Session, answer: dict[str, Any]) -> None:
-    """Raises OSError where the key does not reach its reader, also when only the last flush fails."""
+    """Print the key. Raises OSError if it does not reach its reader, also when only the last flush fails."""
     if session.out.is_table:
         session.out.line(answer["key"])
     else:

@@ -118,7 +118,7 @@ def _absolute(path: Path | None) -> str:
 
 
 async def _check_here(executable: Path | None, entry_point: str, type: str) -> dict[str, Any]:
-    """Check what is not declared anywhere: it may propose everything, and has the time a Plugin has by default."""
+    """Check a plugin that is not declared: it has all capabilities, and the default timeout."""
     from eventd.api.admin.plugins import make_checking, run_checks
     from eventd.plugins.run.check import undeclared
     from eventd.runtime.clock import SystemClock
@@ -204,7 +204,7 @@ async def runs(
 
 
 async def _tell_stranger(session: Session, name: str) -> None:
-    """Runs outlive their Plugin, so a name that is declared nowhere is no error; it may be a misspelt one, though."""
+    """Warn about an undeclared name. Runs outlive their Plugin, so it is no error, but may be misspelt."""
     declared = [row["name"] for row in (await session.call("plugins.list"))["plugins"]]
     if name not in declared:
         note(f"note: there is no Plugin {name} (declared: {', '.join(declared) or 'none'})")

@@ -1,4 +1,1 @@
-"""How a command line is read and how a command exits.
-
-May import: cli.terminal, settings, text.
-"""
+"""Parsing the command line, and exiting. May import: cli.terminal, settings, text."""

@@ -1,4 +1,4 @@
-"""How a command line is read: commands are loaded when they are needed, and a mistake is one readable line.
+"""Parses the command line: commands are loaded when needed, and a mistake is reported in one line.
 
 The commands are declared with typer's annotations; its groups are subclassed as its documentation describes.
 """
@@ -25,18 +25,18 @@ RENAMED: Final = {"--database-url": "--database"}
 """Old names of options, which still work."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
-"""How a number below zero begins, which the library takes for options."""
+"""The form of negative numbers, which the library takes for options."""
 
 
 class Leaf(NamedTuple):
-    """A command: `file.function` of this package. A hidden one works, and the help does not list it."""
+    """A command: `file.function` of this package. A hidden one works, but the help does not list it."""
 
     where: str
     hidden: bool = False
 
 
 class Branch(NamedTuple):
-    """Commands under one word."""
+    """A group of commands."""
 
     help: str
     commands: Mapping[str, Leaf | Branch]
@@ -44,31 +44,31 @@ class Branch(NamedTuple):
 
 
 class _OwnParams:
-    """For a command or a group: its parameters are those of `params`."""
+    """Makes `params` the parameters of a command or group."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its parameters, the same objects each time: the library compares them."""
+        """Return the same objects each time, because the library compares them."""
         made: dict[int, Any] = self.__dict__.setdefault("_own", {})
         given: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         return [made.setdefault(id(param), own(param)) for param in given]
 
 
 class Command(_OwnParams, TyperCommand):
-    """A command. Its help is plain text: for a terminal, a file and a reader of screens alike, and there at once."""
+    """A command with plain-text help, which suits terminals, files and screen readers, and is shown at once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read its words; options under their old names, too."""
+        """Parse its arguments, including old option names."""
         known = {name for param in self.get_params(ctx) for name in param.opts}
         old = {was: now for was, now in RENAMED.items() if now in known and was not in known}
         return super().parse_args(ctx, _renamed(args, old))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What stands behind its name: arguments as they are called, which says what may be left out or repeated."""
+        """Return its arguments for the usage line, with marks for optional and repeated ones."""
         arguments = [param for param in self.params if param.param_type_name == "argument"]
         return ["[OPTIONS]", *[str(param.metavar or param.name) for param in arguments]]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """What it takes, by what that is about."""
+        """Format its options, grouped by topic."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
@@ -79,38 +79,38 @@ class Command(_OwnParams, TyperCommand):
 
 
 class Group(_OwnParams, TyperGroup):
-    """Commands under one word. Those of `tree` are loaded when they are looked at."""
+    """A group of commands. Those of `tree` are loaded on access."""
 
     tree: Mapping[str, Leaf | Branch] = {}
     shared: Mapping[str, bool] = {}
-    """Of the program: options of commands that may stand before the command, and whether they take a value."""
+    """The program's options that may precede the command, and whether they take a value."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, for which no command is loaded."""
+        """Return the names without loading the commands."""
         return [*self.commands, *(name for name in self.tree if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, loaded now; None where there is none."""
+        """Load and return the command of that name; None without one."""
         if cmd_name not in self.commands and cmd_name in self.tree:
             self.commands[cmd_name] = _make(cmd_name, self.tree[cmd_name])
         return self.commands.get(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words up to the command. Without any, show the help."""
+        """Parse the arguments up to the command. Without any, show the help."""
         if not args and not ctx.resilient_parsing:
             print(ctx.get_help(), file=sys.stderr)
             ctx.exit(ExitCode.USAGE)
         return super().parse_args(ctx, _behind_command(args, _shared(ctx)))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the words name."""
+        """Return the command that the arguments name."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
             ctx.fail(f"no such command {quoted(args[0])}{f': did you mean {close[0]}?' if close else ''}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Their names, each with all of its first sentence."""
+        """Format the command names, each with its first sentence."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         width = formatter.width * 3
         rows = [(name, command.get_short_help_str(width)) for name, command in found if not command.hidden]
@@ -146,7 +146,7 @@ def _shared(ctx: Any) -> Mapping[str, bool]:
 
 
 def _behind_command(args: Sequence[str], shared: Mapping[str, bool]) -> list[str]:
-    """The words with the shared options that stand before the command put behind its name."""
+    """Move shared options before the command to behind its name."""
     kept: list[str] = []
     moved: list[str] = []
     at = 0
@@ -161,7 +161,7 @@ def _behind_command(args: Sequence[str], shared: Mapping[str, bool]) -> list[str
 
 
 def _renamed(args: Sequence[str], old: Mapping[str, str]) -> list[str]:
-    """The words with today's names of options, and a notice about each old one."""
+    """Replace old option names, with a notice for each."""
     end = args.index("--") if "--" in args else len(args)
     words = list(args)
     for at, word in enumerate(args[:end]):
@@ -173,7 +173,7 @@ def _renamed(args: Sequence[str], old: Mapping[str, str]) -> list[str]:
 
 
 def _render(error: typer.TyperException, program: str) -> str:
-    """The error with the command whose help explains it."""
+    """Format the error with the command whose help explains it."""
     message = error.format_message().removesuffix(".").removeprefix("Invalid value: ")
     context: Any = getattr(error, "ctx", None)
     command = context.command_path if context is not None else program
@@ -182,7 +182,7 @@ def _render(error: typer.TyperException, program: str) -> str:
 
 
 def _advice(option: str, context: Any) -> str:
-    """What to do about an unknown option that needs a command, or is meant as an argument."""
+    """Suggest a remedy for an unknown option that needs a command, or is meant as an argument."""
     if isinstance(context.command, Group):
         return "add a command; " if option in _shared(context) else ""
     return "before an argument that begins with a dash, write --; " if _NEGATIVE.match(option) else ""

@@ -1,4 +1,4 @@
-"""A command's function made to take more options than its source names."""
+"""Adds parameters to a command's function for typer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def declare(
     run: Callable[..., None], command: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """`run` with these parameters, which typer reads, in the name and the words of `command`."""
+    """Return `run` with these parameters, and with the name and help of `command`."""
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__

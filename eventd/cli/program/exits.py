@@ -1,4 +1,4 @@
-"""How a command ends: one exit code for each kind of outcome, and errors as one readable line."""
+"""Ends a command: one exit code for each kind of outcome, and errors in one readable line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventd.errors import CheckFailed, EventdError, NotFound, SettingsError
 
 
 class ExitCode(IntEnum):
-    """Stable: scripts rely on them."""
+    """The exit codes. They are stable: scripts rely on them."""
 
     OK = 0
     ERROR = 1
@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code(error: EventdError) -> ExitCode:
-    """The code a command ends with because of this error."""
+    """Return the exit code for this error."""
     match error:
         case SettingsError(usage=True):
             return ExitCode.USAGE
@@ -40,7 +40,7 @@ def exit_code(error: EventdError) -> ExitCode:
 
 
 def render(error: EventdError) -> str:
-    """`error: what and where (what to do)`; the hint gets a line of its own below a message of several."""
+    """Format `error: what and where (what to do)`; the hint gets its own line after a message of several lines."""
     if not error.hint:
         return f"error: {error.message}"
     if "\n" in error.message:
@@ -49,14 +49,14 @@ def render(error: EventdError) -> str:
 
 
 def report(error: EventdError) -> ExitCode:
-    """Say the error on stderr, after what was shown before it, also where both are one; the code to end with."""
+    """Print the error to stderr after pending output. Returns the exit code."""
     _flushed()
     print(printable_lines(render(error)), file=sys.stderr)
     return exit_code(error)
 
 
 def system_error(error: OSError) -> EventdError:
-    """What the system refused, in our words: the file or address as far as it is known, and what to do."""
+    """Convert an error of the system: the file or address as far as it is known, and a remedy."""
     what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     return EventdError(what, hint=_SYSTEM_HINTS.get(error.errno or 0, ""))
 
@@ -75,18 +75,18 @@ _SYSTEM_HINTS = {
 
 
 def tune() -> None:
-    """Let the collector of garbage run rarely.
+    """Run the garbage collector rarely.
 
-    What is imported lives as long as the process, and events in flight form no cycles: to look through all of it again
-    and again cost a tenth of every start, and a fifth of a node's time. A node that grows looks through it: `Garbage`.
+    Imported code lives as long as the process, and events in flight form no cycles: collecting all of it again and
+    again took a tenth of every start, and a fifth of a node's time. A growing node collects by `Garbage`.
     """
     gc.set_threshold(100_000, 50, 100)
 
 
 def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
-    """Run a command line to its end and exit. Expected errors become one line on stderr, never a traceback.
+    """Run a command line and exit. Expected errors become one line on stderr, never a traceback.
 
-    `needs_output`: a closed standard output is an error, because a command could make a key and never show it.
+    `needs_output`: a closed standard output is an error, because a command could create a key and never show it.
     """
     try:
         interrupt_commands()
@@ -106,20 +106,20 @@ def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
 
 
 def _open_closed_streams(needs_output: bool) -> None:
-    """Give closed standard streams a place. Raises `EventdError` for the output where it is needed."""
+    """Open closed standard streams on the null device. Raises `EventdError` for the output if it is needed."""
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
-    for name in closed:  # Danger: the next file to be opened, a database say, would take the stream's number
+    for name in closed:  # Danger: the next file to be opened, such as a database, would take the stream's number
         setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     if needs_output and "stdout" in closed:
         raise EventdError("the standard output is closed", hint="send it to /dev/null if it is not wanted")
 
 
 def _flushed() -> bool:
-    """Whether our output could be written to its end; it cannot when who reads it has gone, as `head` does."""
+    """Flush the output. False when its reader is gone, as with `head`."""
     try:
         sys.stdout.flush()
         return True
     except BrokenPipeError:
-        # Python flushes once more when it ends, and would complain: give what is left a place.
+        # Python flushes again at exit and would complain: redirect the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False

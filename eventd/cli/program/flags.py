@@ -1,4 +1,4 @@
-"""Every setting as a flag, so that a setting cannot be without one."""
+"""Makes every setting a flag, so that none lacks one."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from eventd.cli.program.values import MayBeEmpty
 from eventd.settings.model import Settings, flag_of, load, variable_of
 
 _MAY_BE_EMPTY = frozenset({"lake"})
-"""Settings whose empty value is documented: it turns off what a variable or the file turns on."""
+"""Settings with a documented empty value, which disables what a variable or the file sets."""
 _PANEL = "Settings (flags, then EVENTD_* variables, then the file, then defaults)"
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says about settings, not judged yet; None where it says nothing."""
+    """The settings on the command line, not validated yet; None for each that is absent."""
 
     values: dict[str, Any]
     file: Path | None
 
     def load(self) -> Settings:
-        """The settings in force. Raises `BadSettings`."""
+        """Return the settings in effect. Raises `BadSettings`."""
         return load(self.values, file=self.file)
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes `Flags` first, made to take each setting as a flag beside its own options."""
+    """Decorate a command that takes `Flags` first: each setting becomes a flag beside its own options."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     mirrored = {name: _parameter(name) for name in Settings.model_fields if flag_of(name)}
     file = typer.Option("--config", help="TOML or YAML file with settings. [EVENTD_CONFIG]", rich_help_panel=_PANEL)
@@ -46,7 +46,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def shared_flags() -> dict[str, bool]:
-    """Every flag of a setting, and whether it takes a value."""
+    """Return every flag of a setting, and whether it takes a value."""
     names = {flag: Settings.model_fields[name].annotation for name in Settings.model_fields if (flag := flag_of(name))}
     return {"--config": True} | {flag: kind is not bool for flag, kind in names.items()}
 

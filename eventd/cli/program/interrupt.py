@@ -1,4 +1,4 @@
-"""Ctrl-C while a program loads: it ends quietly, as nothing has been begun yet. Imports nothing that takes long."""
+"""Handles Ctrl-C while a program loads: it exits silently, because nothing has begun. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ INTERRUPTED: Final = 130
 
 
 def end_quietly_on_interrupt() -> None:
-    """Let Ctrl-C end the process without a traceback, until `interrupt_commands`. A signal that is ignored stays so."""
+    """Let Ctrl-C exit without a traceback, until `interrupt_commands`. An ignored signal stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def interrupt_commands() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again: from now on a command has something to finish."""
+    """Let Ctrl-C raise KeyboardInterrupt again: from now on a command has work to finish."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""Options and arguments that read their words themselves and describe themselves in plain text."""
+"""Options and arguments that parse their own values and describe themselves in plain text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from eventd.errors import Invalid
 
 
 class _Parameter:
-    """What both share. `kind` is the declared type, of each value where there may be several."""
+    """The base of both. `kind` is the declared type, of each value if there may be several."""
 
     def process_value(self: Any, ctx: typer.Context, value: Any) -> Any:
-        """The value of what was typed, of a variable, or of the default. Raises the library's `BadParameter`."""
+        """Return the value from the command line, a variable, or the default. Raises the library's `BadParameter`."""
         value = self._read(ctx, value)
         if self.required and self.value_is_missing(value):
             return super().process_value(ctx, None)  # type: ignore[misc]  # which says what is missing
@@ -26,7 +26,7 @@ class _Parameter:
             source = getattr(ctx.get_parameter_source(self.name), "name", "")
             if source == "COMMANDLINE":
                 raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)
-            value = self.default if source == "ENVIRONMENT" else value  # a blank variable counts as unset
+            value = self.default if source == "ENVIRONMENT" else value  # an empty variable counts as unset
         several = self.multiple or self.nargs == -1
         if value is None:
             return () if several else None
@@ -41,10 +41,10 @@ class _Parameter:
         kind = self.type_descriptor.annotation
         kind = get_args(kind)[0] if get_origin(kind) is list else kind
         read = read_word(value, kind, self.min, self.max) if isinstance(value, str) else value
-        return int(read) if isinstance(read, Duration | Size) else read  # of which a command need know nothing
+        return int(read) if isinstance(read, Duration | Size) else read  # handled before the command
 
     def _remarks(self: Any, default: Any) -> str:
-        """What the help adds: the default, the bounds, whether it is required."""
+        """Return what the help adds: the default, the bounds, whether it is required."""
         shown = default not in (None, "", False, []) and self.show_default
         bounds = {"at least": self.min, "at most": self.max} if self.min or self.max is not None else {}
         kind = self.type_descriptor.annotation
@@ -55,18 +55,18 @@ class _Parameter:
 
 
 class Argument(_Parameter, TyperArgument):  # type: ignore[misc]
-    """A value that is named by its place."""
+    """A positional parameter."""
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
-        """Its name as the usage shows it, and what it is."""
+        """Return its name as in the usage line, and its description."""
         return (str(self.metavar or self.name), f"{self.help or ''}{self._remarks(None)}") if not self.hidden else None
 
 
 class Option(_Parameter, TyperOption):  # type: ignore[misc]
-    """A value that is named by an option."""
+    """A named option."""
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
-        """Its names and what its value is called, and what it does."""
+        """Return its names with the placeholder of its value, and its description."""
         if self.hidden:
             return None
         names = ", ".join(sorted(self.opts, key=len)) + "".join(f" / {name}" for name in self.secondary_opts)
@@ -75,7 +75,7 @@ class Option(_Parameter, TyperOption):  # type: ignore[misc]
 
     @property
     def value_name(self) -> str:
-        """What the help calls its value: the choices, or a word after the option."""
+        """Return the placeholder of its value: the choices, or a word."""
         if self.metavar:
             return self.metavar
         if choices := choices_of(self.type_descriptor.annotation):
@@ -84,7 +84,7 @@ class Option(_Parameter, TyperOption):  # type: ignore[misc]
 
 
 def own(param: Any) -> Any:
-    """A parameter as the library made it from an annotation, as one of ours."""
+    """Convert a parameter that the library made from an annotation."""
     if isinstance(param, _Parameter):
         return param
     kind: Any = Option if param.param_type_name == "option" else Argument
@@ -99,6 +99,6 @@ def _is_blank(value: Any) -> bool:
 
 
 def _blank_message(param: Any) -> str:
-    """What to do about an empty value, by which a script with an unset variable would mean everything."""
+    """Explain an empty value, which a script with an unset variable would pass by mistake."""
     way = "write a value" if param.required else "write a value, or leave it out"
     return f"must not be empty: {way}"

@@ -1,4 +1,4 @@
-"""Signals that end a command: one that blocks polls for them, one on a loop is called."""
+"""Signals that end a command: polled by blocking code, or delivered on a loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StopFlag:
         return self
 
     def listen(self) -> None:
-        """Take the signals, also where a library has taken them since."""
+        """Install the handlers, also when a library has replaced them since."""
         for number in _SIGNALS:
             ignored = self._before[number] is signal.SIG_IGN  # as shells set it for background jobs
             signal.signal(number, signal.SIG_IGN if ignored else self._stop)
@@ -32,7 +32,7 @@ class StopFlag:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        return kind is KeyboardInterrupt and not self.asked  # while a library handled the signals: the first one
+        return kind is KeyboardInterrupt and not self.asked  # first signal came while a library handled it
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
@@ -42,7 +42,9 @@ class StopFlag:
 
 class EndOnSignal:
     """Within its block the first SIGTERM or SIGHUP cancels the current task, as Ctrl-C does; with `end` it calls that
-    instead, and so does Ctrl-C. A second signal of the same kind ends the command at once. `number` is the signal that
+    instead.
+
+    Ctrl-C then calls `end` too. A second signal of the same kind ends the command at once. `number` is the signal that
     came, 0 before.
     """
 

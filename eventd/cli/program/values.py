@@ -1,6 +1,6 @@
-"""From the words of a command line to values, each refused with what is wrong with it.
+"""Converts words of the command line to values, with an explanation if one is invalid.
 
-The library would read them with pydantic, which takes as long to load as all else that a command on a server needs.
+The library would use pydantic, which takes as long to load as everything else that a command for a server needs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typer.models import OptionInfo
 from eventd.text.quoting import quoted
 
 DIGITS: Final = 18
-"""Of a whole number. No number that a command takes has more."""
+"""Digits of the largest whole number that any command takes."""
 
 
 class MayBeEmpty(OptionInfo):
-    """An option whose empty value means something. Of every other parameter an empty value is refused."""
+    """An option for which an empty value is meaningful. All other parameters refuse it."""
 
     def __init__(self, flag: str, **about: Any) -> None:
         super().__init__(default=..., param_decls=(flag,), **about)
@@ -30,7 +30,7 @@ class Duration(int):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Raises `Invalid`."""
+        """Parse it. Raises `Invalid`."""
         from eventd.text.duration import parse_duration
 
         return cls(parse_duration(text))
@@ -46,7 +46,7 @@ class Size(int):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Raises `Invalid`."""
+        """Parse it. Raises `Invalid`."""
         from eventd.text.size import parse_size
 
         return cls(parse_size(text))
@@ -58,7 +58,7 @@ class Size(int):
 
 
 def read_word(word: str, kind: Any, least: float | None = None, most: float | None = None) -> Any:
-    """The value that a word stands for. Raises `ValueError` or `Invalid` with what is wrong with it."""
+    """Return the value of a word. Raises `ValueError` or `Invalid` with the fault."""
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return _read_choice(word, kind)
     if isinstance(kind, type) and issubclass(kind, int | float):
@@ -67,7 +67,7 @@ def read_word(word: str, kind: Any, least: float | None = None, most: float | No
 
 
 def choices_of(kind: Any) -> tuple[str, ...]:
-    """The words that a parameter may be; none where it is not chosen from a list."""
+    """Return the allowed words of a parameter; empty if it is not a choice."""
     if get_origin(kind) is list:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:

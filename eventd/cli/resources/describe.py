@@ -1,4 +1,4 @@
-"""One resource in words: what it says with its defaults, and how its links are doing."""
+"""Shows one resource as text: its fields with defaults, and the state of its links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = (
 
 
 def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
-    """Show what `resources.describe` answered."""
+    """Show the answer of `resources.describe`."""
     resource = answer["resource"]
     metadata = resource["metadata"]
     _pairs(

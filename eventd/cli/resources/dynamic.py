@@ -69,7 +69,7 @@ def _source(row: Mapping[str, Any]) -> str:
 
 
 async def _answers(session: Session, operation: str, **params: Any) -> AsyncIterator[dict[str, Any]]:
-    """What there is, and again whenever it has changed, until Ctrl-C."""
+    """Yield the answer of an operation, and again whenever it has changed, until Ctrl-C."""
     clock, state = SystemClock(), ""
     try:
         while True:
@@ -151,7 +151,7 @@ def _print_router(session: Session, router: Mapping[str, Any], *, again: bool = 
 
 
 def _print_json(session: Session, value: Mapping[str, Any], *, again: bool) -> None:
-    """Indented once, and as a line each where it comes again."""
+    """Print JSON: indented if printed once, on one line each if it repeats."""
     if again:
         session.out.document(write_json(value))
     else:

@@ -1,4 +1,4 @@
-"""routerctl apply, diff, get, describe, delete: what is declared."""
+"""routerctl apply, diff, get, describe, delete: declared resources."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def diff(
 
 
 def read_files(paths: list[str]) -> list[dict[str, Any]]:
-    """The files as the node wants them: their text, or why they cannot be read, so that all is said at once."""
+    """Return the texts of the files, or why they cannot be read, so that all problems are reported at once."""
     from eventd.resources.reading.documents import MAX_BYTES, read_file, read_sources
 
     texts: dict[str, bytes] = {}
@@ -91,7 +91,7 @@ def read_files(paths: list[str]) -> list[dict[str, Any]]:
 
 
 def _unreadable(loaded: ReadResult, texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    """What is wrong with sources as such; what is wrong inside a text is found again where it is applied."""
+    """Return the problems of whole sources; problems inside of a text are found again when it is applied."""
     return [
         {"name": problem.source, "problem": problem.message, "line": problem.line}
         for problem in loaded.problems
@@ -223,7 +223,7 @@ _OTHERS = (
     Column("CREATED", _age),
     _GENERATION,
 )
-"""Of other programs' kinds."""
+"""Kinds of other programs."""
 
 
 @connected
@@ -252,7 +252,7 @@ async def get(
 
 
 def _show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
-    """A table for each kind and one for those of other programs, parted by an empty line."""
+    """Show a table for each kind and one for those of other programs, separated by an empty line."""
     tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
     tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
     shown = [(columns, those) for columns, those in tables if those]

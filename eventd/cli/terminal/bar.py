@@ -1,4 +1,4 @@
-"""A line that shows how far something is, on a terminal; nowhere else."""
+"""A progress line on a terminal; nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ WIDTH = 30
 
 
 class Bar:
-    """Shows one line at a time, which the next one replaces. Without a terminal it shows nothing."""
+    """Shows one line at a time, replaced by the next. Without a terminal it shows nothing."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._shown = self._stream.isatty()
 
     def show(self, words: str, done: int, of: int) -> None:
-        """What is under way, and how much of it is done; `of` 0: nobody knows."""
+        """Show what is under way, and how much of it is done; `of` 0 means unknown."""
         if self._shown:
             share = min(1.0, done / of) if of > 0 else 0.0
             full = round(WIDTH * share)
@@ -25,7 +25,7 @@ class Bar:
             self._stream.flush()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._shown:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()

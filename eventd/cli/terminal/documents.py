@@ -1,4 +1,4 @@
-"""Files of a command line that hold values, as YAML or JSON; `-` is the standard input."""
+"""Reads files of values as YAML or JSON; `-` is standard input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventd.errors import Invalid
 
 
 def read_documents(filename: str) -> list[Any]:
-    """The documents of a file, `-` for the standard input; blank ones left out. Raises `Invalid` with file and line."""
+    """Return the documents of a file, without empty ones. Raises `Invalid` with file and line."""
     from eventd.resources.reading.documents import MAX_BYTES, read_file
     from eventd.resources.reading.nodes import Flaws, ParseError, plain
     from eventd.resources.reading.yaml_text import read_yaml

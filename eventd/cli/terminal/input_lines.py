@@ -1,4 +1,4 @@
-"""Lines of the standard input as they arrive: a command acts on each without waiting for the input to end."""
+"""Reads lines of standard input as they arrive, without waiting for the end of the input."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ AT_ONCE = 1 << 18
 
 
 class Line(NamedTuple):
-    """A line without its end, numbered from 1; of one that is too long, a beginning that is longer than allowed."""
+    """A line without its end, numbered from 1; of a line over the limit, its beginning, which exceeds the limit."""
 
     number: int
     text: bytes
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The line number for messages."""
         return f"line {self.number} of the standard input"
 
 
 class InputLines:
-    """The lines of a stream that are not blank. Holds one unfinished line of at most `longest` bytes, never more."""
+    """The non-empty lines of a stream. It holds at most one unfinished line of `longest` bytes."""
 
     def __init__(self, stream: IO[bytes] | None = None, *, longest: int) -> None:
         self.finished = 0
-        """Lines that were read to their end, blank ones included."""
+        """Lines that were read completely, including empty ones."""
         self._stream = sys.stdin.buffer if stream is None else stream
         self._longest = longest
         self._rest = bytearray()
@@ -39,7 +39,7 @@ class InputLines:
         self._ready: asyncio.Future[None] | None = None
 
     async def read(self, within: float | None = None) -> list[Line] | None:
-        """The lines that have arrived by now; none after `within` seconds without input; None once there are no more.
+        """Return the lines that have arrived; empty after `within` seconds without input; None at the end of the input.
 
         A file is read without waiting. The last line needs no newline, unless `stop` ends the input.
         """
@@ -52,14 +52,14 @@ class InputLines:
         return self._split(b"\n") if self._rest else None
 
     def stop(self) -> None:
-        """End the input here: whoever waits in `read` gets None."""
+        """End the input here: a waiting `read` returns None."""
         self._stopped = True
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
     @property
     def unfinished(self) -> bool:
-        """Whether the input was stopped in the middle of a line."""
+        """Return whether the input was stopped in the middle of a line."""
         return bool(self._rest) and not self._ended
 
     def _split(self, chunk: bytes) -> list[Line]:
@@ -73,7 +73,7 @@ class InputLines:
         return [Line(number, text) for number, text in enumerate(texts, before + 1) if text.strip()]
 
     async def _wait(self, within: float | None) -> bool:
-        """Whether there is something to read, or the end, before `within` seconds have passed or `stop` is called."""
+        """Return whether input, or its end, is available within `within` seconds and before `stop` is called."""
         if not self._can_wait or self._stopped:
             return not self._stopped
         loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class InputLines:
         try:
             number = self._stream.fileno()
             loop.add_reader(number, lambda: None if ready.done() else ready.set_result(None))
-        except (io.UnsupportedOperation, OSError):  # a file is always ready, and no loop waits for it
+        except (io.UnsupportedOperation, OSError):  # a file is always ready, and loops cannot wait for it
             self._can_wait = False
             return True
         try:

@@ -1,4 +1,4 @@
-"""Showing answers: aligned columns, JSON, YAML, or names. Colours only on a terminal."""
+"""Prints results as aligned columns, JSON, YAML, or names. Colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its header, how its cell is made from a row, and whether only `wide` shows it.
-
-    `uncut` makes the cell that `wide` shows where the other one is shortened.
+    """One column: its header, how a cell is made from a row, and whether only `wide` shows it. `uncut` makes the cell
+    for `wide` if the normal one is shortened.
     """
 
     header: str
@@ -37,32 +36,32 @@ class Column:
 
 
 def text(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """The member as it is; `-` where it is blank."""
+    """Return the member unchanged; `-` if it is empty."""
     return lambda row: str(row[name]) if row[name] not in ("", None, [], {}) else "-"
 
 
 def joined(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """The members of a list; `-` for none."""
+    """Return the members of a list; `-` for none."""
     return lambda row: ",".join(map(str, row[name])) or "-"
 
 
 def moment(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """A time to the second; `-` where it is not set."""
+    """Return a time in seconds precision; `-` if it is not set."""
     return lambda row: show_moment(row[name])
 
 
 def show_moment(time: str | None) -> str:
-    """An RFC 3339 time in UTC, cut to the second; `-` where it is not set."""
+    """Return an RFC 3339 time in UTC, truncated to the second; `-` if it is not set."""
     return "-" if time in (None, "", ZERO_TIME) else f"{str(time)[:19]}Z"
 
 
 def span(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """A duration in seconds as `29m0s`; `-` for nothing."""
+    """Return a duration in seconds as `29m0s`; `-` for none."""
     return lambda row: show_span(row[name])
 
 
 def show_span(seconds: float) -> str:
-    """Whole seconds, or milliseconds below one; `-` for nothing."""
+    """Return whole seconds, or milliseconds below one; `-` for none."""
     from eventd.text.duration import format_duration
 
     if not seconds:
@@ -77,17 +76,17 @@ def count(number: int, noun: str) -> str:
 
 
 def printable_lines(words: str) -> str:
-    """The same for a text of several lines."""
+    """Escape invisible characters in a text of several lines."""
     return "\n".join(map(printable, words.split("\n")))
 
 
 def write_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON that means the same to every reader and shows a person all that it holds."""
+    """Return equivalent JSON with invisible characters escaped."""
     return spelled_out(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 
 class Output:
-    """Where and how a command shows what it found. `colour` allows styles; they still need a terminal."""
+    """The output of a command and its form. `colour` allows styles; they still need a terminal."""
 
     def __init__(self, format: Format, *, headers: bool, colour: bool, stream: TextIO | None = None) -> None:
         self.format = format
@@ -100,7 +99,7 @@ class Output:
         return self.format in ("table", "wide")
 
     def rows(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, name: Callable[..., str]) -> None:
-        """A list: as a table, or as JSON, YAML or one name a line."""
+        """Print a list: as a table, or as JSON, YAML or one name per line."""
         if self.is_table:
             self.table(columns, rows)
         elif self.format == "name":
@@ -110,14 +109,14 @@ class Output:
             self.value(list(rows))
 
     def one(self, columns: Sequence[Column], row: Mapping[str, Any], *, name: Callable[..., str]) -> None:
-        """A single thing: a table of one row, or the object itself."""
+        """Print a single object: a table of one row, or the object itself."""
         if self.is_table or self.format == "name":
             self.rows(columns, [row], name=name)
         else:
             self.value(dict(row))
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Aligned columns with a gap of two blanks."""
+        """Print aligned columns, two blanks apart."""
         shown = self._shown(columns)
         cells = [[printable(self._cell(column, row)) for column in shown] for row in rows]
         widths = [
@@ -146,7 +145,7 @@ class Output:
     def stream_rows(
         self, columns: Sequence[Column], *, name: Callable[..., str]
     ) -> Callable[[Sequence[Mapping[str, Any]]], None]:
-        """A function that shows more rows as they come: JSON as a line each, YAML as a document each."""
+        """Return a function that prints further rows: JSON as one line each, YAML as one document each."""
         widths: list[int] = []
 
         def show(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -164,7 +163,7 @@ class Output:
             self.line(printable(name(row)))
         elif self.format == "yaml":
             self._write("---\n")
-            self.value(json.loads(write_json(row)))  # which leaves nothing that YAML cannot hold
+            self.value(json.loads(write_json(row)))  # which leaves nothing that YAML cannot contain
         else:
             self.document(write_json(row))
 
@@ -182,7 +181,7 @@ class Output:
             self._print(line, widths)
 
     def value(self, value: Any) -> None:
-        """Any value as JSON, indented by two, or as YAML."""
+        """Print any value as JSON, indented by two, or as YAML."""
         if self.format == "yaml":
             from eventd.resources.reading.yaml_text import write_yaml
 
@@ -191,19 +190,19 @@ class Output:
             self.document(write_json(value, indent=2))
 
     def flush(self) -> None:
-        """Let whoever reads have it now: more may come much later."""
+        """Flush, because more output may come much later."""
         self._stream.flush()
 
     def line(self, line: str = "") -> None:
-        """Lines for a person, without what could steer a terminal."""
+        """Print lines of text without characters that control a terminal."""
         self._write(f"{printable_lines(line)}\n")
 
     def document(self, text: str) -> None:
-        """A text that another program may read, as it is: its writer has seen to what it holds."""
+        """Print a text for other programs unchanged: its producer has checked the content."""
         self._write(f"{text}\n")
 
     def _write(self, content: str) -> None:
-        # Not every stream can hold every character, and no stream a lone surrogate.
+        # Not every stream can encode every character, and no stream a lone surrogate.
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(content.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -216,5 +215,5 @@ def _style(cell: str, *, header: bool) -> str:
 
 
 def note(words: str) -> None:
-    """Something the reader should know, beside the output."""
-    print(printable_lines(words), file=sys.stderr)  # which spells out by itself what it cannot hold
+    """Print a remark to stderr."""
+    print(printable_lines(words), file=sys.stderr)  # the stream escapes what it cannot encode

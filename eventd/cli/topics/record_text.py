@@ -1,4 +1,4 @@
-"""Records of topics on a command line: how they are shown, and how they are written down to be written."""
+"""Records of topics on a command line: display, and input."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WATCHED = (Column("TOPIC", text("topic")), *_ABOUT)
 
 
 def show_record(record: Record) -> dict[str, Any]:
-    """The record under the names of the API; what it does not have is left out."""
+    """Return the record under the names of the API, without missing members."""
     about = {"$seq": record.seq, "$ts": record.ts, "$node": record.node, "$tag": record.tag}
     shown = {**about, "data": record.data, "meta": record.meta}
     return {name: value for name, value in shown.items() if name == "data" or value is not None}
 
 
 def tell_gap(gap: Gap, topic: str) -> None:
-    """What nobody can read any more is said beside the output."""
+    """Report a gap to stderr."""
     if gap.reason == "recreated":
         note(f"gap: topic {topic}: was recreated, and ends at {gap.head_seq}; its records follow from the first one")
     else:
@@ -53,7 +53,7 @@ _REASONS = {
 
 
 def show_millis(time: int | None) -> str:
-    """RFC 3339 in UTC to the millisecond; `-` where it is not set."""
+    """Return RFC 3339 in UTC to the millisecond; `-` if it is not set."""
     from federation.event import from_micros
 
     return "-" if time is None else from_micros(time * 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -71,7 +71,7 @@ def _cut(words: str) -> str:
 
 
 def read_value(text: str | bytes, where: str) -> Any:
-    """JSON that goes on as it is written. Raises `Invalid`, which says where it is."""
+    """Parse JSON, keeping numbers as written. Raises `Invalid` with its place."""
     import msgspec
 
     try:
@@ -85,7 +85,7 @@ def read_value(text: str | bytes, where: str) -> Any:
 
 
 def read_record(text: str | bytes, where: str) -> NewRecord:
-    """A whole record as an object: `data`, and as wanted `tag`, `node`, `meta`, also as `topic read` shows it."""
+    """Parse a record object: `data`, and optionally `tag`, `node`, `meta`, also as `topic read` prints it."""
     from eventd.client import NewRecord
 
     members = _members(text, where)
@@ -103,7 +103,7 @@ def read_record(text: str | bytes, where: str) -> NewRecord:
 
 
 def _members(text: str | bytes, where: str) -> dict[str, Any]:
-    """Each member as it is written."""
+    """Return each member as it is written."""
     import msgspec
 
     read_value(text, where)
@@ -130,7 +130,7 @@ def _text_of(members: dict[str, Any], name: str, where: str) -> str | None:
 
 
 def read_settings(words: Iterable[str]) -> dict[str, Any]:
-    """`FIELD=VALUE` as fields of a topic's configuration. Raises `Invalid` for one that no topic has."""
+    """Parse `FIELD=VALUE` to fields of a topic's configuration. Raises `Invalid` for an unknown field."""
     settings: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -142,7 +142,7 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
 
 
 def check_fields(settings: Mapping[str, Any]) -> None:
-    """Raises `Invalid` for a field that no topic has: the API would pass over it."""
+    """Raise `Invalid` for an unknown field, which the API would ignore."""
     import difflib
 
     from eventd.client import Config

@@ -82,7 +82,7 @@ async def _given(records: list[NewRecord]) -> AsyncIterator[list[NewRecord]]:
 
 
 async def _read_batches(made: Callable[[str, bytes], NewRecord]) -> AsyncIterator[list[NewRecord]]:
-    """What has come in on the standard input goes out, and nothing waits for more."""
+    """Yield the lines of standard input as batches, without waiting for more input."""
     source = InputLines(longest=LONGEST_LINE)
     while (lines := await source.read()) is not None:
         for line in lines:

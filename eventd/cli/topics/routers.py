@@ -41,7 +41,7 @@ RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="Name of t
 
 
 def show_filter(value: Any) -> str:
-    """A predicate as it is written; `-` where all is forwarded."""
+    """Return the text of a predicate; `-` if everything is forwarded."""
     return "-" if value is None else str(value) if isinstance(value, str) else " ".join(map(str, value))
 
 
@@ -54,7 +54,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def show_router(router: RouterState) -> dict[str, Any]:
-    """The router under the names of the API, with what is the default."""
+    """Return the router under the names of the API, with defaults."""
     import msgspec
 
     shown = msgspec.structs.asdict(router)
@@ -121,7 +121,7 @@ async def put(
 
 
 def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
-    """From where to where, as far as the name of a router says it. Raises `Invalid` where nothing does."""
+    """Return source and destination, if necessary from the router's name. Raises `Invalid` if neither gives them."""
     first, arrow, second = router.partition("->")
     source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
     if not source or not dest:

@@ -53,14 +53,14 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As the API names it."""
+    """Return a value as the API represents it."""
     import msgspec
 
     return msgspec.to_builtins(value)
 
 
 def _state(state: TopicState) -> dict[str, Any]:
-    """A topic with every field of its configuration, whether or not it is the default."""
+    """Return a topic with every field of its configuration, including defaults."""
     import msgspec
 
     return {**_plain(state), "config": msgspec.structs.asdict(state.config)}

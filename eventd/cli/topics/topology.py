@@ -1,4 +1,4 @@
-"""routerctl topology check: what the routers there are, and those to be added, would do together."""
+"""routerctl topology check: checks the existing routers together with those to be added."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FLAGS = ("allow_cycle", "fan_in", "exactly_once")
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: what kind of thing, with which router or topic, and what it leads to."""
+    """A problem: its kind, the router or topic, and its consequence."""
 
     problem: str
     at: str
@@ -128,7 +128,7 @@ def _from_files(filenames: Sequence[str]) -> Iterator[Router]:
 
 
 def _from_entry(entry: Any, filename: str) -> Router:
-    """A router as the API takes it, under its name."""
+    """Return a router from its form in the API, under its name."""
     if not isinstance(entry, dict):
         raise Invalid(f"{filename}: each router is a mapping", hint="router: a->b, or router, source and dest")
     given = dict(entry)
@@ -136,7 +136,7 @@ def _from_entry(entry: Any, filename: str) -> Router:
     name = name or f"{source}->{dest}"
     source, dest = ends_of(name, source, dest)
     for told in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason"):
-        given.pop(told, None)  # what `router list` and `router get` say beside what a router does
+        given.pop(told, None)  # members that only `router list` and `router get` show
     known = ("preserve_node", "preserve_tag", "create_dest", "filter", "allow_cycle", "guarantee", "fan_in", "map")
     for key in given:
         if key not in known:
@@ -146,7 +146,7 @@ def _from_entry(entry: Any, filename: str) -> Router:
 
 
 def _from_flag(word: str) -> Router:
-    """`a->b` or `NAME=a->b`, then flags behind commas, as in `a->b,fan_in`."""
+    """Parse `a->b` or `NAME=a->b`, followed by flags after commas, as in `a->b,fan_in`."""
     told, *flags = (part.strip() for part in word.split(","))
     name, equals, ends = told.partition("=")
     if unknown := [flag for flag in flags if flag not in _FLAGS]:
@@ -162,7 +162,7 @@ def _from_flag(word: str) -> Router:
 
 
 def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
-    """Put what is to be added beside what there is, one after the other as a node would; tell what it would refuse."""
+    """Add the new routers to the existing ones, one by one, as a node would; yield what it would refuse."""
     from eventd.egress.routers.graph import Graph
 
     for router in added:
@@ -187,7 +187,7 @@ def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Fi
 
 
 def _foretell(graph: Graph) -> Iterator[dict[str, Any]]:
-    """What a record comes to, for each topic from which routers begin."""
+    """Yield the copies of a record, for each topic with outgoing routers."""
     for topic in sorted({router.source for router in graph.routers.values()}):
         for dest, told in graph.foretell(topic).items():
             yield {"topic": topic, "dest": dest, **told._asdict()}
