@@ -1,4 +1,4 @@
-"""What programs that are started for a while get: an environment without ours, and ports that nobody has."""
+"""The environment of child processes, and free ports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from eventd.errors import Unavailable
 from eventd.runtime.chance import SYSTEM
 
 PORTS: Final = range(20_000, 32_000)
-"""Below those a system hands out for outgoing connections: what listens there is found again."""
+"""Ports below those that systems assign to outgoing connections, so that a listener's port stays free for a restart."""
 
 
 def bare_environment() -> dict[str, str]:
-    """For child processes: nothing of the caller's, so none of its EVENTD_* variables can reach their nodes."""
+    """Return an environment without the caller's variables, so that no EVENTD_* variable reaches the nodes."""
     return {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "LC_ALL": "C.UTF-8"}
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody listens on. Raises Unavailable."""
+    """Return TCP ports of loopback on which nothing listens. Raises Unavailable."""
     found: list[int] = []
     for port in sorted(PORTS, key=lambda _: SYSTEM.fraction()):
         with closing(socket.socket()) as probe:

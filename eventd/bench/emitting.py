@@ -1,4 +1,4 @@
-"""Single events emitted into one node by a program that uses our client, as fast as they are stored."""
+"""Load: single events emitted into one node through the client library, as fast as they are stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eventd.runtime.supervisor import Supervisor
 
 @dataclass(slots=True)
 class EmitRun:
-    """One run: `window` emitters at once, each of which awaits its event before it emits the next."""
+    """One run: `window` concurrent emitters, each of which awaits its event before it emits the next."""
 
     door: NodeClient
     target: GroupTarget
@@ -30,7 +30,7 @@ class EmitRun:
     _latencies: list[float] = field(default_factory=list)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Emit all of it. Raises the node's error where it refuses any."""
+        """Emit everything. Raises the node's error if it refuses an event."""
         client, supervisor = Client(str(self.door.address), self.door.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
@@ -54,7 +54,7 @@ class EmitRun:
         show(words, int(done), int(wanted.seconds * 10) or wanted.events)
 
     def _row(self, line: int, deadline: float) -> Iterator[int]:
-        """The numbers that one emitter sends: its share of them, or as many as it can until the time is over."""
+        """Yield the numbers that one emitter sends: its share, or as many as it can in the time."""
         if not self.wanted.seconds:
             share, more = divmod(self.wanted.events, self.window)
             yield from self.ledger.take(line, share + (line < more))
@@ -70,7 +70,7 @@ class EmitRun:
             kept(now() - begun)
 
     async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """All that the node holds of it."""
+        """Return all events of the run that the node holds."""
         found: list[StoredEvent] = []
         async for page in self.target.read(door):
             found += page

@@ -1,6 +1,6 @@
-"""`fanout`: one node with many peers, of which some are dead; how fast each that lives gets what waits for all.
+"""`fanout`: one node with many peers, some of them dead; how fast each live one receives the waiting events.
 
-Milliseconds are those of a batch to any of them, from its sending to the receipt.
+Milliseconds are those of a batch to any of them, from sending to the receipt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Fanout:
-    """The first node is filled before it knows a peer; then it is told of all of them at once."""
+    """Fills the first node before it has peers, then declares all of them at once."""
 
     name = "fanout"
 
@@ -29,11 +29,11 @@ class Fanout:
 
     @property
     def nodes(self) -> int:
-        """The sender and those that live."""
+        """Return the number of nodes: the sender and the live peers."""
         return 1 + self._peers - self._dead
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Number of peers."""
+        """Return the number of peers."""
         return {"peers": self._peers, "dead": self._dead}
 
     async def prepare(self, site: Site) -> None:
@@ -49,7 +49,7 @@ class Fanout:
         await self._pouring.pour(site.show, "filling the sender")
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Declare the peers, and look at the living ones until each holds all."""
+        """Declare the peers, and poll the live ones until each holds everything."""
         sender, *living = site.nodes
         count, before = self._pouring.ledger.count, sender.cpu_seconds
         places = [(node.name, *node.listen) for node in living if node.listen is not None]
@@ -75,7 +75,9 @@ class Fanout:
         return UnverifiedResult(events, seconds, batches, busy / seconds, events * site.wanted.size, figures)
 
     async def _until_all_have(self, site: Site, living: list[Node], begun: float) -> list[float]:
-        """Seconds until each of them had all; those that stand still for too long are left to the verification."""
+        """Return the seconds until each of them had everything; the verification reports those without progress for too
+        long.
+        """
         count = self._pouring.ledger.count
         taken: dict[str, float] = {}
         have = dict.fromkeys((node.name for node in living), 0)
@@ -94,7 +96,9 @@ class Fanout:
         return [taken.get(node.name, now() - begun) for node in living]
 
     async def verify(self, site: Site) -> list[str]:
-        """Each that lives holds the same as the sender in the same order; for the dead all of it waits."""
+        """Check that each live peer holds the same as the sender in the same order, and that everything waits for the
+        dead.
+        """
         sender, *living = site.nodes
         sent = await self._pouring.read(sender.door, site.show, "reading the sender")
         problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]

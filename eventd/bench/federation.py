@@ -1,6 +1,6 @@
 """`federation`: one node is filled while the other is away; then how fast the other one catches up.
 
-Milliseconds are those of a batch between the nodes, from its sending to the receipt.
+Milliseconds are those of a batch between the nodes, from sending to the receipt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Federation:
-    """A holds events and B none: events a second from the last look at B that saw none to the first that saw all."""
+    """A holds events and B none: events per second from the last poll of B with none to the first with all."""
 
     name = "federation"
     nodes = 2
@@ -25,11 +25,11 @@ class Federation:
         self._pouring: LoadRun
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Nothing beside what every measurement may be asked for."""
+        """Return no settings beyond the common ones."""
         return {}
 
     async def prepare(self, site: Site) -> None:
-        """Fill A. A B of our own is not started yet; to another one the link is paused."""
+        """Fill A. An own B is not started yet; the link to a given B is paused."""
         a, b = site.nodes
         target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
         await a.start()
@@ -46,7 +46,7 @@ class Federation:
             await b.listening(site.name)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Let them go."""
+        """Start B, or resume the link."""
         a, b = site.nodes
         count = self._pouring.ledger.count
         before = [node.cpu_seconds for node in site.nodes]
@@ -64,7 +64,7 @@ class Federation:
         return UnverifiedResult(count, came.seconds, batches, came.busy, count * site.wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """A holds what was sent, and B the same in the order of A."""
+        """Check that A holds what was sent, and B the same in the order of A."""
         a, b = site.nodes
         sent = await self._pouring.read(a.door, site.show, "reading the first node")
         held = await self._pouring.read(b.door, site.show, "reading the second node")

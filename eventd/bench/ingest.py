@@ -1,4 +1,4 @@
-"""`ingest`: events over the API, in batches on several connections, or one by one through our own client.
+"""`ingest`: events over the API, in batches on several connections, or one by one through the client library.
 
 Milliseconds are those of a request, or of a single event.
 """
@@ -15,11 +15,11 @@ from eventd.bench.wire import NodeClient
 from eventd.runtime.clock import SystemClock
 
 CLASSES = {"full": "fsync", "normal": "disk"}
-"""What the durability of a measurement is for a topic. Events of a group are always flushed."""
+"""The durability class of a topic by the option's value. Events of a group are always flushed."""
 
 
 class Ingest:
-    """Events poured into a group of one node, or into a topic."""
+    """Writes events to a group of one node, or to a topic."""
 
     name = "ingest"
     nodes = 1
@@ -30,11 +30,11 @@ class Ingest:
         self._pouring: LoadRun | EmitRun
 
     def settings(self, site: Site) -> dict[str, object]:
-        """What was asked for beside what every measurement may be asked for."""
+        """Return the settings beyond the common ones."""
         return {"to": self._to, "window": self._window, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
-        """One group or topic, and the requests."""
+        """Create the group or topic, and prepare the requests."""
         (node,) = site.nodes
         wanted = site.wanted
         await node.start()
@@ -51,7 +51,7 @@ class Ingest:
             self._pouring = pouring(node.door, target, wanted)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Pour."""
+        """Send the load."""
         (node,), run = site.nodes, self._pouring
         before = node.cpu_seconds
         load = await run.pour(site.show, "writing")
@@ -65,14 +65,14 @@ class Ingest:
         return UnverifiedResult(count, load.seconds, load.latencies, load.busy, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Read all of it back."""
+        """Read everything back."""
         (node,), run = site.nodes, self._pouring
         found = await run.read(node.door, site.show, "reading back")
         return run.ledger.problems(one.number for one in found)
 
 
 def pouring(door: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
-    """Batches, made beforehand."""
+    """Return a load of prepared batches."""
     made = LoadRun(door, target, wanted)
     made.prepare()
     return made

@@ -1,4 +1,4 @@
-"""Results that are kept, a line of JSON each, and how a new one stands to those of the same measurement."""
+"""Stored results, one line of JSON each, and the comparison of a new one with those of the same measurement."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from eventd.errors import Invalid, NotFound
 
 COMPARED = ("events_per_second", "p50_ms", "p95_ms", "p99_ms")
 MACHINE = ("system", "processor", "cores")
-"""What makes one machine another; how busy it was is shown, and for whoever reads it to judge."""
+"""What distinguishes machines; their load is shown for the reader to judge."""
 MOST = 5
-"""So many of the last ones are compared with, by their median."""
+"""How many of the last results are compared with, by their median."""
 
 
 def read_kept(file: Path) -> list[dict[str, Any]]:
-    """All that a file holds, the oldest first. Raises `NotFound`, or `Invalid` with the line that is no result."""
+    """Return all results of a file, oldest first. Raises `NotFound`, or `Invalid` with the line that is no result."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def keep(file: Path, result: Mapping[str, Any]) -> None:
 
 
 def alike(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those of the same measurement with the same settings on such a machine, and verified."""
+    """Return the verified results of the same measurement with the same settings on such a machine."""
     return [one for one in kept if one["verified"] and _conditions(one) == _conditions(result)]
 
 
@@ -64,7 +64,7 @@ def _conditions(result: Mapping[str, Any]) -> list[Any]:
 
 
 def compare(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, float] | None:
-    """By how much the figures are those of the last runs, their median; None where there is none to compare with."""
+    """Return the ratios of the figures to the median of the last results; None without any."""
     last = alike(kept, result)[-MOST:]
     if not last:
         return None

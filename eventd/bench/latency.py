@@ -1,6 +1,6 @@
-"""`latency`: one event at a time, from the first byte of the request at A to the first byte that a watcher at B hears.
+"""`latency`: one event at a time, from the first byte of the request at A to the first byte received by a watcher at B.
 
-Both are on the clock of this process, so the two nodes need not agree on the time. The way over HTTP is in it, twice.
+Both times are on the clock of this process, so the nodes' clocks need not agree. Two HTTP transfers are included.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
 
 WARM_UP = 20
-"""Events before those that count: connections open, and code is loaded."""
+"""Events before those that count, to open connections and load code."""
 PAUSE_SECONDS = 0.005
-"""Between two events, so that a node rests as it does when events are rare."""
+"""Seconds between two events, so that a node idles as it does when events are rare."""
 
 
 class Latency:
-    """From the request at A that writes one event to the moment it is heard at B."""
+    """Measures from the request at A that writes one event to its arrival at B's watcher."""
 
     name = "latency"
     nodes = 2
@@ -38,11 +38,11 @@ class Latency:
         self._stream: Stream
 
     def settings(self, site: Site) -> dict[str, object]:
-        """How long it rests between two events."""
+        """Return the pause between two events."""
         return {"pause_ms": PAUSE_SECONDS * 1000}
 
     async def prepare(self, site: Site) -> None:
-        """The group on both, a link that works, and a watcher at B."""
+        """Create the group on both, a working link, and a watcher at B."""
         a, b = site.nodes
         self._target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
         await site.start()
@@ -62,12 +62,12 @@ class Latency:
             line.close()
 
     def _next(self) -> bytes:
-        """The request that writes one event more."""
+        """Return the request for one more event."""
         numbers = self._pouring.ledger.take(0, 1)
         return self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
 
     async def _one(self, line: HttpConnection) -> tuple[float, float]:
-        """Seconds until it was acknowledged at A, and until it was heard at B."""
+        """Return the seconds until it was acknowledged at A, and until B's watcher received it."""
         number = self._pouring.ledger.count
         asked = self._next()
         await pause(PAUSE_SECONDS)
@@ -85,7 +85,7 @@ class Latency:
         return acknowledged - begun, self._turn.times[0] - begun
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """One after the other."""
+        """Measure one event after the other."""
         a = site.nodes[0]
         wanted, taken = site.wanted, list[tuple[float, float]]()
         line = await a.door.open(HttpConnection)
@@ -106,7 +106,7 @@ class Latency:
         return UnverifiedResult(len(taken), seconds, [heard for _, heard in taken], busy / seconds, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Both nodes hold all, in one order; the watcher heard of each once."""
+        """Check that both nodes hold everything in one order, and that the watcher received each once."""
         a, b = site.nodes
         self._stream.close()
         sent = await self._pouring.read(a.door, site.show, "reading the first node")

@@ -1,4 +1,4 @@
-"""What was sent, to be held against what is read back: each once, in the order of its sender. Pure."""
+"""What was sent, compared with what is read back: each once, in the order of its sender. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ SHOWN = 3
 
 
 class Ledger:
-    """Numbers from 0 on that were sent in batches, each batch over one of several lines.
+    """The numbers from 0 that were sent in batches, each on one of several connections.
 
-    Batches of one line follow each other; those of different lines may come in any order.
+    Batches of one connection are ordered; those of different ones may come in any order.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Ledger:
         self._lines: list[int] = []
 
     def take(self, line: int, count: int) -> range:
-        """The next numbers, for a batch over that line."""
+        """Return the next numbers, for a batch on that connection."""
         taken = range(self.count, self.count + count)
         self._begins.append(self.count)
         self._lines.append(line)
@@ -28,11 +28,11 @@ class Ledger:
         return taken
 
     def line_of(self, number: int) -> int:
-        """The line over which a number was sent."""
+        """Return the connection on which a number was sent."""
         return self._lines[bisect_right(self._begins, number) - 1]
 
     def problems(self, found: Iterable[int | str]) -> list[str]:
-        """What is wrong with what was read back, in words; a text is what nobody sent."""
+        """Return the problems of what was read back; a text stands for an event that was not sent."""
         seen = bytearray(self.count)
         strangers: list[int | str] = []
         doubled: list[int] = []
@@ -61,7 +61,7 @@ class Ledger:
 
 
 def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str, str]) -> list[str]:
-    """Where two readings of the same differ first; nothing where they do not."""
+    """Return where two readings first differ; empty if they are equal."""
     if theirs == ours:
         return []
     at = next((at for at, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), min(len(theirs), len(ours)))
@@ -70,7 +70,7 @@ def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `22nd`, `113th`."""
+    """Return `1st`, `22nd`, `113th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"
 

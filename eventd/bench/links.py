@@ -1,4 +1,4 @@
-"""What measurements of two and more nodes share: the group between them, and what links did."""
+"""Shared by measurements of several nodes: the group between them, and the state of links."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from eventd.bench.nodes import LOOK_SECONDS, Node, group_of, pause, peer_of
 from eventd.bench.wire import NodeClient, now
 
 PATIENCE_SECONDS = 60.0
-"""What has not come in, and nothing else did, for so long does not come any more."""
+"""Seconds without any arrival after which the rest counts as lost."""
 SETTLE_SECONDS = 10.0
 ROWS = 20_000
 
 
 async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: bool = False) -> None:
-    """Declare the group on all, and the receivers as peers of the sender; receivers that are not up yet, later."""
+    """Declare the group on all nodes, and the receivers as peers of the sender; receivers that are not running, later."""
     places = [(node.name, *node.listen) for node in receivers if node.listen is not None]
     await sender.declare(group_of(sender, group), *[peer_of(group, *place) for place in places])
     for name, _, _ in places if paused else []:
@@ -23,27 +23,27 @@ async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: b
 
 
 async def resume(sender: Node, receiver: Node, group: str) -> None:
-    """Let a paused link go on."""
+    """Resume a paused link."""
     await sender.door.tell("POST", f"/api/v1/groups/{group}/peers/{receiver.name}/resume", {})
 
 
 async def links_of(sender: Node, group: str) -> dict[str, dict[str, Any]]:
-    """What the sender says of its links, by the peer."""
+    """Return the sender's report on its links, by peer."""
     told = await sender.door.tell("GET", f"/api/v1/groups/{group}/links")
     return {link["peer"]: link for link in told["outbound"]}
 
 
 async def settle(sender: Node, group: str, receivers: Sequence[Node]) -> None:
-    """Wait until the last receipts are in the sender's books; a moment ago they were on their way."""
+    """Wait until the last receipts are in the sender's ledger; a moment ago they were in flight."""
     deadline, names = now() + SETTLE_SECONDS, {node.name for node in receivers}
     while any(link["lagEvents"] for name, link in (await links_of(sender, group)).items() if name in names):
         if now() > deadline:
-            return  # the verification tells what has not arrived
+            return  # the verification reports what has not arrived
         await pause(LOOK_SECONDS)
 
 
 async def troubles(sender: Node, group: str) -> list[str]:
-    """What the sender says of those links that do not run as they should."""
+    """Return the sender's report on links that do not run as they should."""
     links = (await links_of(sender, group)).values()
     return [
         f"the link to {link['peer']} is {link['state']}: {link['reason'] or link['lastError']}"
@@ -53,12 +53,12 @@ async def troubles(sender: Node, group: str) -> list[str]:
 
 
 async def last_receipt(door: NodeClient) -> int:
-    """Where the sender's book of receipts ends now."""
+    """Return the last id of the sender's receipt ledger."""
     return int((await door.tell("GET", "/api/v1/books"))["books"]["receipts"]["last"])
 
 
 async def seconds_of_batches(door: NodeClient, group: str, after: int) -> list[float]:
-    """How long each later batch took from being sent to its receipt, as the sender's books say."""
+    """Return the seconds of each later batch from sending to its receipt, by the sender's ledger."""
     found: list[float] = []
     more, epoch = True, ""
     while more:

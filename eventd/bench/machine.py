@@ -1,4 +1,4 @@
-"""What figures depend on beside the options: the machine, its disk, and how busy it was."""
+"""What figures depend on beside the options: the machine, its disk, and its load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLUSHES = 50
 
 
 def machine(folder: Path | None) -> dict[str, object]:
-    """The machine as it is now; `folder` is on the disk that the nodes write to, None where it is not ours."""
+    """Describe the machine; `folder` is on the disk that the nodes write to, None if it is not local."""
     told: dict[str, object] = {
         "system": platform.system(),
         "python": platform.python_version(),
@@ -28,13 +28,13 @@ def machine(folder: Path | None) -> dict[str, object]:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: whoever is held to one of them measures a smaller machine."""
+    """Return the cores that this process may use, which may be fewer than the machine has."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)  # not every system has it
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def _processor() -> str:
-    """The model of its cores, as the system calls it; of what kind they are where it does not tell."""
+    """Return the model of its processor, or the architecture if the system does not name it."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -42,7 +42,7 @@ def _processor() -> str:
 
 
 def fsync_ms(folder: Path | None = None) -> float:
-    """Median time of a small write that is made durable in a folder."""
+    """Return the median milliseconds of a small durable write in a folder."""
     times = []
     with tempfile.NamedTemporaryFile(prefix="eventd-bench-", dir=folder) as file:
         for _ in range(FLUSHES):
@@ -55,7 +55,7 @@ def fsync_ms(folder: Path | None = None) -> float:
 
 
 def cpu_of(pid: int) -> float | None:
-    """Seconds of all cores that a process has used; None where the system does not tell."""
+    """Return the processor seconds that a process has used; None where the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,6 +1,6 @@
-"""`mixed`: all at once for a while: events poured into A and sent on to B, and a topic at A with watchers.
+"""`mixed`: concurrently for a while, events written to A and sent to B, and a topic at A with watchers.
 
-Milliseconds are those of a request with events; those of the watchers are told beside them.
+Milliseconds are those of a request with events; those of the watchers are shown beside them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventd.runtime.supervisor import Supervisor
 
 
 class Mixed:
-    """An event that counts is one that was poured into A and has arrived at B."""
+    """An event counts if it was written to A and has arrived at B."""
 
     name = "mixed"
     nodes = 2
@@ -37,11 +37,11 @@ class Mixed:
         self._is_over = False
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Number of watchers of the topic."""
+        """Return the number of watchers of the topic."""
         return {"watchers": self._watchers}
 
     async def prepare(self, site: Site) -> None:
-        """A link, a topic, and its watchers."""
+        """Create a link, a topic, and its watchers."""
         a, b = site.nodes
         wanted = site.wanted
         target = GroupTarget(site.name, a.name, site.run, wanted.size, SystemClock().now())
@@ -57,7 +57,7 @@ class Mixed:
         self._streams = await open_streams(a.door, [site.name] * self._watchers, turn, from_seq=0)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Until the time is over; what is on its way to B then is waited for."""
+        """Run until the time is over, then wait for the events in flight to B."""
         supervisor, (_, b) = Supervisor(SystemClock()), site.nodes
         begun = now()
         try:
@@ -81,7 +81,7 @@ class Mixed:
         return UnverifiedResult(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
 
     async def _pour(self, show: Show, beat: asyncio.Task[None]) -> LoadResult:
-        """Pour, unless the writes to the topic fail."""
+        """Send the load, unless the writes to the topic fail."""
 
         def told(words: str, done: int, of: int) -> None:
             show(words, done, of)
@@ -91,7 +91,7 @@ class Mixed:
         return await self._pouring.pour(told, "all at once")
 
     async def _beat(self, site: Site) -> None:
-        """Write to the topic, one after the other."""
+        """Write to the topic, one record after the other."""
         door = site.nodes[0].door
         line = await door.open(HttpConnection)
         try:
@@ -101,7 +101,9 @@ class Mixed:
             line.close()
 
     async def verify(self, site: Site) -> list[str]:
-        """A holds what was sent, B the same in the same order, and each watcher heard of each write once."""
+        """Check that A holds what was sent, B the same in the same order, and that each watcher received each write
+        once.
+        """
         a, b = site.nodes
         sent = await self._pouring.read(a.door, site.show, "reading the first node")
         held = await self._pouring.read(b.door, site.show, "reading the second node")

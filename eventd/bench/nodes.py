@@ -1,4 +1,4 @@
-"""The nodes of a measurement: processes of our own in a temporary folder, or nodes that run, of which we are guests."""
+"""The nodes of a measurement: child processes in a temporary folder, or running nodes given by the operator."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ _TIED = (
     "import runpy, sys; from eventd.processes.lifeline import end_with; end_with(int(sys.argv.pop(1)));"
     " runpy.run_module('eventd.cli.routerd_eventd', run_name='__main__')"
 )
-"""`python -m eventd.cli.routerd_eventd` that ends with us, even when we are killed."""
+"""Runs `python -m eventd.cli.routerd_eventd` so that it ends with this process, even when that is killed."""
 
 _clock = SystemClock()
 
 
 async def pause(seconds: float) -> None:
-    """Wait; whoever asks another process has nothing else to wait for."""
+    """Wait, blocking: the measurement has nothing else to do."""
     await _clock.sleep(seconds)
 
 
 class Node:
-    """A node that runs: its door, and where its group listens, if it is to listen. What we declare goes with us."""
+    """A running node: access to its API, and its group's listener, if it has one. What the measurement declares is
+    removed at the end.
+    """
 
     def __init__(self, name: str, door: NodeClient, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
         self.name = name
@@ -50,11 +52,11 @@ class Node:
 
     @property
     def cpu_seconds(self) -> float | None:
-        """What its process has used; None where it is not ours to know."""
+        """Return the processor seconds of its process; None if it is not a child."""
         return None
 
     async def start(self) -> None:
-        """Have it run; one that is not ours does already, or is not there."""
+        """Start it; a given node must be running already."""
         await self.door.tell("GET", "/api/v1/status")
 
     async def declare(self, *documents: dict[str, Any]) -> None:
@@ -64,7 +66,7 @@ class Node:
         await self.door.tell("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
 
     async def listening(self, group: str) -> None:
-        """Wait until it listens for a group. Raises `Unavailable` with what it says when it does not."""
+        """Wait until it listens for a group. Raises `Unavailable` with its report when it does not."""
         deadline = now() + LISTEN_SECONDS
         while (said := (await self.door.ask("GET", "/readyz")).told()["checks"].get(f"group {group}")) != "ok":
             if now() > deadline:
@@ -75,13 +77,13 @@ class Node:
             await pause(LOOK_SECONDS)
 
     async def declare_topic(self, topic: str, config: dict[str, Any]) -> None:
-        """Make a topic, to be removed at the end."""
+        """Create a topic, to be removed at the end."""
         path = f"/v0/topics/{topic}"
         self._declared.append(path)
         await self.door.tell("PUT", path, config)
 
     async def clear(self) -> list[str]:
-        """Remove all that was declared, the last first; what could not be removed, and why."""
+        """Remove everything that was declared, last first. Returns what could not be removed, and why."""
         left = []
         for path in reversed(self._declared):
             try:
@@ -94,11 +96,11 @@ class Node:
         return left
 
     def stop(self) -> None:
-        """Let it end, if it is ours."""
+        """Stop it, if it is a child."""
 
 
 class OwnNode(Node):
-    """A process of ours, with a port for its peers, a key to its API, and a database."""
+    """A child process, with a port for its peers, an API key, and a database."""
 
     def __init__(self, name: str, folder: Path, database: str, ports: tuple[int, int], secret: str) -> None:
         self.home = folder / name
@@ -114,7 +116,7 @@ class OwnNode(Node):
 
     @property
     def file(self) -> Path:
-        """Where SQLite keeps its log."""
+        """Return the SQLite file of its log."""
         return self.home / "eventd.db"
 
     @property
@@ -122,7 +124,7 @@ class OwnNode(Node):
         return cpu_of(self._child.pid) if self._child else None
 
     def launch(self) -> None:
-        """Start the process; does not wait for it."""
+        """Start the process without waiting for it."""
         ours, self._lifeline = os.pipe()
         environment = {
             **bare_environment(),
@@ -145,13 +147,13 @@ class OwnNode(Node):
                     cwd=self.home,
                     env=environment,
                     pass_fds=(ours,),
-                    start_new_session=True,  # Ctrl-C is ours: the node is needed to clear away
+                    start_new_session=True,  # Ctrl-C is for this process: the node is needed for the removal
                 )
         finally:
             os.close(ours)
 
     async def start(self) -> None:
-        """Start the process and wait until it answers. Raises `Unavailable` with what it says when it does not."""
+        """Start the process and wait until it answers. Raises `Unavailable` with its output when it does not."""
         if self._child is None:
             self.launch()
         deadline = now() + START_SECONDS
@@ -172,7 +174,7 @@ class OwnNode(Node):
         return True
 
     async def _require_empty(self) -> None:
-        """A database with something in it belongs to somebody."""
+        """Refuse a database that is not empty: it belongs to someone."""
         groups = (await self.door.tell("GET", "/api/v1/status"))["groups"]
         topics = (await self.door.tell("GET", "/v0/topics"))["topics"]
         if groups or topics:
@@ -186,11 +188,11 @@ class OwnNode(Node):
         return "\n".join(["it said:", *(f"  {line}" for line in lines or ["(nothing)"])])
 
     async def clear(self) -> list[str]:
-        """A folder goes as a whole; what lies in a database that was given is removed from it."""
+        """Delete its folder; in a given database, remove what was stored."""
         return await super().clear() if self._database and self._child is not None else []
 
     def stop(self) -> None:
-        """End the process. A file that is thrown away needs no farewell; a server's database does."""
+        """End the process. A file that is deleted needs no orderly stop; a server's database does."""
         child, self._child = self._child, None
         if child is not None:
             if self._database:
@@ -205,7 +207,7 @@ class OwnNode(Node):
 
 
 def group_of(node: Node, name: str, *, listens: bool = False) -> dict[str, Any]:
-    """The group as a node sees it."""
+    """Return the group from a node's point of view."""
     spec: dict[str, Any] = {"nodeName": node.name}
     if node.secret:
         spec["auth"] = {"secretFile": node.secret}
@@ -215,7 +217,7 @@ def group_of(node: Node, name: str, *, listens: bool = False) -> dict[str, Any]:
 
 
 def peer_of(group: str, name: str, host: str, port: int) -> dict[str, Any]:
-    """Another node of the group, to which events are sent. One that is away is tried again soon."""
+    """Return another node of the group as a peer. A peer that is away is retried soon."""
     spec = {
         "groupRef": group,
         "nodeName": name,

@@ -1,4 +1,4 @@
-"""Kept results as a picture: events a second, and the 50th and 99th percentile, run after run."""
+"""Draws stored results: events per second, and the 50th and 99th percentile, run after run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_LABELS = 8
 
 
 def plot(results: Sequence[Mapping[str, Any]]) -> str:
-    """An SVG image of these results, which are of one measurement with the same settings."""
+    """Return an SVG image of these results of one measurement with the same settings."""
     last = results[-1]
     told = f"{last['bench']}: {len(results)} runs, the last with {last['events_per_second']:,.0f} events a second"
     image = Element(
@@ -53,7 +53,7 @@ def plot(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 5, 10, 20 …, so that marks are round numbers."""
+    """Return the next of 1, 2, 5, 10, 20 …, so that the marks are round numbers."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -61,7 +61,7 @@ def _round_up(value: float) -> float:
 
 
 def _across(at: int, of: int) -> float:
-    """The middle of the place of a run."""
+    """Return the horizontal centre of a run."""
     return LEFT + (WIDTH - LEFT - RIGHT) * (at + 0.5) / of
 
 

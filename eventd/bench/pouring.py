@@ -1,4 +1,4 @@
-"""Events poured into one node over its API, by several clients at once, as fast as they are answered."""
+"""Load: events written to one node over its API by several clients, as fast as they are answered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from eventd.bench.targets import StoredEvent, Target
 from eventd.bench.wire import LoadResult, NodeClient, cpu_now, now
 
 KEEP = 512
-"""Of an answer: its status, and that of its events it is all new."""
+"""Bytes kept of an answer: its status, and that all of its events are new."""
 MOST_PREPARED = 256 << 20
-"""Bytes of requests that are made before the clock starts; beyond, the rest is made on the way."""
+"""Bytes of requests prepared before the clock starts; further requests are made during the run."""
 LOOK_SECONDS = 0.01
 
 
@@ -35,7 +35,7 @@ class LoadRun:
         self._ready = [deque() for _ in range(self.wanted.in_flight)]
 
     def prepare(self) -> None:
-        """Make requests beforehand, as far as it is known how many there will be."""
+        """Prepare requests, as far as their number is known."""
         made = line = 0
         while not self.wanted.seconds and self.ledger.count < self.wanted.events and made < MOST_PREPARED:
             asked = self._next(line)
@@ -51,7 +51,7 @@ class LoadRun:
         return asked
 
     def _row(self, line: int, deadline: float) -> Iterator[bytes]:
-        """What one client sends: what is prepared, and then until all is sent or the time is over."""
+        """Yield the requests of one client: prepared ones, then more until everything is sent or the time is over."""
         ready = self._ready[line]
         while ready:
             yield ready.popleft()
@@ -59,7 +59,7 @@ class LoadRun:
             yield self._next(line)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Send all of it. Raises the node's error where it refuses any."""
+        """Send everything. Raises the node's error if it refuses an event."""
         begun, wanted = now(), self.wanted
 
         def told(answers: int) -> None:
@@ -71,7 +71,7 @@ class LoadRun:
         return await self.door.load(rows, keep=KEEP, told=told)
 
     async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """All that a node holds of it."""
+        """Return all events of the run that a node holds."""
         found: list[StoredEvent] = []
         pages: AsyncIterator[list[StoredEvent]] = self.target.read(door)
         async for page in pages:
@@ -80,19 +80,19 @@ class LoadRun:
         return found
 
     def problems(self, found: Sequence[StoredEvent]) -> list[str]:
-        """What is wrong with what was read."""
+        """Return the problems of what was read."""
         return self.ledger.problems(one.number for one in found)
 
 
 async def held(door: NodeClient, group: str) -> int:
-    """How many events of a group are durable on a node."""
+    """Return how many events of a group are durable on a node."""
     told = await door.tell("GET", "/api/v1/status")
     return next((int(one["events"]) for one in told["groups"] if one["group"] == group), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How events came in at a node: seconds from the last look that saw none to the first that saw all, and when."""
+    """The arrival of events at a node: seconds from the last poll with none to the first with all, and when."""
 
     seconds: float
     begun: float
@@ -101,7 +101,7 @@ class Arrival:
 
 
 async def arrive(door: NodeClient, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
-    """Wait until a node holds so many; what does not come within `longest` without any news is not waited for."""
+    """Wait until a node holds `count` events, or none arrived for `longest` seconds."""
     begun, cpu = now(), cpu_now()
     news, before = now(), 0
     while True:

@@ -1,4 +1,4 @@
-"""What a measurement gave, as it is printed, kept and compared."""
+"""The result of a measurement, as it is printed, stored and compared."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from eventd.bench.wire import percentile
 
 Show = Callable[[str, int, int], None]
-"""Is told what is under way, how much of it is done, and of how much; 0: nobody knows."""
+"""Called with what is under way, how much of it is done, and of how much; 0: unknown."""
 
 
 @dataclass(slots=True)
 class UnverifiedResult:
-    """What was counted, in which time, how long each took, and what else there is to tell. Not verified yet."""
+    """The counts, times and latencies of a run, and further figures, before verification."""
 
     events: int
     seconds: float
@@ -26,7 +26,7 @@ class UnverifiedResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run, to its end."""
+    """The complete result of one run."""
 
     bench: str
     measured: UnverifiedResult
@@ -38,11 +38,11 @@ class Result:
 
     @property
     def verified(self) -> bool:
-        """Whether all that was counted was read back once, in order, and nothing else."""
+        """Whether everything that was counted was read back once, in order, and nothing else."""
         return not self.problems
 
     def show(self) -> dict[str, Any]:
-        """As one JSON object."""
+        """Return one JSON object."""
         measured = self.measured
         seconds = max(measured.seconds, 1e-9)
         return {

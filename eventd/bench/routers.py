@@ -1,7 +1,7 @@
-"""`routers`: one topic with many routers, each into a topic of its own; copies a second, and how soon a copy is heard.
+"""`routers`: one topic with many routers, each to its own topic; copies per second, and the latency of a copy.
 
-First all is written at once, and copies are counted until the last is there. Then single writes go into a node that
-rests: milliseconds from the write to each of its copies.
+First everything is written at once, and the copies are counted until the last is stored. Then single writes go to an
+idle node: milliseconds from the write to each of its copies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.02
 
 
 class Routers:
-    """An event that counts is a copy."""
+    """An event counts for each copy."""
 
     name = "routers"
     nodes = 1
@@ -39,11 +39,11 @@ class Routers:
         self._streams: Sequence[Stream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
-        """How many routers."""
+        """Return the number of routers."""
         return {"routers": self._routers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
-        """The source, and a topic with a router for each copy."""
+        """Create the source, and a topic with a router for each copy."""
         (node,) = site.nodes
         config = {"durability": CLASSES[site.wanted.durability]}
         source = f"{site.name}-source"
@@ -58,7 +58,7 @@ class Routers:
         self._pouring.prepare()
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """All at once, and then one by one."""
+        """Measure all at once, and then one by one."""
         (node,), pouring = site.nodes, self._pouring
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
         await pouring.pour(site.show, "writing")
@@ -73,7 +73,7 @@ class Routers:
         return UnverifiedResult(copies, seconds, each, busy / seconds, copies * site.wanted.size, figures)
 
     async def _all_copied(self, site: Site, count: int) -> None:
-        """Until each topic has all; or nothing came for too long, which the verification tells."""
+        """Wait until each topic has everything, or nothing came for too long, which the verification reports."""
         have, news = 0, now()
         while have < count * self._routers and now() - news < PATIENCE_SECONDS:
             found = await self._copies(site)
@@ -105,7 +105,7 @@ class Routers:
         return writes.each
 
     async def verify(self, site: Site) -> list[str]:
-        """The source has what was written, and each copy the same in the same order."""
+        """Check that the source has what was written, and each destination the same in the same order."""
         (node,), pouring = site.nodes, self._pouring
         sent = await pouring.read(node.door, site.show, "reading the source")
         problems = [f"in the source {words}" for words in pouring.problems(sent)]

@@ -1,4 +1,4 @@
-"""One run of a measurement from its nodes to its result: made, measured, verified, and cleared away."""
+"""One run of a measurement: prepare, measure, verify, remove."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Benchmark(Protocol):
-    """What there is to measure. `nodes` says on how many."""
+    """A measurement. `nodes` returns how many it needs."""
 
     @property
     def name(self) -> str: ...
@@ -31,7 +31,7 @@ class Benchmark(Protocol):
 
 
 async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: list[str]) -> Result:
-    """Run it. `leftover` gets what could not be removed from nodes that are not ours."""
+    """Run it. `leftover` receives what could not be removed from given nodes."""
     at = machine(None)
     async with open_site(wanted, bench.nodes, show, leftover) as site:
         at |= machine(site.folder if site.are_own and not wanted.database else None) | {"load": at["load"]}
@@ -45,7 +45,7 @@ async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: l
 
 
 def _settings(site: Site) -> dict[str, Any]:
-    """What every measurement is asked for: what two runs must share to be compared."""
+    """Return the common settings, which two runs must share to be compared."""
     wanted = site.wanted
     amount: dict[str, Any] = {"duration": f"{wanted.seconds:g}s"} if wanted.seconds else {"events": wanted.events}
     database = "postgresql" if wanted.database else "sqlite"

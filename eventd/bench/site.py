@@ -1,4 +1,4 @@
-"""Where a measurement takes place: what was asked for, and the nodes that it needs, ours or given."""
+"""The site of a measurement: its parameters and its nodes, child processes or given ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("bench-a", "bench-b")
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What every measurement may be asked for. `seconds` comes in the place of `events`."""
+    """The common parameters. `seconds` replaces `events`."""
 
     events: int
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class BenchPlan:
 
 @dataclass(slots=True)
 class Site:
-    """The nodes, and a name for all that is declared on them."""
+    """The nodes, and a name for everything that is declared on them."""
 
     wanted: BenchPlan
     show: Show
@@ -52,11 +52,11 @@ class Site:
 
     @property
     def name(self) -> str:
-        """Of the group, and of the topics."""
+        """The name of the group and prefix of the topics."""
         return f"bench-{self.run}"
 
     async def start(self) -> None:
-        """Have all nodes run; those of ours start together."""
+        """Start all nodes; child processes start concurrently."""
         for node in self.nodes:
             if isinstance(node, OwnNode):
                 node.launch()
@@ -65,13 +65,16 @@ class Site:
 
     @property
     def are_own(self) -> bool:
-        """Whether the nodes are ours alone."""
+        """Whether all nodes are child processes."""
         return all(isinstance(node, OwnNode) for node in self.nodes)
 
 
 @asynccontextmanager
 async def open_site(wanted: BenchPlan, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
-    """So many nodes, none of ours started yet. At the end they are gone; `leftover` gets what could not be removed."""
+    """Yield that many nodes, none started yet.
+
+    They are stopped at the end; `leftover` receives what could not be removed.
+    """
     async with AsyncExitStack() as stack:
         folder = _make_folder(wanted.folder)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)

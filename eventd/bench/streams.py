@@ -1,4 +1,4 @@
-"""Watchers of server-sent events: who has heard of a write, and when."""
+"""Watchers of server-sent events: which of them have received a write, and when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGIN_SECONDS = 60.0
 
 
 class WriteProgress:
-    """One write on its way: who has heard of it, and when."""
+    """One write in progress: which watchers have received it, and when."""
 
     def __init__(self) -> None:
         self.mark = b"\0"
@@ -25,7 +25,7 @@ class WriteProgress:
         self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def begin(self, mark: bytes, expected: int) -> asyncio.Future[None]:
-        """Wait until so many have heard of what holds the mark, and nothing else does."""
+        """Wait until `expected` watchers have received data with the mark."""
         self.mark = mark
         self.times = []
         self._expected = expected
@@ -33,10 +33,10 @@ class WriteProgress:
         return self._all
 
     def fail(self, error: Exception) -> None:
-        """A watcher cannot go on."""
+        """A watcher has failed."""
         if not self._all.done():
             self._all.set_exception(error)
-            self._all.exception()  # there may be nobody who waits just now
+            self._all.exception()  # perhaps no write is in progress
 
     def heard(self) -> None:
         self.times.append(now())
@@ -45,7 +45,7 @@ class WriteProgress:
 
 
 class Stream(asyncio.Protocol):
-    """A watcher. `begun` is done when it has got what `since` says."""
+    """A watcher. `begun` is done when it has received what `since` says."""
 
     def __init__(self, turn: WriteProgress, asked: bytes, since: bytes) -> None:
         self.received: list[bytes] = []
@@ -93,7 +93,7 @@ class Stream(asyncio.Protocol):
         self.transport.abort()
 
     def told(self, event: str) -> list[Any]:
-        """The data of all events of that kind; its chunks are put together again."""
+        """Return the data of all events of that kind, with chunks joined."""
         _, _, rest = b"".join(self.received).partition(HEAD_END)
         text = bytearray()
         while rest:
@@ -105,18 +105,18 @@ class Stream(asyncio.Protocol):
         return [json.loads(block.partition(b"data: ")[2]) for block in blocks if begins in block + b"\n"]
 
     def numbers(self) -> list[int | str]:
-        """Of the records that it got: a number, or a text where it was told of a loss."""
+        """Return the numbers of the received records; a text stands for a reported loss."""
         found: list[int | str] = [one["data"]["n"] for told in self.told("record") for one in told["records"]]
         return [*found, *(f"a gap: {told['reason']}" for told in self.told("tombstone"))]
 
 
 def mark_of(number: int) -> bytes:
-    """What only the record of this number holds."""
+    """Return bytes that occur only in the record of this number."""
     return b'"n":%d,' % number
 
 
 async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int) -> list[Stream]:
-    """A watcher for each of these, with a session of its own, all in step."""
+    """Open a watcher for each of these topics, with its own session, all caught up."""
     asked = [_session(door, topic, from_seq) for topic in topics]
     sessions = (await door.load([asked])).jsons()[0]
     streams = []
@@ -133,7 +133,7 @@ async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgr
 
 
 async def open_stream(door: NodeClient, path: str, turn: WriteProgress, since: bytes) -> Stream:
-    """One watcher of a path."""
+    """Open one watcher of a path."""
     asked = door.request("GET", path)
     return await door.open(lambda: Stream(turn, asked, since))
 

@@ -1,7 +1,7 @@
 """`subscriptions`: from an event to the effective configuration, through a plugin of a few lines.
 
-First many events wait for all subscriptions, and are worked off. Then they come one by one: milliseconds from the
-request that writes one to the first byte of what a follower of the effective configuration hears of it.
+First many events wait for all subscriptions, and are processed. Then single events: milliseconds from the request that
+writes one to the first byte that a follower of the effective configuration receives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def routes(events):
 
 
 class Subscriptions:
-    """An event that counts is one whose resource is in the effective configuration."""
+    """An event counts when its resource is in the effective configuration."""
 
     name = "subscriptions"
     nodes = 1
@@ -53,11 +53,11 @@ class Subscriptions:
         self._stream: Stream
 
     def settings(self, site: Site) -> dict[str, object]:
-        """How many subscriptions share the events."""
+        """Return how many subscriptions share the events."""
         return {"subscriptions": self._subscriptions}
 
     async def prepare(self, site: Site) -> None:
-        """A log that waits, and a follower of what comes of it."""
+        """Fill a log, and open a follower of the configuration."""
         (node,) = site.nodes
         now_ = SystemClock().now()
         types = self._subscriptions
@@ -71,7 +71,7 @@ class Subscriptions:
         await self._stream.begun
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Subscribe, see it drained, and go on one by one."""
+        """Subscribe, wait until the backlog is processed, and continue one by one."""
         (node,), count = site.nodes, self._pouring.ledger.count
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
         declared = [_subscription(site.name, type) for type in self._target.types]
@@ -89,7 +89,7 @@ class Subscriptions:
         return UnverifiedResult(count, seconds, taken, busy / seconds, count * site.wanted.size, figures)
 
     async def _all_there(self, site: Site, count: int) -> None:
-        """Until so many resources were heard of; what does not come is left to the verification."""
+        """Wait until that many resources were received; the verification reports missing ones."""
         have, looked, rest, news = 0, 0, b"", now()
         while have < count and now() - news < PATIENCE_SECONDS:
             window = rest + b"".join(self._stream.received[looked:])
@@ -100,7 +100,7 @@ class Subscriptions:
             await pause(0.01)
 
     async def _one(self, site: Site, line: HttpConnection) -> float:
-        """Seconds from the request to the resource."""
+        """Return the seconds from the request to the resource."""
         (number,) = numbers = self._pouring.ledger.take(0, 1)
         asked = self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
         await pause(PAUSE_SECONDS)
@@ -117,7 +117,7 @@ class Subscriptions:
         return self._turn.times[0] - begun
 
     async def verify(self, site: Site) -> list[str]:
-        """The log has each event, each is in one run that succeeded, and each resource is there."""
+        """Check that the log has each event, each is in one successful run, and each resource exists."""
         (node,), pouring = site.nodes, self._pouring
         self._stream.close()
         problems = pouring.problems(await pouring.read(node.door, site.show, "reading the log"))
@@ -130,7 +130,7 @@ class Subscriptions:
                 succeeded += [self._target.number_of(run["eventId"]) for run in page["runs"]]
                 if not (before := page["next"] or 0):
                     break
-        # The newest run comes first, and events of one page in any order: only whether each is there once is asked.
+        # The newest run comes first, and events of one page in any order: only presence is checked.
         ordered = sorted(succeeded, key=lambda number: (isinstance(number, str), number))
         problems += [f"in runs {words}" for words in pouring.ledger.problems(ordered)]
         told = await node.door.tell("GET", "/api/v1/effective")
@@ -142,7 +142,7 @@ class Subscriptions:
 
 
 def _plugin(folder: Path) -> dict[str, Any]:
-    """A Python function, in a package that is found through the plugin's environment."""
+    """Return a Python function as plugin, in a package found through the plugin's environment."""
     package = folder / "plugin"
     told = package / "bench_plugin-1.0.dist-info"
     told.mkdir(parents=True)

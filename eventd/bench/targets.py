@@ -1,4 +1,4 @@
-"""Where events are poured: the group of a node, or a topic. How a batch is written there, and how all is read back."""
+"""The destinations of load: the group of a node, or a topic. How a batch is written there, and everything read back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = 1000
 
 
 class StoredEvent(NamedTuple):
-    """One event as it was read back: the number it was sent under, or a text of nobody's sending, and its digest."""
+    """One event that was read back: the number it was sent under, or the id of an unknown event, and its digest."""
 
     number: int | str
     digest: bytes
@@ -27,7 +27,7 @@ class StoredEvent(NamedTuple):
 
 
 class GroupTarget:
-    """The events of a group, of so many types in turn. `named`: their ids say their numbers, too."""
+    """The events of a group, of `types` types in turn. `named`: their ids contain their numbers."""
 
     def __init__(
         self, group: str, source: str, run: str, size: int, time: int, *, types: int = 1, named: bool = True
@@ -71,19 +71,19 @@ class GroupTarget:
         }
 
     def batch(self, numbers: range) -> bytes:
-        """The body of the request that writes these."""
+        """Return the body of the request that writes these."""
         template, types = self._template, self.types
         rows = [template % (n, types[n % len(types)], n // 250 % 250, n % 250, n) for n in numbers]
         return f'{{"brief":true,"events":[{",".join(rows)}]}}'.encode()
 
     def event(self, number: int) -> NewEvent:
-        """One of them, without an id: as large as the others when it has one and the time at which it came in."""
+        """Return one event without an id, as large as the others once the node has added id and time."""
         kind = self.types[number % len(self.types)]
         subject = f"10.88.{number // 250 % 250}.{number % 250}/32"
         return NewEvent(kind, subject, {"number": f"{number:010}", "pad": self._pad})
 
     async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """Everything that the group holds, page by page, in the order of that node's log."""
+        """Read everything the group holds, page by page, in the order of that node's log."""
         after: str | None = ""
         while after is not None:
             page = await door.tell("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
@@ -91,7 +91,7 @@ class GroupTarget:
             after = page["next"]
 
     def _found(self, event: dict[str, Any]) -> StoredEvent:
-        for local in ("recordedAt", "seq", "path"):  # its own matter of each node
+        for local in ("recordedAt", "seq", "path"):  # differs between nodes
             del event[local]
         digest = hashlib.blake2b(msgspec.json.encode(event), digest_size=16).digest()
         told = str(event["payload"].get("number"))
@@ -99,12 +99,12 @@ class GroupTarget:
         return StoredEvent(event["id"] if told != f"{number:010}" else number, digest)
 
     def number_of(self, id: str) -> int | str:
-        """The number an event was sent under; the id where we did not send it."""
+        """Return the number an event was sent under, or the id of an unknown event."""
         tail = id.removeprefix(self._prefix)
         return int(tail) if tail != id and len(tail) == self._width and tail.isdecimal() else id
 
     def id_of(self, number: int) -> str:
-        """The id of the event that was sent under a number."""
+        """Return the id of the event that was sent under a number."""
         return f"{self._prefix}{number:0{self._width}d}"
 
 
@@ -117,13 +117,13 @@ class TopicTarget:
         self._pad = "x" * max(0, size - 24)
 
     def batch(self, numbers: range | Sequence[int]) -> bytes:
-        """The body of the request that writes these."""
+        """Return the body of the request that writes these."""
         pad = self._pad
         rows = [f'{{"data":{{"n":{n},"pad":"{pad}"}},"tag":"bench:tag"}}' for n in numbers]
         return f'{{"records":[{",".join(rows)}]}}'.encode()
 
     async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """All records of the topic, in order; no seq may be missing."""
+        """Read all records of the topic, in order; no seq may be missing."""
         at, more = 0, True
         while more:
             page = await door.tell("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})

@@ -1,4 +1,4 @@
-"""`watch`: many watchers of one topic; from the first byte of a write to the first byte that each of them hears."""
+"""`watch`: many watchers of one topic; from the first byte of a write to the first byte each of them receives."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from eventd.errors import Unavailable
 
 REST_SECONDS = 0.01
 REST_SECONDS_PER_WATCHER = 0.0003
-"""After which those who have heard of a write wait again."""
+"""Seconds per watcher after which those that received a write wait again."""
 LONGEST = 60.0
 
 
 class Watch:
-    """A write is sent when all have heard of the one before. An event that counts is one that one watcher heard."""
+    """A write is sent when all watchers have received the previous one. An event counts for each watcher."""
 
     name = "watch"
     nodes = 1
@@ -35,11 +35,11 @@ class Watch:
         self._streams: Sequence[Stream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
-        """How many watchers."""
+        """Return the number of watchers."""
         return {"watchers": self._watchers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
-        """A topic with one record, and the watchers in step with it."""
+        """Create a topic with one record, and watchers that have read it."""
         (node,) = site.nodes
         target = TopicTarget(site.name, site.wanted.size)
         await node.start()
@@ -70,7 +70,7 @@ class Watch:
         return UnverifiedResult(heard, seconds, writes.each, busy / seconds, heard * wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """The topic holds each write once, in order, and so did each watcher hear of it."""
+        """Check that the topic holds each write once, in order, and that each watcher received the same."""
         (node,) = site.nodes
         found = await self._pouring.read(node.door, site.show, "reading back")
         problems = self._pouring.problems(found)
@@ -78,7 +78,7 @@ class Watch:
 
 
 class WatchedWrites:
-    """Writes that watchers hear of, one at a time: seconds to each of them, and to the last of each write."""
+    """Writes received by watchers, one at a time: seconds to each of them, and to the last of each write."""
 
     def __init__(self, watchers: int) -> None:
         self.turn: WriteProgress
@@ -87,7 +87,7 @@ class WatchedWrites:
         self._watchers = watchers
 
     async def one(self, door: NodeClient, line: HttpConnection, pouring: LoadRun) -> None:
-        """Rest, write, and wait until all have heard of it."""
+        """Pause, write, and wait until all watchers have received it."""
         (number,) = numbers = pouring.ledger.take(0, 1)
         asked = door.request("POST", pouring.target.path, pouring.target.batch(numbers))
         await pause(REST_SECONDS + self._watchers * REST_SECONDS_PER_WATCHER)
@@ -106,7 +106,7 @@ class WatchedWrites:
 
 
 def heard_wrongly(streams: Sequence[Stream], numbers: Sequence[int | str]) -> list[str]:
-    """What watchers heard that is not what the topic holds; ends the watchers."""
+    """Return what watchers received that differs from the topic; ends the watchers."""
     problems: list[str] = []
     for at, stream in enumerate(streams, 1):
         stream.close()

@@ -1,7 +1,7 @@
-"""A light HTTP/1.1 client: requests are bytes made beforehand, answers are looked at when the clock has stopped.
+"""A light HTTP/1.1 client: requests are prepared bytes, answers are examined after the clock has stopped.
 
 A Python client is easily slower than what it measures, and here it shares the machine with it. This one spends some
-microseconds on a request, and every run tells which share of a core it took (`busy`): near 1 the figures are those of
+microseconds on a request, and every run reports which share of a core it used (`busy`): near 1 the figures are those of
 the client.
 """
 
@@ -26,35 +26,35 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 HEAD_END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length:"
 SECONDS = 600.0
-"""After which a run that does not end is taken for a fault."""
+"""Seconds after which a run counts as failed."""
 ASKING_SECONDS = 60.0
-"""The same for one question aside from a measurement."""
+"""The same for one request outside of a measurement."""
 LOOK_SECONDS = 0.1
-"""How often it is told how far a run is."""
+"""Seconds between two reports of progress."""
 
 now = SystemClock().monotonic
 
 
 def cpu_now() -> float:
-    """Seconds of all cores that this process has used."""
+    """Return the processor seconds that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """An answer."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """The body. Raises the node's error where it is one."""
+        """Return the body. Raises the node's error if it is one."""
         if self.status not in (200, 201):
             raise restore(self.status, self.body)
         return self.told()
 
     def told(self) -> Any:
-        """The body, also of an answer that says that something is not well. Raises the error of what is no JSON."""
+        """Return the body, also of an answer that reports a problem. Raises an error for a body that is no JSON."""
         try:
             return msgspec.json.decode(self.body)
         except msgspec.DecodeError:
@@ -62,13 +62,13 @@ class Answer(NamedTuple):
 
 
 def read_answer(raw: bytes) -> Answer:
-    """The parts of an answer."""
+    """Parse an answer."""
     head, _, body = raw.partition(HEAD_END)
     return Answer(int(head[9:12]), body)
 
 
 def length_of(data: bytes | bytearray) -> int:
-    """Bytes of the answer that begins here; 0 while that cannot be told."""
+    """Return the bytes of the answer that begins here; 0 while unknown."""
     end = data.find(HEAD_END)
     if end < 0:
         return 0
@@ -82,7 +82,7 @@ def length_of(data: bytes | bytearray) -> int:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection that stays open: one question at a time."""
+    """One persistent connection: one request at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class HttpConnection(asyncio.Protocol):
         self.answered(answer)
 
     def answered(self, raw: bytes) -> None:
-        """A whole answer is here."""
+        """A whole answer was received."""
         future, self._answer = self._answer, None
         if future is not None and not future.done():
             future.set_result(raw)
@@ -127,7 +127,7 @@ class HttpConnection(asyncio.Protocol):
         self.failed(_lost())
 
     def ask(self, asked: bytes) -> asyncio.Future[bytes]:
-        """Ask; the raw answer, or `Unavailable`."""
+        """Send a request. Returns the raw answer, or raises `Unavailable`."""
         if self.transport.is_closing():
             raise _lost()
         self._answer = self._loop.create_future()
@@ -135,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
         return self._answer
 
     def close(self) -> None:
-        """End it; without waiting for what was not sent."""
+        """Close it without waiting for unsent data."""
         self.transport.abort()
 
 
@@ -144,9 +144,9 @@ def _lost() -> Unavailable:
 
 
 class Caller(HttpConnection):
-    """Asks a row of questions, each as soon as the one before is answered; no task is woken for it.
+    """Sends a sequence of requests, each as soon as the previous one is answered, without waking a task.
 
-    Of an answer it keeps the first `keep` bytes, 0 for all; what is none of success ends the row.
+    It keeps the first `keep` bytes of an answer, 0 for all; an unsuccessful answer ends the sequence.
     """
 
     def __init__(self, asked: Iterable[bytes], keep: int = 0) -> None:
@@ -159,7 +159,7 @@ class Caller(HttpConnection):
         self._begun = 0.0
 
     def begin(self) -> None:
-        """Ask the next one, if there is any."""
+        """Send the next request, if any is left."""
         following = next(self._ahead, None)
         if following is None:
             self._end(None)
@@ -180,7 +180,7 @@ class Caller(HttpConnection):
 
     def close(self) -> None:
         if not self.done.cancel() and not self.done.cancelled():
-            self.done.exception()  # the first of all callers is told of; the others need not be
+            self.done.exception()  # the first failure of all callers is reported
         super().close()
 
     def _end(self, error: Exception | None) -> None:
@@ -193,7 +193,7 @@ class Caller(HttpConnection):
 
 
 class LoadResult(NamedTuple):
-    """What a run of several clients gave: answers by client, seconds of each question, of all, and of a core."""
+    """The result of several clients: answers by client, seconds of each request, of all, and of processor time."""
 
     answers: list[list[bytes]]
     latencies: list[float]
@@ -206,26 +206,26 @@ class LoadResult(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Calls a second."""
+        """Return the requests per second."""
         return self.calls / self.seconds
 
     def percentile(self, percent: float) -> float:
-        """Milliseconds."""
+        """Return a percentile in milliseconds."""
         return percentile(self.latencies, percent)
 
     def jsons(self) -> list[list[Any]]:
-        """The bodies of all answers by client."""
+        """Return the bodies of all answers by client."""
         return [[read_answer(raw).json() for raw in answers] for answers in self.answers]
 
 
 def percentile(seconds: Sequence[float], percent: float) -> float:
-    """In milliseconds; 0 of none."""
+    """Return a percentile in milliseconds; 0 without values."""
     ordered = sorted(seconds)
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000, 3) if ordered else 0.0
 
 
 class NodeClient:
-    """The way to one node: its API's address, and the key to it."""
+    """Access to one node: its API's address, and its key."""
 
     def __init__(self, address: Address, key: str = "") -> None:
         self.address = address
@@ -236,13 +236,13 @@ class NodeClient:
         self._lines = "\r\n".join(lines)
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
-        """One request. A `body` that is no bytes goes out as JSON."""
+        """Return one request. A `body` that is not bytes is encoded as JSON."""
         content = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         head = f"{method} {self.address.prefix}{path} HTTP/1.1\r\n{self._lines}\r\nContent-Length: {len(content)}"
         return head.encode() + HEAD_END + content
 
     async def open(self, make: Callable[[], P], **where: Any) -> P:
-        """A connection; `where` may hold a socket that is connected already. Raises `Unavailable`."""
+        """Open a connection; `where` may hold a connected socket. Raises `Unavailable`."""
         place = where or {"host": self.address.host, "port": self.address.port}
         secure = True if self.address.secure else None
         try:
@@ -252,11 +252,11 @@ class NodeClient:
             raise Unavailable(f"cannot reach {self.address}: {words}", hint="is the node running there?") from None
 
     async def tell(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask one thing aside from a measurement: the JSON of its answer. Raises the node's error."""
+        """Send one request outside of a measurement. Returns its JSON. Raises the node's error."""
         return (await self.ask(method, path, body)).json()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """The same, whatever the status of the answer is."""
+        """The same, for any status."""
         line = await self.open(HttpConnection)
         try:
             async with asyncio.timeout(ASKING_SECONDS):
@@ -270,9 +270,9 @@ class NodeClient:
     async def load(
         self, rows: Sequence[Iterable[bytes]], *, keep: int = 0, told: Callable[[int], None] = lambda _: None
     ) -> LoadResult:
-        """As many clients as there are rows of questions, each with a connection of its own, all at once.
+        """Run one client per sequence of requests, each with its own connection, concurrently.
 
-        `told` hears now and then how many answers there are. Raises what the first question that failed was told.
+        `told` is called with the number of answers from time to time. Raises the first error.
         """
         callers: list[Caller] = []
         gc.collect()

@@ -1,6 +1,6 @@
-"""Keeping the cursors in step with what is declared: one per peer and subscription, one more for each repair.
+"""Keeps the cursors in line with the declarations: one for each peer and subscription, and one more for each repair.
 
-A repair is under way where a wider selector, or an operator, asks for records that the cursor has passed.
+A repair runs when a wider selector, or an operator, requests records that the cursor has passed.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from eventd.store.rows.runs import detach_runs
 PEER, REPAIR = "peer", "repair"
 SUBSCRIPTION, BACKFILL = "subscription", "backfill"
 KINDS = (PEER, REPAIR, SUBSCRIPTION, BACKFILL)
-"""The kinds of the cursors that follow what is declared."""
+"""The kinds of cursors that follow declarations."""
 
 
 def link_name(group: str, node: str) -> str:
-    """The name of a peer's cursor."""
+    """Return the name of a peer's cursor."""
     return f"{PEER}:{group}/{node}"
 
 
 def subscription_name(group: str, name: str) -> str:
-    """The name of a subscription's cursor."""
+    """Return the name of a subscription's cursor."""
     return f"{SUBSCRIPTION}:{group}/{name}"
 
 
 def peer_of(cursor: str) -> tuple[str, str]:
-    """The group, and the peer's node or the subscription, that a cursor or its repair works for."""
+    """Return the group, and the peer's node or the subscription, that a cursor or its repair works for."""
     group, _, rest = cursor.partition(":")[2].partition("/")
     return group, rest.partition("/")[0]
 
 
 def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> list[Cursor]:
-    """Make, adjust and remove cursors so that they fit what is declared; those of links and subscriptions afterwards.
+    """Create, adjust and delete cursors to match the declarations. Returns the cursors of links and subscriptions.
 
-    A new one begins at the oldest record there is. A wider selector gets a repair for what the old one left out. What
-    was derived for a subscription that is gone ends after its grace.
+    A new cursor begins at the oldest stored record. A wider selector gets a repair for the records that the old one
+    excluded. Parts derived for a deleted subscription end after their grace.
     """
     groups = effective(stored)
     declaring = _Declaring(conn, now)
@@ -79,7 +79,7 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
         if (of := groups.get(subscription.group)) is not None:
             declaring.declare(_subscription(subscription, of.node_name), topics[topic_of(of.name)])
     gone = declaring.delete_others()
-    # A subscription that turned to another group made its parts of the old one's events.
+    # A subscription moved to another group: its parts were made of the old group's events.
     ended = {subscription_owner(peer_of(name)[1]) for name in gone}
     orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
     return read_cursors(conn, *KINDS)
@@ -87,7 +87,7 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a cursor is to select. `missing` says what a repair has to bring that an earlier selection left out."""
+    """The selection of a cursor. `missing` is what a repair must send because an earlier selection excluded it."""
 
     kind: str
     repair: str
@@ -120,8 +120,10 @@ def _subscription(subscription: SubscriptionConfig, node: str) -> _Wanted:
 
 
 class _Declaring:
-    """The cursors of links and subscriptions while they follow what is declared. What is there already is read once:
-    whoever writes waits for this, and a link that stays as it was must cost nothing."""
+    """Reconciles the cursors of links and subscriptions.
+
+    Existing cursors are read once: every writer waits for this transaction, and an unchanged link must cost nothing.
+    """
 
     def __init__(self, conn: Connection, now: int) -> None:
         self._conn = conn
@@ -132,10 +134,10 @@ class _Declaring:
         self._wanted: set[tuple[str, str, str]] = set()
 
     def declare(self, wanted: _Wanted, topic: TopicRow) -> None:
-        """Have a cursor that selects what is wanted.
+        """Create or update a cursor with this selection.
 
-        The version of what is declared becomes that of the selection: it is never used again under this name. A
-        consumer made for an earlier peer of the name, over another topic perhaps, must not pass for this one's.
+        The version of the declarations becomes the selection's version: it is never reused under this name. A consumer
+        made for an earlier peer of the name, perhaps over another topic, must not be mistaken for this peer's.
         """
         conn, now = self._conn, self._now
         self._wanted |= {(wanted.kind, wanted.group, wanted.name), (wanted.repair, wanted.group, wanted.name)}
@@ -154,7 +156,7 @@ class _Declaring:
             self._repair(wanted, cursor, topic, missing)
 
     def _repair(self, wanted: _Wanted, cursor: Cursor, topic: TopicRow, missing: Mapping[str, Any]) -> None:
-        """Begin to bring what the earlier selection left out."""
+        """Start a repair for the records that the earlier selection excluded."""
         name = next_repair_name(self._conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(
             self._conn,
@@ -170,7 +172,7 @@ class _Declaring:
             begin_backfill(self._conn, name, cursor, self._now)
 
     def delete_others(self) -> list[str]:
-        """Delete the cursors of what is not declared any more; the names of those of subscriptions."""
+        """Delete the cursors of what is no longer declared. Returns those of subscriptions."""
         others = [c for c in self._cursors.values() if (c.kind, *peer_of(c.name)) not in self._wanted]
         delete_cursors(self._conn, [cursor.name for cursor in others])
         ended = [cursor.name for cursor in others if cursor.kind in (SUBSCRIPTION, BACKFILL)]
@@ -180,14 +182,14 @@ class _Declaring:
 
 
 def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> None:
-    """Nothing is known of an earlier one of this name; it waits where its subscription, at `cursor`, is paused."""
+    """Start a backfill from the beginning; it is paused if the subscription at `cursor` is."""
     detach_runs(conn, name, now)
     if cursor.paused_at is not None:
         set_paused(conn, name, at=cursor.paused_at, by=cursor.paused_by)
 
 
 def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int | None, by: str) -> None:
-    """Pause these cursors, or resume them with `at` None, at once. Pausing twice keeps who was first."""
+    """Pause these cursors, or resume them if `at` is None. Pausing again keeps the first operator."""
     for cursor in paused:
         if at is None or cursor.paused_at is None:
             set_paused(conn, cursor.name, at=at, by=by)
@@ -196,17 +198,17 @@ def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int |
 
 
 def forgive(conn: Connection, names: list[str], now: int) -> None:
-    """These links were changed, or this node was started anew: whatever held them up may be gone."""
-    lock_head(conn)  # before any cursor, as everywhere
+    """Clear the failures of links that were changed, or after a restart: the cause may be gone."""
+    lock_head(conn)  # locked before any cursor, as everywhere
     clear_failures(conn, names, now)
 
 
 Declared = tuple[int, list[StoredResource], dict[str, int]]
-"""The version of what is declared, the resources, and the topics that exist by their name."""
+"""The version of the declarations, the resources, and the existing topics by name."""
 
 
 def read_declared(conn: Connection) -> Declared:
-    """What is declared, in one snapshot."""
+    """Read the declarations in one snapshot."""
     return read_head(conn).registry_version, read_resources(conn), _read_topics(conn)
 
 
@@ -217,7 +219,7 @@ def _read_topics(conn: Connection) -> dict[str, int]:
 def follow(
     conn: Connection, version: int, declared: Sequence[StoredResource], changed: list[str], now: int
 ) -> tuple[list[Cursor], dict[str, int]] | None:
-    """The cursors and topics that fit what is declared; None when that is of another version by now."""
+    """Return the cursors and topics for the declarations; None when another version is stored by now."""
     if lock_head(conn).registry_version != version:
         return None
     cursors = reconcile(conn, declared, now)

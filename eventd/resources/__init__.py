@@ -1,5 +1,5 @@
-"""Declared resources: from files to what the node runs on.
+"""Declared resources: from files to the configuration a node runs with.
 
 May import: log.core, log.topics, resources.kinds, resources.reading, resources.validation, runtime, settings,
-    store.engine, store.rows, text.
+store.engine, store.rows, text.
 """

@@ -1,4 +1,4 @@
-"""From what is wanted to what changes: a plan is pure, and carrying it out is one transaction or nothing."""
+"""Plans and executes changes of declared resources: a plan is pure, its execution one transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eventd.store.rows.registry import StoredResource, announce, delete_resource
 
 
 class Action(StrEnum):
-    """What becomes of a resource, in the words people know."""
+    """What happens to a resource, as commands print it."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -48,7 +48,7 @@ class Change:
         return self.identity.name
 
     def diff(self) -> str:
-        """A unified diff of the resource as YAML; empty when nothing changes."""
+        """Return a unified diff of the resource as YAML; empty without a change."""
         if self.action is Action.UNCHANGED:
             return ""
         lines = difflib.unified_diff(
@@ -68,21 +68,21 @@ def _yaml_before(before: StoredResource | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will become of each resource: those of the input in its order, then what is deleted."""
+    """What will happen to each resource: those of the input in order, then deleted ones."""
 
     changes: tuple[Change, ...]
 
     @property
     def writes(self) -> bool:
-        """Whether carrying it out changes anything."""
+        """Return whether the plan changes anything."""
         return any(change.action is not Action.UNCHANGED for change in self.changes)
 
     def count(self, action: Action) -> int:
-        """How many resources end so."""
+        """Return the number of resources with this action."""
         return sum(change.action is action for change in self.changes)
 
     def diff(self) -> str:
-        """Everything that changes as one unified diff; empty when nothing does."""
+        """Return all changes as one unified diff; empty without a change."""
         return "".join(change.diff() for change in self.changes)
 
 
@@ -93,9 +93,9 @@ def plan(
     prune: bool = False,
     allow_empty: bool = False,
 ) -> Plan:
-    """What applying `desired` does. With `prune`, what is stored and not desired is deleted.
+    """Plan to apply `desired`. With `prune`, stored resources that are not desired are deleted.
 
-    Raises Conflict when pruning with nothing desired would delete everything, unless `allow_empty`.
+    Raises Conflict when pruning with an empty input would delete everything, unless `allow_empty`.
     """
     rows = {identity_of(row): row for row in stored}
     changes = [_change(resource, rows.get(resource.identity)) for resource in desired]
@@ -123,7 +123,7 @@ def _same(resource: Declaration, before: StoredResource) -> bool:
     try:
         return resource.means(from_stored(before))
     except Invalid:
-        return False  # a row that cannot be read any more is mended by writing it again
+        return False  # a row that cannot be read any more is repaired by writing it again
 
 
 def _deletion(row: StoredResource) -> Change:
@@ -131,16 +131,13 @@ def _deletion(row: StoredResource) -> Change:
 
 
 def _peers_first(rows: Sequence[StoredResource]) -> list[StoredResource]:
-    """What refers to others goes before them."""
+    """Order resources so that referring ones are deleted first."""
     order = [*KINDS, *sorted({row.kind for row in rows} - set(KINDS))]
     return sorted(rows, key=lambda row: (-order.index(row.kind), *identity_of(row)))
 
 
 def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) -> Plan:
-    """What deleting these does.
-
-    Raises NotFound for one that is not stored, Conflict when something would be left without what it refers to.
-    """
+    """Plan to delete these. Raises NotFound for one that is not stored, Conflict when another resource refers to it."""
     rows = {identity_of(row): row for row in stored}
     for identity in doomed:
         if identity not in rows:
@@ -158,9 +155,9 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
 
 
 def execute(conn: Connection, planned: Plan, *, now: int) -> None:
-    """Carry the plan out in the open transaction and tell running nodes; `now` in microseconds.
+    """Execute the plan in the open transaction and notify running nodes; `now` in microseconds.
 
-    The records of a group that is deleted are out of use from here on; a node removes them later.
+    The records of a deleted group are out of use from here on; a node deletes them later.
     """
     for change in planned.changes:
         version, kind, name = change.identity
@@ -191,12 +188,12 @@ def apply_loaded(
     allow_empty: bool = False,
     dry_run: bool = False,
 ) -> Plan:
-    """Check what was read against what is stored, and carry it out unless `dry_run`: one transaction, all or nothing.
+    """Validate what was read against what is stored, and apply it unless `dry_run`, in one transaction.
 
-    Raises Rejected with every problem, Invalid when there is nothing to apply, and what `plan` raises.
+    Raises Rejected with every problem, Invalid for an empty input, and what `plan` raises.
     """
     if not dry_run:
-        lock_head(conn)  # one declaration at a time: what is checked must still hold when it is written
+        lock_head(conn)  # locked first: what was validated must still hold when it is written
     stored = read_resources(conn)
     desired = check(loaded, stored, prune=prune).accepted()
     if not desired and not prune:

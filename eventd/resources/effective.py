@@ -1,6 +1,6 @@
-"""What a node runs on: the declared resources with every default filled in, as plain values that can be compared.
+"""The configuration of a node: declared resources with all defaults, as plain values that can be compared.
 
-Two configurations that are equal need nothing done; where they differ, the parts that are equal stay untouched.
+Nothing has to be done for equal configurations; where they differ, equal parts keep running.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ from federation.peers import ANY
 from federation.selector import Selector
 
 SHORTEST_INTERVAL = SECOND
-"""Microseconds between two runs by the clock, however short an interval is declared."""
+"""Microseconds between two scheduled runs at least, however short the declared interval."""
 
 S = TypeVar("S", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyConfig:
-    """One key of the ring.
+    """One key of the ring. `owner` is `*` for a shared key; `speaks_for` is None if it may send for every other node.
 
-    `owner` is `*` for a key all members share, `speaks_for` None where it may speak for every other node. A file is
-    an absolute path, `credential:NAME`, or blank.
+    A file is an absolute path, `credential:NAME`, or empty.
     """
 
     id: str
@@ -66,7 +65,7 @@ class ListenConfig:
 
 @dataclass(frozen=True, slots=True)
 class RetentionConfig:
-    """What is kept. Ages in microseconds, sizes in bytes; None is no bound."""
+    """What is kept. Ages in microseconds, sizes in bytes; None: unlimited."""
 
     max_events: int | None
     max_age: int | None
@@ -77,7 +76,7 @@ class RetentionConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """What is taken from others, in bytes and counts."""
+    """Limits of what is accepted from others, in bytes and counts."""
 
     max_event_bytes: int
     max_batch_bytes: int
@@ -107,7 +106,10 @@ class PeerConfig:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A group this node takes part in. `replay_window` in microseconds; `secret_file` is blank when there is none."""
+    """A group that this node is a member of.
+
+    `replay_window` in microseconds; `secret_file` is empty if there is none.
+    """
 
     name: str
     node_name: str
@@ -121,15 +123,15 @@ class GroupConfig:
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
 
     def same_but_peers(self, other: GroupConfig) -> bool:
-        """Whether nothing but peers differs."""
+        """Return whether nothing but peers differs."""
         return replace(self, peers={}) == replace(other, peers={})
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig:
-    """Which events make a plugin run, and what holds of its result. Times in microseconds, `backoff` in seconds.
+    """Which events run a plugin, and how its result is treated. Times in microseconds, `backoff` in seconds.
 
-    `batch_window` and `debounce` are None where they are not set.
+    `batch_window` and `debounce` are None if they are not set.
     """
 
     name: str
@@ -147,7 +149,7 @@ class SubscriptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """A plugin: one of `executable` and `entry_point` is blank. Times in microseconds."""
+    """A plugin: either `executable` or `entry_point` is empty. Times in microseconds."""
 
     name: str
     executable: str
@@ -162,7 +164,7 @@ class PluginConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleConfig:
-    """A plugin that runs by the clock. Times in microseconds; `ttl` bounds how long a result holds, None does not.
+    """A scheduled plugin. Times in microseconds; `ttl` limits how long a result lasts, None does not.
 
     `owner` is `Plugin/NAME` or `DynamicConfigSource/NAME`.
     """
@@ -175,7 +177,7 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, slots=True)
 class SloConfig:
-    """What is asked of a group. Times in whole seconds."""
+    """The service level objectives of a group. Times in whole seconds."""
 
     group: str
     lag_warn: int
@@ -195,14 +197,14 @@ class PolicyRule:
 
 
 def topic_of(group: str) -> str:
-    """The name of the topic a group owns."""
+    """Return the name of a group's topic."""
     return f"group:{group}"
 
 
 def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
-    """The groups by name, each with its peers by resource name.
+    """Return the groups by name, each with its peers. Raises Invalid for a row this program cannot read.
 
-    Raises Invalid for a row this program cannot read. A peer whose group is missing is left out.
+    A peer whose group is missing is left out.
     """
     rows = list(stored)
     groups, peers = _specs(rows, EVENT_GROUP, EventGroupSpec), _specs(rows, EVENT_PEER, EventPeerSpec)
@@ -210,7 +212,7 @@ def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
 
 
 def _specs(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
-    """The specs of one kind by name. Raises Invalid for a row this program cannot read."""
+    """Return the specs of one kind by name. Raises Invalid for a row this program cannot read."""
     read = ((row.name, from_stored(row).spec) for row in stored if row.kind == kind.name)
     return {name: spec for name, spec in read if isinstance(spec, of)}
 
@@ -271,7 +273,7 @@ def _plugin(name: str, spec: PluginSpec) -> PluginConfig:
         timeout=spec.timeout,
         concurrency=spec.concurrency,
         ttl=spec.ttl,
-        # No environment can hold the others.
+        # An environment cannot contain the others.
         env=tuple(sorted((key, value) for key, value in spec.env.items() if key.strip() and "=" not in key)),
         capabilities=frozenset(spec.capabilities),
         context=tuple(map(_ref, spec.context.resources)),
@@ -283,7 +285,7 @@ def _ref(reference: ResourceReference) -> ResourceRef:
 
 
 def schedules(stored: Iterable[StoredResource]) -> dict[str, ScheduleConfig]:
-    """What runs by the clock, by owner. Of several intervals the shortest counts.
+    """Return the schedules by owner; of several intervals the shortest counts.
 
     Raises Invalid for a row this program cannot read.
     """
@@ -302,7 +304,7 @@ def _schedule(owner: str, plugin: str, triggers: Iterable[PluginTrigger], ttl: i
 
 
 def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
-    """What is asked of groups, by group. Raises Invalid for a row this program cannot read."""
+    """Return the objectives by group. Raises Invalid for a row this program cannot read."""
     found = _specs(stored, FEDERATION_SLO, FederationSloSpec)
     return {spec.group_ref: _slo(spec) for spec in found.values()}
 
@@ -319,7 +321,7 @@ def _slo(spec: FederationSloSpec) -> SloConfig:
 
 
 def policies(stored: Iterable[StoredResource]) -> tuple[PolicyRule, ...]:
-    """Every rule of every policy, by the policy's name. Raises Invalid for a row this program cannot read."""
+    """Return every rule of every policy, ordered by policy name. Raises Invalid for a row this program cannot read."""
     found = _specs(stored, DYNAMIC_OVERRIDE_POLICY, DynamicOverridePolicySpec)
     return tuple(
         PolicyRule(rule.source, frozenset(rule.operations), frozenset(map(_ref, rule.targets)))
@@ -329,7 +331,7 @@ def policies(stored: Iterable[StoredResource]) -> tuple[PolicyRule, ...]:
 
 
 def startup(stored: Iterable[StoredResource]) -> list[StoredResource]:
-    """What the effective configuration begins with: every declared resource, by kind, name and apiVersion."""
+    """Return the base of the effective configuration: every declared resource, by kind, name and apiVersion."""
     return sorted(stored, key=lambda row: (row.kind, row.name, row.api_version))
 
 
@@ -387,7 +389,7 @@ def _peer(name: str, spec: EventPeerSpec, group: EventGroupSpec) -> PeerConfig:
 
 
 def _protocol(spec: EventPeerSpec, group: EventGroupSpec) -> str:
-    """Nothing is to be found out where the group speaks one protocol only."""
+    """Return the peer's protocol; nothing is negotiated if the group speaks only one."""
     if spec.protocol == "auto" and len(group.protocols) == 1:
         return group.protocols[0]
     return spec.protocol

@@ -1,4 +1,7 @@
-"""From the files a group names to a ring of keys. The only place that reads a secret; nothing it says contains one."""
+"""Reads the files of a group's keys into a key ring.
+
+The only module that reads a secret; none of its messages contains one.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import SHARED_KEY_ID
 
 CREDENTIAL = "credential:"
-"""Begins the name of a file in the directory that the service manager keeps credentials in."""
+"""The prefix of a file in the service manager's folder of credentials."""
 MAX_BYTES = 64 * 1024
 logger = logging.getLogger("eventd.resources")
 
 
 def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
-    """Every key of the group, read anew. Raises `SecretUnreadable`, which names the group and the file."""
+    """Read every key of the group. Raises `SecretUnreadable`, which names the group and the file."""
     keys = [_key(group.name, key, credentials) for key in group.keys]
     try:
         if group.secret_file:
@@ -60,7 +63,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
     else:
         path = Path(name)
     try:
-        # Danger: opening a named pipe waits for a writer, and with it everything that this node has to take over.
+        # Danger: opening a named pipe waits for a writer, and blocks everything that this node has to apply.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             mode = os.fstat(file).st_mode
@@ -82,7 +85,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
 
 @cache
 def _warn_if_open(group: str, path: Path, mode: int) -> None:
-    """Once for each file as it is: keys are read again and again."""
+    """Warn once for each version of the file: keys are read again and again."""
     if rights := rights_of_others(mode):
         about = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
         logger.warning("key file exposed", extra=about | {"hint": "chmod o= the file"})

@@ -1,1 +1,4 @@
-"""Parsing the command line, and exiting. May import: cli.terminal, settings, text."""
+"""Parsing the command line, and exiting.
+
+May import: cli.terminal, settings, text.
+"""

@@ -1,4 +1,4 @@
-"""How far the books of a node are in a lake, by what lies there: names tell it, no manifest is opened."""
+"""Determines how far the ledgers of a node are in a lake, from file names alone; no manifest is opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventd.lake.storage import Storage
 
 
 class LedgerKey(NamedTuple):
-    """A book as a node of this name keeps it, in one epoch of the log."""
+    """A ledger of a node in one epoch of the log."""
 
     node: str
     epoch: str
@@ -24,23 +24,23 @@ class LedgerKey(NamedTuple):
 
 @dataclass
 class LakeCoverage:
-    """What of the books of some nodes, in one epoch, is in a lake, and what each node has said of them last."""
+    """How far the ledgers of some nodes in one epoch are in a lake, and the last states of these nodes."""
 
     epoch: str
     reaches: dict[LedgerKey, Reach]
     states: dict[str, NodeState]
 
     def note(self, kept: LedgerKey, after: int, upto: int) -> None:
-        """There is one more segment."""
+        """Add a segment."""
         before = self.reaches.get(kept)
         self.reaches[kept] = Reach(after=after if before is None else min(before.after, after), upto=upto)
 
 
 def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeCoverage:
-    """Look what of the books of these nodes in this epoch is there.
+    """Read how far the ledgers of these nodes in this epoch are in the lake. Raises LakeUnavailable.
 
-    What a state promises counts, even where a segment is gone: what is shipped next must not cover up the hole. A file
-    that was not finished, so that nothing speaks of it, is removed. Raises LakeUnavailable.
+    A state's promise counts even if a segment is gone: shipping its numbers again must not hide the gap. An incomplete
+    file without a manifest is deleted.
     """
     states = read_states(storage, nodes, epoch)
     coverage = LakeCoverage(epoch, {}, states)
@@ -70,12 +70,12 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
 
 
 def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:
-    """What these nodes have said of this epoch, by name. Raises LakeUnavailable."""
+    """Return the states of these nodes in this epoch, by name. Raises LakeUnavailable."""
     paths = {state_path(node, epoch): node for node in nodes}
     states = {}
     for path, text in storage.read_many(paths).items():
         try:
             states[paths[path]] = decode_state(text, slug(paths[path]), epoch)
         except Unreadable:
-            continue  # it is written anew; what it promised cannot be known
+            continue  # it is written again; its promise is unknown
     return states

@@ -1,4 +1,4 @@
-"""A node's state as it stands in the lake, made of what the log says of itself."""
+"""Builds a node's state for the lake from the state of the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def describe(
     payloads: bool = False,
     interval: int = 0,
 ) -> NodeState:
-    """What is written for a node of this name. `positions` of its cursors; None: before anything was shipped."""
+    """Build the state of a node. `positions` are those of its cursors; None before anything was shipped."""
     return NodeState(
         node=node,
         epoch=state.epoch,
@@ -45,7 +45,7 @@ def describe(
 
 
 def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, Reach]:
-    """What of each book lies in segments."""
+    """Return the range of each ledger that segments cover."""
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 
 

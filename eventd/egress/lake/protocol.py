@@ -1,4 +1,4 @@
-"""The messages between a node and its shipping process: JSON, with four bytes of length before each."""
+"""The messages between a node and its shipping process: JSON, each after its length in four bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 from eventd.lake.schema import Ledger
 
 LENGTH: Final = 4
-"""Bytes of the length that comes before each frame, big endian."""
+"""Bytes of the length before each frame, big endian."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ship, and where to; the first frame. Ages are in microseconds, 0 for never.
+    """What to ship, and where; the first frame.
 
-    `interval`: how often a round begins, in microseconds. `claim` names the claim of the node on its database. `nice`:
-    how far the process lowers its priority, from 0 to 19.
+    Ages are in microseconds, 0 for never. `interval`: how often a round begins, in microseconds. `claim` names the
+    claim of the node on its database. `nice`: how far the process lowers its priority, from 0 to 19.
     """
 
     database: str

@@ -1,4 +1,4 @@
-"""Rows of a book, from columns of plain values to an Arrow table."""
+"""Converts columns of ledger rows to an Arrow table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def to_table(extract: Extract) -> pa.Table:
-    """The rows as they are written."""
+    """Return the rows as they are written."""
     schema = arrow_schema(extract.book)
     arrays = [_array(column, extract.columns[column.name], schema) for column in COLUMNS[extract.book]]
     return pyarrow().Table.from_arrays(arrays, schema=schema)
@@ -22,17 +22,17 @@ def to_table(extract: Extract) -> pa.Table:
 def _array(column: Column, values: list[Any], schema: pa.Schema) -> pa.Array:
     arrow = pyarrow()
     wanted = schema.field(column.name).type
-    if _is_one(values):  # which very many columns are, over some thousand rows
+    if _is_one(values):  # as very many columns have over some thousand rows
         return _repeated(column, values[0], len(values), wanted)
-    if column.kind is Kind.WORD:  # a text first: it is encoded in one pass over the bytes
+    if column.kind is Kind.WORD:  # as one text, which is encoded in one pass
         return arrow.array(values, arrow.string()).dictionary_encode()
-    if column.kind is Kind.TIME:  # as numbers first: a time is asked for its attributes, a number is not
+    if column.kind is Kind.TIME:  # as numbers, which need no access to attributes
         return arrow.array(values, arrow.int64()).cast(wanted)
     return arrow.array(values, wanted)
 
 
 def _is_one(values: list[Any]) -> bool:
-    """Whether it is the same value all over."""
+    """Return whether all values are equal."""
     return bool(values) and values[0] == values[-1] and values.count(values[0]) == len(values)
 
 

@@ -1,7 +1,7 @@
-"""The work of the shipping process: one step at a time, each of which leaves the lake whole.
+"""The work of the shipping process, one step at a time; each step leaves a valid lake.
 
-A round begins with a look at the node: what is recorded by then is what the round brings into the lake, book by book.
-At its end the node's state is written, as it was at the beginning of the round: so it never says more than is there.
+A round begins with a snapshot of the node: everything recorded by then is shipped in the round, ledger by ledger. At
+its end the node's state of the beginning is written, so it never promises more than the lake contains.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EXTRACT_ROWS: Final = 20_000
-"""Rows that are read at once: a reader that stays long keeps SQLite from clearing its write-ahead log."""
+"""Rows of one extract: a long read keeps SQLite from truncating its write-ahead log."""
 TELL_SECONDS: Final = 60
-"""How often a node's state is written at least."""
+"""Seconds between two states of a node at most."""
 SETTLING: Final = 10 * SECOND
-"""A fact gets its time a little before it is committed: what is older than this is taken to be there."""
+"""An event gets its time slightly before its commit: older events are assumed to be stored (microseconds)."""
 
 
 PAYLOAD_ROWS: Final = 1_000
-"""The same where the rows hold what the events say."""
+"""Rows of one extract with payloads."""
 SEGMENT_BYTES: Final = 64 << 20
-"""Bytes of rows, as they are held in memory, after which a segment takes no more."""
+"""Bytes of rows in memory after which a segment is complete."""
 
 
 class AheadOfLog(LakeUnusable):
@@ -62,7 +62,7 @@ class AheadOfLog(LakeUnusable):
 
 
 class _Look(NamedTuple):
-    """What a step is made by, of one snapshot."""
+    """The snapshot that a step works with."""
 
     epoch: str
     cursors: Mapping[str, Cursor]
@@ -70,7 +70,7 @@ class _Look(NamedTuple):
 
 @dataclass
 class _Round:
-    """One round: the node at its beginning, and which books are still to be brought as far."""
+    """One round: the node at its beginning, and the ledgers that are not shipped so far yet."""
 
     state: State
     began: int
@@ -79,7 +79,7 @@ class _Round:
 
 
 class Shipper:
-    """Ships the books of one database to one lake. Not for two threads."""
+    """Ships the ledgers of one database to one lake. For one thread."""
 
     def __init__(self, terms: Terms, database: Database) -> None:
         self._terms = terms
@@ -89,7 +89,7 @@ class Shipper:
         self._forget()
 
     def _forget(self) -> None:
-        """Know nothing any more: after a failure, the lake is asked what is there."""
+        """Drop all cached state after a failure: the lake is read again."""
         self._storage: Storage | None = None
         self._lake = ""
         self._coverage: LakeCoverage | None = None
@@ -97,7 +97,7 @@ class Shipper:
         self._tidying: Iterator[Done] | None = None
 
     def step(self, now: int) -> Answer:
-        """Do the next thing, or say that there is nothing. `now` is in microseconds. Raises nothing."""
+        """Take the next step, or report that there is none. `now` is in microseconds. Never raises."""
         try:
             return self._step(now)
         except EventdError as error:
@@ -105,7 +105,7 @@ class Shipper:
             return _failed(error)
 
     def tidy(self, now: int) -> Answer:
-        """Compact, or remove, a little. Raises nothing."""
+        """Compact or delete a small part. Never raises."""
         if self._storage is None or self._coverage is None:
             return TidyResult()
         if self._tidying is None:
@@ -134,17 +134,17 @@ class Shipper:
             if self._coverage is not None and self._coverage.epoch != state.epoch:
                 self._coverage = None
             if state.epoch != look.epoch:
-                return self._step(now)  # it was renewed in between
+                return self._step(now)  # the state was rewritten meanwhile
         enrol = self._reach_lake(self._round.state, look, now)
         return enrol or self._advance(self._round, look, now)
 
     def _reach_lake(self, state: State, look: _Look, now: int) -> CursorsMissing | None:
-        """Find out what is there, and see that there is a cursor for each book, of this very lake."""
+        """Read the lake, and check that each ledger has a cursor for this lake."""
         names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
             return CursorsMissing(
                 nodes=tuple(state.nodes), lake=""
-            )  # before the lake is asked: they tell what is wrong with it
+            )  # before the lake is read, because the settings explain what is wrong with it
         if self._storage is None:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id
@@ -164,7 +164,7 @@ class Shipper:
                     f"the lake at {storage.url} has this log up to {reach.upto}, and the log ends at {state.head}",
                     hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
                 )
-            if node not in coverage.states:  # before its first segment, so that no segment is without a state
+            if node not in coverage.states:  # before its first segment, so that every segment has a state
                 coverage.states[node] = self._first_state(state, node, coverage, now)
                 write_state(storage, coverage.states[node])
         return coverage
@@ -185,7 +185,7 @@ class Shipper:
             if moved is not None and moved.upto > cursor.position:
                 self._tell_meanwhile(node, look, now)
                 return moved
-            round_.books.pop(0)  # it is as far as it was to come, or as it can come now
+            round_.books.pop(0)  # the ledger is shipped as far as the round goes, or as far as possible
         until = round_.began - SETTLING
         for node in round_.state.nodes:
             self._tell(round_, node, look, until, now)
@@ -193,7 +193,7 @@ class Shipper:
         return RoundEnd(complete_until=until)
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
-        """What lies beyond the cursor was written before, and the cursor did not get to know of it."""
+        """Adopt segments beyond the cursor: they were written, but the cursor was not moved."""
         reach = self._known.reaches.get(LedgerKey(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
@@ -228,7 +228,7 @@ class Shipper:
     # --- the states of the nodes --------------------------------------------------------------------------------
 
     def _tell(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
-        """Say how far the node's books are, where that is news, or some time has passed."""
+        """Write the node's state if it changed, or some time has passed."""
         before = self._known.states[node]
         state = describe(
             round_.state,
@@ -245,7 +245,7 @@ class Shipper:
             self._write(state, now)
 
     def _tell_meanwhile(self, node: str, look: _Look, now: int) -> None:
-        """A round that takes long: say what has come into the lake, but of the node only what was true before."""
+        """Write the state during a long round: the segments shipped so far, but the node's data of before the round."""
         if self._is_time(node, now):
             before = self._known.states[node]
             segments = segments_of(node, self._known)
@@ -256,7 +256,7 @@ class Shipper:
         return abs(now - self._told_at.get(node, 0)) >= TELL_SECONDS * SECOND
 
     def _write(self, state: NodeState, now: int) -> None:
-        """Write a state, without promising again what somebody has removed since."""
+        """Write a state without promising segments again that another program has deleted."""
         there = read_states(self._at, [state.node], state.epoch).get(state.node)
         if there is not None:
             removed = {book: reach.after for book, reach in there.segments.items()}
@@ -280,7 +280,7 @@ class Shipper:
 
 
 class _Reading:
-    """The rows of one segment, as tables. `upto` is how far they go, `lost` what is missing among them."""
+    """The rows of one segment, as tables. `upto` is the number reached, `lost` what is missing."""
 
     def __init__(
         self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Ledger, position: int
@@ -302,7 +302,7 @@ class _Reading:
     def __next__(self) -> pa.Table:
         while not self._ended:
             extract = self._database.read_now(self._read)
-            if extract is None:  # the history is another one: what follows is not of this segment
+            if extract is None:  # a new history: the following rows do not belong to this segment
                 break
             self.upto = extract.upto
             self.lost += [Loss(*lost) for lost in extract.lost]

@@ -47,14 +47,14 @@ from eventd.log.cursors.cursors import (
 from eventd.store.engine.database import Connection
 
 LOOK_SECONDS: Final = 1.0
-"""How often a resting sink checks whether enough records have come in to begin a round before its time."""
+"""Seconds between checks of an idle sink whether enough new records justify an early round."""
 TIDY_SECONDS: Final = 600.0
 
 logger = logging.getLogger("eventd.lake")
 
 
 class LakeMetrics(Protocol):
-    """The figures of shipping: see `eventd.lake.metrics`."""
+    """The metrics of shipping: see `eventd.lake.metrics`."""
 
     def shipped(self, book: str, rows: int, size: int) -> None: ...
 
@@ -87,7 +87,7 @@ class LakeAck(Ack):
 
 
 class LakeSink:
-    """Ships in rounds: one begins every `interval` seconds, or as soon as so many `rows` have come in since."""
+    """Ships in rounds: one begins every `interval` seconds, or as soon as `rows` new records are stored."""
 
     own = False
 
@@ -128,7 +128,7 @@ class LakeSink:
         return OutboundBatch(page.upto, page.upto + 1, "", 0, (), attempts=attempts, bare=True)
 
     async def deliver(self, outbound: OutboundBatch) -> LakeAck:
-        """One step of the round, or of tidying up after one."""
+        """Take one step of the round, or of tidying after it."""
         if self._tidy_due:
             self._tidy_due = False
             await self._tidy()
@@ -154,11 +154,11 @@ class LakeSink:
     async def _failed(self, failure: Failure) -> LinkError:
         kinds = {"unavailable": Unavailable, "blocked": Blocked}
         if failure.kind not in kinds:
-            await self._worker.close()  # its memory may be wrong
+            await self._worker.close()  # its cached state may be wrong
         return kinds.get(failure.kind, LinkError)(failure.reason, failure.message)
 
     async def _tidy(self) -> None:
-        """Compact or delete a little, once after a round, until nothing is left to do for a while."""
+        """Compact or delete a small part after a round, until nothing is left for a while."""
         self._tidied_at = self._monotonic()
         answer = await self._ask(TidyRequest(now=self._log.clock.now()))
         if isinstance(answer, TidyResult):
@@ -175,10 +175,10 @@ class LakeSink:
             self._tidy_due = self._monotonic() - self._tidied_at >= TIDY_SECONDS
 
     async def given_up(self) -> None:
-        """Nothing: a segment that was written and not settled is adopted by the next step."""
+        """Do nothing: the next step adopts a segment that was written and not settled."""
 
     def wind_down(self) -> None:
-        """Nothing: a step may be cut off at any point."""
+        """Do nothing: a step may be interrupted at any point."""
 
 
 class LedgerCursors:

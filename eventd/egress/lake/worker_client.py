@@ -1,4 +1,4 @@
-"""The node's side of the shipping process: it is started when it is needed, and ended when it fails."""
+"""The node's side of the shipping process, which is started on demand and ended when it fails."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from eventd.processes.process import Process
 from eventd.runtime.clock import Clock
 
 STEP_SECONDS: Final = 600.0
-"""How long one step may take. It is at the lowest priority, and stores may be slow; this is for one that hangs."""
+"""Seconds that one step may take: the process has the lowest priority and stores may be slow."""
 _KEPT: Final = 8000
-"""Bytes of its standard error that are kept, the last ones."""
+"""Bytes at the end of its standard error that are kept."""
 _MAIN: Final = """\
 from eventd.egress.lake.worker import main
 main(int(sys.argv[1]))
@@ -31,7 +31,7 @@ class WorkerLost(Unavailable):
 
 
 class WorkerClient:
-    """At most one shipping process. Make it, `ask`, and `close` it in the end."""
+    """At most one shipping process. Create it, `ask`, and `close` it at the end."""
 
     def __init__(self, terms: Terms, environment: Mapping[str, str], clock: Clock) -> None:
         self._terms = terms
@@ -42,11 +42,11 @@ class WorkerClient:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, None while there is none."""
+        """The number of the process, None without one."""
         return None if self._child is None else self._child.process.pid
 
     async def ask(self, request: Request) -> Answer:
-        """One thing done. Raises WorkerLost; the next call starts another process."""
+        """Perform one request. Raises WorkerLost; the next call starts another process."""
         try:
             if self._child is None:
                 self._child = _Process(self._terms, self._environment, self._clock)
@@ -59,7 +59,7 @@ class WorkerClient:
             raise
 
     async def close(self) -> None:
-        """End the process, in the middle of what it does: the next one finds what it has left."""
+        """End the process, even during a step: the next one continues from what it has written."""
         child, self._child = self._child, None
         if child is not None:
             child.process.end()
@@ -75,7 +75,7 @@ class _Process:
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.process.read_stdout(self._take)
         self._stderr = self.process.read_stderr(self._note)
-        self._waiting = frame(terms)  # goes with the first request: one write is under way at a time
+        self._waiting = frame(terms)  # sent with the first request: only one write is under way at a time
 
     def _take(self, chunk: bytes) -> None:
         self._out += chunk
@@ -112,7 +112,7 @@ class _Process:
         raise WorkerLost(f"the shipping process has not answered for {STEP_SECONDS:g} s")
 
     def _tell_errors(self) -> None:
-        """What it wrote to its standard error is for whoever reads the node's log."""
+        """Log what it wrote to standard error."""
         self._stderr.drain(_KEPT)
         if text := self._err.decode(errors="replace").strip():
             logger.error("shipping process output", extra={"text": text})

@@ -1,6 +1,6 @@
-"""The consumers of a node that are at work, each with what it was started for.
+"""The running consumers of a node, each with the purpose that it was started for.
 
-What changes what one of them was started for ends that one alone; the others are not disturbed.
+A change of a purpose ends its consumer alone; the others are not disturbed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _ActiveConsumer(Generic[PurposeT]):
 
 
 class Consumers(Generic[PurposeT]):
-    """Consumers by the name of their cursor. `start` makes one for a cursor and its purpose, which can be compared."""
+    """Consumers by cursor name. `start` creates one for a cursor and its purpose, which can be compared."""
 
     def __init__(self, keep: Keep, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
         self._keep = keep
@@ -42,25 +42,25 @@ class Consumers(Generic[PurposeT]):
 
     @property
     def names(self) -> list[str]:
-        """The cursors that are being worked on."""
+        """Return the cursors of the running consumers."""
         return list(self._running)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
-        """End those whose purpose is another now, or none; their names.
+        """End consumers whose purpose changed or is gone. Returns their names.
 
-        They must stand still before their cursors are adjusted: what one of them would still hand on by its old
-        selection, the new one could take for done.
+        They must be stopped before their cursors are adjusted: what one of them delivered by its old selection could be
+        counted as delivered by the new one.
         """
         stale = [name for name, one in self._running.items() if one.purpose != purpose_of(name)]
         await self.end(stale, 0.0)
         return stale
 
     async def adjust(self, wanted: Mapping[str, Cursor], purpose_of: Callable[[str], PurposeT | None]) -> None:
-        """Run a consumer for each of these cursors, and none besides; those that run already are left alone."""
+        """Run a consumer for each of these cursors, and no others; running ones are left alone."""
         done = [
             name
             for name, one in self._running.items()
-            # A selection that was changed and changed back has another version, though the purpose looks as before.
+            # A selection that was changed and changed back has a new version, although the purpose looks unchanged.
             if one.task.done() or name not in wanted or one.version != wanted[name].selector_version
         ]
         await self.end(done, 0.0)
@@ -72,7 +72,7 @@ class Consumers(Generic[PurposeT]):
                 running.paused = cursor.paused_at is not None
                 running.consumer.reread()
             elif running is not None and cursor.retry_at is None:
-                running.consumer.look_again()  # it may rest until a time that an operator has made void
+                running.consumer.look_again()  # it may be waiting for a time that an operator has changed
 
     def _run(self, cursor: Cursor, purpose: PurposeT) -> None:
         consumer = self._start(cursor, purpose)
@@ -81,7 +81,7 @@ class Consumers(Generic[PurposeT]):
         self._running[cursor.name] = _ActiveConsumer(consumer, task, purpose, cursor.selector_version, paused)
 
     async def end(self, names: Iterable[str], seconds: float) -> None:
-        """Let these settle what is under way for that long, then end them."""
+        """Give consumers that many seconds to settle the work under way, then end them."""
         ending = [self._running.pop(name) for name in names]
         if not ending:
             return

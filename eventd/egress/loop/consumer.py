@@ -1,7 +1,7 @@
-"""The one loop of every destination: read a page, hand it to the sink, settle, wait.
+"""The one loop of every destination: read a page, pass it to the sink, settle the cursor, wait.
 
-Each destination has a consumer of its own, so one that is down delays no other. Several batches may be under way; they
-are settled in order, and when one fails, those behind it are cancelled and sent again from the cursor.
+Each destination has its own consumer, so one that is down delays no other. Several batches may be under way; they are
+settled in order, and when one fails, those behind it are cancelled and sent again from the cursor.
 """
 
 from __future__ import annotations
@@ -37,46 +37,47 @@ from eventd.runtime.clock import SECOND, Countdown
 from eventd.runtime.supervisor import Spawn
 
 IDLE_WRITE = 5.0
-"""Seconds after which a cursor that passed records of no concern to it is written down."""
+"""Seconds after which the cursor is stored that passed only records its destination did not select."""
 BROKEN_WAIT = 1.0
-"""Seconds to wait when this node's own database cannot even record a failure."""
+"""Seconds to wait when this node's own database cannot record a failure."""
 
 REOPEN_AFTER = 1.0
-"""Seconds within which a link is not compared again because the other side was started."""
+"""Seconds within which a restart of the other side does not cause another comparison."""
 CALM = 600.0
-"""Seconds after which a rewind, or four times the cap of the back-off if that is longer, is the first again."""
+"""Seconds without a rewind, or four times the cap of the back-off if that is longer, after which rewinds are counted
+from one.
+"""
 DATABASE = "database"
-"""The trouble of a link while this node's own database cannot be used."""
+"""The reason of a link while this node's own database is unavailable."""
 REWINDS = "rewinds"
-"""The reason of a link whose other side goes back again and again."""
+"""The reason of a link whose other side rewinds repeatedly."""
 AT_CAP = 64
-"""Attempts whose delay is the cap: a link that is refused waits for a change, and is only probed meanwhile."""
+"""Attempts whose delay is the cap: a refused link waits for a change, and is only probed meanwhile."""
 RESULTS = (LinkError, Rewind, EventdError)
-"""Errors of a delivery that this loop acts on."""
+"""Errors of a delivery that this loop handles."""
 
 logger = logging.getLogger("eventd.egress")
 
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of one run of the pump: positions; `asleep_since` is in monotonic seconds."""
+    """The positions of one run of the loop; `asleep_since` is in monotonic seconds."""
 
-    settled: int  # the cursor, as it is written
-    sent: int  # end of the last acknowledged range, as it is written
+    settled: int  # the cursor as stored
+    sent: int  # end of the last acknowledged range, as stored
     scanned: int  # read up to here
-    launched: int  # end of the last range that is under way
+    launched: int  # end of the last range under way
     failures: int
     asleep_since: float
-    healthy: bool  # what is written of the link says that nothing is wrong
+    healthy: bool  # the stored state says that the link works
 
 
 class Consumer(Generic[PageT]):
     """Drives one cursor through one sink, until it is cancelled or the cursor has reached its end.
 
-    `version` is that of the selection the sink was made for: when another is declared, the consumer stands still until
-    it is replaced. `cursors` keep its position; by default, the stored cursor of its name does. `spawn` starts a task
-    under the node's supervisor; `chance` gives numbers in [0, 1) for the jitter.
-    `about` are fields of its log lines.
+    `version` is that of the sink's selection: when another is declared, the consumer stops until it is replaced.
+    `cursors` store its position; by default, the cursor of its name. `spawn` starts a task under the node's supervisor;
+    `chance` returns numbers in [0, 1) for the jitter. `about` are fields of its log lines.
     """
 
     def __init__(
@@ -117,23 +118,23 @@ class Consumer(Generic[PageT]):
         self._rewound_at = float("-inf")
 
     def wake(self) -> None:
-        """The other side has called: wait as long as after a first failure.
+        """The other side has called: wait only as long as after a first failure.
 
-        Not shorter: a peer that calls often and refuses this node would be asked as often.
+        Not shorter: a peer that calls often but refuses this node would be contacted as often.
         """
         self._called = True
         self.look_again()
 
     def look_again(self) -> None:
-        """Read the cursor again if the consumer rests; deliveries under way are not disturbed."""
+        """Read the cursor again if the consumer is waiting; deliveries under way are not disturbed."""
         if self._resting:
             self.reread()
 
     def reopen(self) -> None:
-        """The other side was restarted, and may have lost records: compare again, unless that was just done.
+        """The other side was restarted and may have lost records: compare again, unless that was just done.
 
-        Two nodes notify each other; without the pause each would make the other ask again, for ever. Deliveries under
-        way are settled first: their answers may be from before the restart.
+        Two nodes notify each other; without this limit each would cause the other's comparison, forever. Deliveries
+        under way are settled first, because their answers may precede the restart.
         """
         if self._monotonic() - self._opened_at > REOPEN_AFTER:
             self._doubted = True
@@ -144,22 +145,22 @@ class Consumer(Generic[PageT]):
             self.reread()
 
     def reread(self) -> None:
-        """The cursor was changed from outside (paused, resumed): look at it again, at once."""
+        """The cursor was changed by other code (paused, resumed): read it again at once."""
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
     def finish(self) -> None:
-        """Launch nothing more, settle what is under way, then return from `run`."""
+        """Start no further deliveries, settle those under way, then return from `run`."""
         self._finishing = True
         self._sink.wind_down()
         self.reread()
 
     async def run(self) -> None:
-        """Work until `finish` or cancelled. Returns as well when the cursor was deleted or has reached its end."""
+        """Run until `finish` or cancelled. Also returns when the cursor was deleted or has reached its end."""
         finished = False
         while not (finished or self._finishing):
             self._signal = asyncio.get_running_loop().create_future()
-            self._resting = True  # already while it looks: a sign that comes meanwhile must end the rest
+            self._resting = True  # before reading: a signal during the read must end the wait
             try:
                 cursor = await self._cursors.read()
                 if rest := self._due(cursor):
@@ -169,33 +170,33 @@ class Consumer(Generic[PageT]):
                     finished = await self._attempt(cursor)
             except NotFound:
                 return
-            except EventdError as error:  # the database itself is in trouble: nothing can be written down about it
+            except EventdError as error:  # the database itself fails: nothing can be recorded in it
                 self._link_log.note(LinkState.FAILED, DATABASE, str(error))
                 await self._log.clock.sleep(BROKEN_WAIT)
-            except Exception:  # a fault of ours where it cannot be written down: a link must not end without a word
+            except Exception:  # a defect that cannot be recorded: a link must not end silently
                 logger.exception("consumer failed", extra=self._about)
                 await self._log.clock.sleep(BROKEN_WAIT)
 
     def _due(self, cursor: Cursor) -> float:
-        """Seconds until the next try; infinite while paused, and when another selection than the sink's is in force."""
+        """Return the seconds until the next attempt; infinite while paused, or with an outdated selection."""
         if cursor.paused_at is not None or cursor.selector_version != self._version:
             return float("inf")
         if cursor.retry_at is None or cursor.attempted_at is None:
             return 0.0
         passed = self._countdown.passed(cursor.attempted_at, cursor.retry_at)
         rest = (cursor.retry_at - cursor.attempted_at) / SECOND
-        # A sign of life ends no rest from rewinds: it comes from the very side that keeps us busy.
+        # A sign of life does not end the wait after rewinds: it comes from the side that causes them.
         if self._called and cursor.reason != REWINDS:
             rest = min(rest, self._backoff.base)
         return max(0.0, rest - passed)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait that long or until a signal."""
+        """Wait that many seconds or until a signal."""
         nudge = asyncio.get_running_loop().create_future()
         await self._first(nudge, [], None if seconds == float("inf") else seconds)
 
     async def _attempt(self, cursor: Cursor) -> bool:
-        """Work until an error or a signal; whether the cursor has reached its end."""
+        """Run until an error or a signal. Returns whether the cursor has reached its end."""
         progress = _Progress(
             cursor.position,
             cursor.sent_upto,
@@ -216,10 +217,10 @@ class Consumer(Generic[PageT]):
         except LinkError as held:
             await self._postpone(progress, held)
         except DatabaseUnavailable:
-            raise  # no fault of the link: `run` tries again soon, while a failed link waits for a change
+            raise  # no failure of the link: `run` tries again soon, while a failed link waits for a change
         except EventdError as error:
             await self._postpone(progress, LinkError(error.code, str(error)))
-        except Exception as error:  # a fault of ours in one link must not end the others
+        except Exception as error:  # a defect in one link must not end the others
             logger.exception("consumer failed", extra=self._about)
             await self._postpone(progress, LinkError("internal", f"{type(error).__name__} in this node; see its log"))
         finally:
@@ -227,7 +228,7 @@ class Consumer(Generic[PageT]):
         return False
 
     async def _go_back(self, progress: _Progress, back: Rewind) -> None:
-        if back.to >= progress.settled:  # nothing to send again: what the other side lacks may still be on its way
+        if back.to >= progress.settled:  # nothing to send again: what the other side lacks may still be in flight
             await self._postpone(progress, Unavailable("out_of_step", back.detail))
             return
         at, now = progress.settled, self._log.clock.now()
@@ -235,7 +236,7 @@ class Consumer(Generic[PageT]):
         progress.settled = back.to
         calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
         self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
-        if self._rewinds > 1:  # whoever goes back at once again, or always, must not have us send without a pause
+        if self._rewinds > 1:  # a side that rewinds repeatedly must not cause sending without a pause
             what = f"it went back {self._rewinds} times: {back.detail}"
             await self._postpone(progress, Unavailable(REWINDS, what), failures=self._rewinds - 1)
 
@@ -248,10 +249,10 @@ class Consumer(Generic[PageT]):
                 page = await self._sink.read(self._log, cursor, progress.scanned)
                 if opened is None:
                     opened = await self._open(cursor, progress, page)
-                    continue  # what was found out may make a page of another size
+                    continue  # what `open` found out may change the size of a page
                 self._take(page, progress)
                 more = page.full
-                del page  # or the last one would stay in memory for as long as nothing comes
+                del page  # otherwise the last page would stay in memory while the link is idle
             if self._finishing:
                 await self._land(progress, cursor)
             if self._signal.done():
@@ -261,8 +262,8 @@ class Consumer(Generic[PageT]):
                 await self._log.database.write(end_cursor, cursor)
                 return True
             if opened is not None and opened.reached and not (self._flying or more or progress.healthy):
-                await self._settle_idle(progress, succeeded=True)  # up again, and nothing to send that would show it
-            await self._wait(progress, watch, more or ended)  # what lies beyond its end is not waited for
+                await self._settle_idle(progress, succeeded=True)  # the link works again, and no delivery will show it
+            await self._wait(progress, watch, more or ended)  # records beyond its end are not waited for
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(progress, cursor)
             self._compare_if_doubted()
@@ -271,7 +272,7 @@ class Consumer(Generic[PageT]):
         self._opened_at, self._doubted = self._monotonic(), False
         self._tried_upto = max(
             progress.settled, page.upto
-        )  # a link that cannot be opened has failed for all that waited
+        )  # a link that cannot be opened has failed for everything that waited
         opened = await self._sink.open(cursor, page)
         if opened.proven and opened.proven != cursor.protocol:
             now, at = self._log.clock.now(), progress.settled
@@ -287,12 +288,12 @@ class Consumer(Generic[PageT]):
 
     async def _settle_first(self, progress: _Progress, cursor: Cursor) -> None:
         outbound = self._flying[0][0]
-        # No name for the task: an error that leaves here would hold it, it the error, and both of them the batch.
+        # The task is not bound to a name: an error raised here would hold it, it the error, and both the batch.
         await self._settle(progress, cursor, outbound, await self._flying[0][1])
         self._flying.popleft()
 
     def _take(self, page: PageT, progress: _Progress) -> None:
-        # What was recorded after the last failure has not failed.
+        # Records stored after the last failure have not failed.
         attempts = progress.failures + 1 if progress.scanned < self._failed_upto else 1
         outbound = self._sink.select(page, progress.launched, attempts)
         progress.scanned = page.upto
@@ -305,7 +306,7 @@ class Consumer(Generic[PageT]):
         self._tried_upto = max(self._tried_upto, outbound.upto)
 
     async def _wait(self, progress: _Progress, watch: Watch, more: bool) -> None:
-        """Until the first batch is done, more can be sent, or a signal comes; write an idle cursor down in time."""
+        """Wait until the first batch is done, more can be sent, or a signal comes; store an idle cursor in time."""
         timeout = None
         if not self._flying and progress.scanned > progress.settled:
             timeout = progress.asleep_since + IDLE_WRITE - self._monotonic()
@@ -313,7 +314,7 @@ class Consumer(Generic[PageT]):
                 await self._settle_idle(progress)
                 return
         elif not self._flying and self._link_log.reason == DATABASE:
-            self._link_log.note(LinkState.RUNNING)  # all that was read is written
+            self._link_log.note(LinkState.RUNNING)  # everything that was read is stored
         nudge = asyncio.get_running_loop().create_future()
         if more and not self._flying:
             self._sink.await_room(nudge)
@@ -324,7 +325,7 @@ class Consumer(Generic[PageT]):
     async def _first(
         self, nudge: asyncio.Future[None], waits: list[asyncio.Future[Any]], seconds: float | None
     ) -> None:
-        """Until one of them is done, a signal comes, or the time is up."""
+        """Wait until one of the futures is done, a signal comes, or time is up."""
         assert self._signal is not None
         timer = [] if seconds is None else [self._log.clock.timer(seconds)]
         try:
@@ -343,11 +344,11 @@ class Consumer(Generic[PageT]):
             step = replace(step, batches=ack.batches, parked=letters, protocol=ack.protocol, succeeded=asked)
             await self._cursors.settle(step, ack)
             self._sink.settled(ack)
-            for letter in letters[:1]:  # the dead letters name all
+            for letter in letters[:1]:  # the dead letters list all of them
                 about = {"count": len(letters), "event_id": letter.event_id, "reason": letter.reason}
                 logger.warning("dead letters added", extra=self._about | about)
             progress.settled, progress.sent = ack.upto, sent
-            # A sink may have handed on only a part of its batch, or have looked beyond it.
+            # A sink may have delivered only a part of its batch, or read beyond it.
             progress.scanned = ack.upto if ack.upto < outbound.upto else max(progress.scanned, ack.upto)
             progress.failures = 0 if asked else progress.failures
             progress.asleep_since = self._monotonic()

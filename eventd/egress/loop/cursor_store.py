@@ -1,4 +1,4 @@
-"""Where a consumer keeps its position: in one stored cursor, or in several that succeed and fail together."""
+"""Stores a consumer's position: in one cursor, or in several that succeed and fail together."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class CursorStore(Protocol):
     """A consumer's position and its failures."""
 
     async def read(self) -> Cursor:
-        """The position, and when to try again. Raises `NotFound`."""
+        """Return the position, and when to try next. Raises `NotFound`."""
         ...
 
     async def settle(self, step: Step, ack: Ack | None = None) -> None:
-        """Move on, and write the effect of the delivery in the same transaction. Raises `FenceLost`."""
+        """Advance, and write the effect of the delivery in the same transaction. Raises `FenceLost`."""
         ...
 
     async def postpone(self, failure: Postponement) -> None:
-        """Record a failed try."""
+        """Record a failed attempt."""
         ...
 
 
 class StoredCursor:
-    """The one cursor of this name."""
+    """The cursor of this name."""
 
     def __init__(self, log: EventLog, name: str) -> None:
         self._log = log

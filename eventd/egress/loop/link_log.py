@@ -1,4 +1,4 @@
-"""The states of a link in the log: one line when its state or the reason changes, none for each try."""
+"""Logs a link when its state or the reason changes, not each attempt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LinkLog:
         self._about = about
 
     def note(self, state: LinkState, reason: str = "", error: str = "") -> None:
-        """The link is in this state now."""
+        """The link now has this state."""
         if state is LinkState.RUNNING and self._state is not state:
             self._logger.info(EVENTS[state], extra=self._about)
         elif (state, reason) != (self._state, self.reason):

@@ -1,7 +1,8 @@
 """The interface between a consumer and its destination, and the ways in which a delivery can fail.
 
-Down is not wrong. `Unavailable` and `Blocked` are about the link: the cursor stays, and the destination is tried again.
-Only an answer about one record makes that record a dead letter, in `Ack.refused`; the link continues with the next.
+An unavailable destination has not refused anything. `Unavailable` and `Blocked` concern the link: the cursor stays, and
+the delivery is retried. Only an answer about one record makes that record a dead letter, in `Ack.refused`; the link
+continues with the next record.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from eventd.log.core.units import Effect
 from eventd.log.cursors.cursors import Batch, Cursor, DeadLetter
 
 LONGEST = 500
-"""Characters that are stored of another side's text."""
+"""Characters of another side's text that are stored."""
 
 
 def plain(text: str) -> str:
-    """Another side's text, fit to be stored and shown.
+    """Return another side's text in a form that is safe to store and show.
 
-    It could be megabytes, steer a terminal, or hold what no database takes as text.
+    It could be megabytes long, control a terminal, or contain characters that databases reject.
     """
     return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
 
@@ -42,7 +43,7 @@ class LinkError(Exception):
 
 
 class Unavailable(LinkError):
-    """The other side is down or asks for time: refused connections, time-outs, 429, 5xx."""
+    """The other side is down or asks for time: refused connections, timeouts, 429, 5xx."""
 
 
 class Blocked(LinkError):
@@ -52,7 +53,7 @@ class Blocked(LinkError):
 class Rewind(Exception):
     """The other side has less than the cursor says.
 
-    `to` is the position to go back to, `epoch` the one in which the other side has proven to be there; blank for none.
+    `to` is the position to go back to, `epoch` the one in which the other side has proven to have it; empty for none.
     """
 
     def __init__(self, to: int, detail: str, *, epoch: str = "") -> None:
@@ -71,7 +72,7 @@ class OpenResult:
 
 
 class OutboundRecord(Protocol):
-    """A record on its way out: its position here, and its event's id."""
+    """A record to send: its position here, and its event's id."""
 
     @property
     def position(self) -> int: ...
@@ -84,9 +85,9 @@ class OutboundRecord(Protocol):
 class OutboundBatch:
     """The records of one page that a sink delivers. Positions are node-wide; ranges are half-open, `(after, upto]`.
 
-    `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason;
-    `lost` is where a loss begins: retention took (lost, after] before it could be sent; None when nothing was lost.
-    A `bare` batch has no records, and its range is sent all the same.
+    `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason.
+    `lost` is where a loss begins: retention evicted (lost, after] before it could be sent; None without a loss. A
+    `bare` batch has no records, but its range is sent.
     """
 
     after: int
@@ -101,13 +102,13 @@ class OutboundBatch:
 
     @property
     def goes(self) -> bool:
-        """Whether anything goes over the link."""
+        """Whether anything is sent over the link."""
         return self.bare or bool(self.records)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRefusal:
-    """A record that the other side refused for good. `attempts` is how often it was tried, 0 where that is unknown."""
+    """A record that the other side refused for good. `attempts` is how often it was sent, 0 if unknown."""
 
     record: OutboundRecord
     reason: str
@@ -119,9 +120,9 @@ class RecordRefusal:
 class Ack:
     """The result of a delivery.
 
-    `upto` may lie before the batch's end; then `failure` says why. It may lie beyond, where the sink read further by
-    itself. `effect` is written in the transaction that moves the cursor. Dead letters are stored under the name
-    `books`, where that is not the cursor's own.
+    `upto` may lie before the batch's end; then `failure` says why. It may lie beyond, if the sink read further by
+    itself. `effect` is written in the transaction that moves the cursor. Dead letters are stored under the name `books`
+    if that is not the cursor's own.
     """
 
     upto: int
@@ -134,13 +135,13 @@ class Ack:
 
     @property
     def asked(self) -> bool:
-        """Whether the other side was asked: a batch without records proves nothing about the link."""
+        """Whether the other side was contacted: a batch without records proves nothing about the link."""
         return self.effect is not None or any(batch.status for batch in self.batches)
 
 
 def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) -> list[DeadLetter]:
-    """The dead letters of a batch."""
-    # A repair keeps its books under the name of the peer's own cursor: they outlive it.
+    """Return the dead letters of a batch."""
+    # A repair records under the name of the peer's own cursor, which outlives it.
     books = ack.books or (ack.batches[0].cursor if ack.batches else cursor.name)
     return [
         DeadLetter(
@@ -158,7 +159,7 @@ def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) ->
 
 
 class PageBounds(Protocol):
-    """The last position that a page has scanned, and whether more may be waiting."""
+    """The last position that a page has read, and whether more records may exist."""
 
     @property
     def upto(self) -> int: ...
@@ -171,16 +172,16 @@ PageT = TypeVar("PageT", bound=PageBounds)
 
 
 class Sink(Protocol[PageT]):
-    """Delivers pages of records. It reads them in the form it needs: as records, or as lines for the wire."""
+    """Delivers pages of records, in the form it needs: as records, or as lines for the wire."""
 
     @property
     def window(self) -> int:
-        """Parcels that may be under way at once; 0 while there is no room for one."""
+        """Return how many batches may be under way at once; 0 without room for one."""
         ...
 
     @property
     def own(self) -> bool:
-        """Whether only records that entered the log here concern this sink."""
+        """Return whether the sink needs only records that entered the log here."""
         ...
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
@@ -188,19 +189,19 @@ class Sink(Protocol[PageT]):
         ...
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> PageT:
-        """The next page beyond `after`, no further than the cursor's own end."""
+        """Read the next page after `after`, up to the cursor's own end."""
         ...
 
     async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
-        """Get ready to deliver; it may change the size of a page. Raises `LinkError` or `Rewind`."""
+        """Prepare the delivery; this may change the size of a page. Raises `LinkError` or `Rewind`."""
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> OutboundBatch | None:
-        """The batch to deliver; None when nothing in the page concerns this sink."""
+        """Return the batch to deliver; None if the page has nothing for this sink."""
         ...
 
     async def deliver(self, outbound: Any) -> Ack:
-        """Deliver a batch made by `select`. Raises `LinkError`; then nothing is settled."""
+        """Deliver a batch from `select`. Raises `LinkError`; then nothing is settled."""
         ...
 
     def settled(self, ack: Ack) -> None:
@@ -212,5 +213,5 @@ class Sink(Protocol[PageT]):
         ...
 
     def wind_down(self) -> None:
-        """The node is about to stop: finish deliveries under way, begin no other."""
+        """The node is about to stop: finish deliveries under way, begin no others."""
         ...

@@ -1,4 +1,4 @@
-"""Waiting for the first of several things without a detour: who knows of one wakes the waiting task itself."""
+"""Waits for the first of several events with less latency than `asyncio.wait`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 async def until_any(nudge: asyncio.Future[None], others: Iterable[asyncio.Future[Any]]) -> None:
-    """Until `nudge` is done, or one of the others; it is this task's own, and cancelled at the end.
+    """Wait until `nudge` or one of the others is done; the nudge belongs to this task and is cancelled at the end.
 
-    Whoever sets the nudge has the task run in the next turn of the loop; `asyncio.wait` takes one turn more, and what
-    is ready meanwhile goes first.
+    Setting the nudge resumes the task in the next turn of the loop; `asyncio.wait` takes one turn more, in which other
+    ready tasks run first.
     """
 
     def pass_on(_: object) -> None:

@@ -1,15 +1,15 @@
-"""How many bytes a process holds for batches on their way to peers: one budget for all links.
+"""The memory budget of a process for batches to peers: one budget for all links.
 
-One half is for links whose peer has answered since the link was opened: whole batches, and more of them read ahead
-while there is plenty. When it is used up nobody reads ahead, and links wait: first come, first served, a batch each.
+One half is for links whose peer has answered since the link was opened: whole batches, and several of them while there
+is plenty. When it is used up, no link reads ahead, and links wait in order, for one batch each. The other half is for
+the first batch of each link, whose size is chosen so that every link has room for one without waiting.
 
-The other half is for the first batch of each link. It is of a size of which there is room for one for each link there
-is, so it need not wait. A peer that takes a batch and never answers therefore holds its link's part of this half and
-no more, from one time-out to the next, and what the others live on is out of its reach. A link that is in step takes
-its part, too, rather than wait: what is new to it is little, and must not queue behind what others have to catch up.
+A peer that takes a batch and never answers therefore holds its link's share of this half and no more, from one timeout
+to the next; it cannot reduce what the others use. A link that is caught up also uses its share instead of waiting: its
+new events are few, and must not queue behind a backlog of others.
 
-Peers that fall silent all at once, in the middle of it, hold what they have until their time-outs. When nothing comes
-back to the first half for as long as `PATIENCE` while links wait for it, these go on with their parts of the second.
+If all peers fall silent at once in the middle of their batches, they hold the first half until their timeouts. When
+nothing is returned to it for `PATIENCE` while links wait, these continue with their shares of the second.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import NamedTuple
 from eventd.runtime.clock import Clock
 
 LEAST = 64 << 10
-"""Bytes of a batch that a link waits for rather than to take less: a small batch costs nearly what a large one does."""
+"""The smallest batch in bytes for which a link does not wait: a small batch costs nearly as much as a large one."""
 PATIENCE = 2.0
-"""Seconds. Of many batches that are answered at all one is within milliseconds, however long each of them takes."""
+"""Seconds. Of many batches that are answered at all, one is answered within milliseconds."""
 
 
 class Half:
-    """So many bytes, of which `held` are taken, and the links that wait for them, in their order."""
+    """A number of bytes, of which `held` are in use, and the waiting links in order."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -36,7 +36,7 @@ class Half:
         self.queue: dict[Allowance, None] = {}
 
     def fits(self, size: int) -> bool:
-        """Whether so much may be taken. An event that is larger than all of it goes alone."""
+        """Return whether this size is available. An event larger than the whole budget is sent alone."""
         return self.held + size <= self.size or not self.held
 
 
@@ -48,7 +48,7 @@ class Grant(NamedTuple):
 
 
 class Budget:
-    """`total` bytes for all links. `links` tells how many there are. For one loop alone."""
+    """`total` bytes for all links. `links` returns their number. For one loop."""
 
     def __init__(self, total: int, links: Callable[[], int], clock: Clock) -> None:
         self.main = Half(total // 2)
@@ -61,16 +61,16 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """Bytes that are taken."""
+        """Bytes in use."""
         return self.main.held + self.first.held
 
     @property
     def waiting(self) -> int:
-        """Links that wait for their turn."""
+        """Return the number of waiting links."""
         return len(self.main.queue) + len(self.first.queue)
 
     def offer(self, link: Allowance) -> Grant | None:
-        """What a link that has nothing under way may take now; None: it has to wait."""
+        """Return the bytes that a link with nothing under way may use now; None if it has to wait."""
         if link.answers and self.main.fits(link.wanted):
             return Grant(self.main, link.wanted)
         if link.uses_main and not self._is_stuck:
@@ -79,22 +79,22 @@ class Budget:
         return Grant(self.first, size) if self.first.fits(size) else None
 
     def queue(self, link: Allowance) -> None:
-        """Let a link wait for its turn, which may be at once. One that waits already keeps its place."""
+        """Queue a link for its turn, which may come at once. A link that waits keeps its place."""
         self._queue_of(link)[link] = None
         self._serve()
 
     def is_free(self, link: Allowance) -> bool:
-        """Whether a link that has nothing under way need not wait."""
+        """Return whether a link with nothing under way need not wait."""
         return not self._queue_of(link) and self.offer(link) is not None
 
     def leave(self, link: Allowance) -> None:
-        """It waits no longer."""
+        """Remove a link from the queue."""
         self.main.queue.pop(link, None)
         self.first.queue.pop(link, None)
         self._serve()  # the next one may need less
 
     def give_back(self, half: Half, size: int) -> None:
-        """So much is free again: whose turn it is gets it."""
+        """Return bytes to a half, and pass them to the links whose turn it is."""
         half.held -= size
         if half is self.main and size > 0:
             self._moves, self._is_stuck = True, False
@@ -120,17 +120,17 @@ class Budget:
 
 
 class Allowance:
-    """What one link holds of a budget. `most`: bytes of events in its largest batch.
+    """The share of one link in a budget. `most`: bytes of events in its largest batch.
 
-    It asks for the `window` before each page, or waits for its turn; then come `take` and `keep`. The page is dropped,
-    or carried as a batch until that is `settled`. `end` gives all back. `answers`: its peer has, since the opening.
-    `is_in_step`: the last page was all there was to read.
+    It requests the `window` before each page, or waits for its turn; then come `take` and `keep`. The page is dropped,
+    or carried as a batch until that is `settled`. `end` returns everything. `answers`: its peer has answered since the
+    opening. `is_in_step`: the last page was the end of the log.
     """
 
     def __init__(self, budget: Budget, most: int) -> None:
         self._budget = budget
         self._events = most
-        self._most = min(most + most // 8, budget.main.size)  # before each event stand its position and path
+        self._most = min(most + most // 8, budget.main.size)  # each event is preceded by its position and path
         self._least = self.needed = min(LEAST, self._most)
         self._asked = self._again = 0
         self._taken = Grant(budget.main, 0)
@@ -140,23 +140,23 @@ class Allowance:
 
     @property
     def uses_main(self) -> bool:
-        """Whether it waits for whole batches."""
+        """Return whether it waits for whole batches."""
         return self.answers and not self.is_in_step
 
     @property
     def wanted(self) -> int:
-        """Bytes of the next batch at most; it takes no less than `needed`."""
+        """Return the bytes of the next batch at most; it takes no less than `needed`."""
         return max(self._most, self.needed)
 
     def window(self, wide: int) -> int:
-        """How many batches may be under way now, of so many at most; 0 when it has to wait for its turn."""
+        """Return how many batches may be under way now, up to `wide`; 0 when it has to wait for its turn."""
         main = self._budget.main
         if self.answers and main.held + self.wanted <= main.size and not main.queue:
             return wide
         return int(self._taken.size > 0 or len(self._under_way) > 0 or self._budget.is_free(self))
 
     def wait(self, nudge: asyncio.Future[None]) -> None:
-        """Wait for its turn, in which the nudge is set."""
+        """Wait for the turn, in which the nudge is set."""
         self._nudge = nudge
         if not self._taken.size:
             self._budget.queue(self)
@@ -164,24 +164,24 @@ class Allowance:
             nudge.set_result(None)
 
     def try_its_turn(self) -> bool:
-        """Take what there is for it, and go on; whether there is anything."""
+        """Take what is available and continue. Returns whether anything was."""
         self._take_offer()
         if self._taken.size and self._nudge is not None and not self._nudge.done():
             self._nudge.set_result(None)
         return self._taken.size > 0
 
     def take(self) -> int:
-        """Take room for a page, if that is not done; how many bytes of events it may have."""
+        """Reserve room for a page, unless that is done. Returns the bytes of events it may have."""
         if not self._taken.size:
             self._take_offer()
         self._asked = self._again or min(self._events, self._taken.size * 8 // 9)
         return self._asked
 
     def keep(self, size: int) -> bool:
-        """Whether a page that was read may be kept, now that its size is known.
+        """Return whether a page that was read may be kept, now that its size is known.
 
-        Where it is larger than what was taken, and there is no room for that, it has to be read again in its turn: who
-        waits for others must hold nothing that they wait for.
+        If it is larger than what was reserved, and there is no room for that, it must be read again in its turn: a
+        waiting link must not hold what others wait for.
         """
         half, taken = self._taken
         if size > taken and half.held + size - taken > half.size and half.held > taken:
@@ -198,7 +198,7 @@ class Allowance:
         self._taken = Grant(self._budget.main, 0)
 
     def drop(self) -> None:
-        """The page is gone."""
+        """The page is dropped."""
         taken, self._taken = self._taken, Grant(self._budget.main, 0)
         self._budget.give_back(*taken)
 
@@ -207,7 +207,7 @@ class Allowance:
         self._budget.give_back(*self._under_way.popleft())
 
     def end(self) -> None:
-        """Hold nothing, and wait for nothing."""
+        """Return everything, and stop waiting."""
         self._nudge, self._again, self.needed = None, 0, self._least
         self.answers = self.is_in_step = False
         self._budget.leave(self)

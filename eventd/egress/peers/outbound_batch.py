@@ -1,4 +1,4 @@
-"""Lines on their way to a peer: one body, taken apart only when somebody has to look at a single record."""
+"""Lines to send to a peer: one body, split only when a single record must be examined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from federation.runs import split_runs
 
 
 class OutboundLine(NamedTuple):
-    """One record as it goes over the wire: its position here, its encoded path, and the event's canonical form."""
+    """One record in its form on the wire: its position here, its encoded path, and the event's canonical form."""
 
     position: int
     path: str
@@ -29,7 +29,7 @@ class OutboundLine(NamedTuple):
 
 @dataclass(frozen=True)
 class OutboundLines(Sequence[OutboundLine]):
-    """`body` is that of a v2 batch of so many `events`, of the `form` that is its content type.
+    """The body of a v2 batch with `events` events and the content type `form`.
 
     `oldest` is the earliest time of recording among them, in microseconds.
     """
@@ -69,6 +69,8 @@ class PeerBatch(OutboundBatch):
     records: OutboundLines
 
     def picked(self, upto: int) -> list[int]:
-        """For the books of a repair, which claims no range: every position up to there that it decides on."""
+        """Return every position up to `upto` that a repair decides on: a repair claims no range, so the ledger lists
+        them.
+        """
         positions = [*(line.position for line in self.records), *(at for at, _ in self.exceptions)]
         return sorted(position for position in positions if position <= upto)

@@ -1,4 +1,4 @@
-"""A peer as a sink: what it gets, by which protocol, and where it stands."""
+"""A peer as a sink: what it gets, over which protocol, and its mark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from federation.ranges import Mark
 
 
 class PeerMetrics(Protocol):
-    """Who is told what went out, for metrics. Seconds are seconds."""
+    """Receives what was delivered, for metrics. Times are in seconds."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
 
@@ -37,7 +37,7 @@ class PeerMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerDependencies:
-    """What the sinks of a group share. `random` gives so many random bytes, `ring` the group's keys of the moment."""
+    """Dependencies shared by the sinks of a group. `random` returns random bytes, `ring` the group's current keys."""
 
     transport: Transport
     budget: Budget
@@ -50,7 +50,7 @@ class PeerDependencies:
 class PeerSink:
     """Delivers to one peer for one cursor: its own, or a repair's.
 
-    `link` is the name of the peer's own cursor, under which the books are kept.
+    `link` is the name of the peer's own cursor, under which deliveries are recorded.
     """
 
     def __init__(
@@ -86,7 +86,9 @@ class PeerSink:
 
     @property
     def window(self) -> int:
-        """One at a time for v1 and for repairs, and until the first receipt gave both sides a mark; see `Allowance`."""
+        """Return 1 for v1 and for repairs, and until the first receipt gave both sides a mark; otherwise see
+        `Allowance`.
+        """
         wide = self._protocol == V2 and self._primed and not self._repair
         return self._room.window(self._peer.in_flight if wide else 1)
 
@@ -96,11 +98,11 @@ class PeerSink:
 
     @property
     def own(self) -> bool:
-        """What came from others concerns a peer only where it is relayed."""
+        """A peer gets records of other nodes only with relay."""
         return self._wanted.own
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> WirePage:
-        """The next lines for this peer, and those that would be but must not be sent."""
+        """Read the next lines for this peer, and those that match but must not be sent."""
         page = await log.lines(
             cursor.topic_id,
             after,
@@ -111,7 +113,7 @@ class PeerSink:
             at_tail=self._primed,
         )
         self._v2.head = page.head
-        if not self._opened:  # a peer that does not even answer at the opening must not have a batch lie ready for it
+        if not self._opened:  # a peer that does not answer even the opening must not hold memory for a batch
             self._room.drop()
             return page.without_lines()
         page = page if self._room.keep(len(page.body)) else page.unread(after)
@@ -119,7 +121,7 @@ class PeerSink:
         return page
 
     async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
-        """Find out the protocol, and compare what the peer has with what the books say it has."""
+        """Find out the protocol, and compare what the peer has with what the ledger says."""
         opened = await self._open(cursor, page)
         self._opened = True
         return opened
@@ -161,10 +163,10 @@ class PeerSink:
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
     def select(self, page: WirePage, after: int, attempts: int) -> PeerBatch | None:
-        """All of the page: the database has picked it."""
+        """Return the whole page: the database has selected its records."""
         if (
             page.gaps and not self._wanted.own
-        ):  # retention holds only what entered here: what was to be relayed may be gone
+        ):  # retention keeps only records that entered here: records to be relayed may be gone
             self._gone_until = page.gaps[-1].upto
         bare = not page.count and self._is_to_be_told(page, after)
         if not page.count and not page.exceptions and not bare:
@@ -176,10 +178,10 @@ class PeerSink:
         return PeerBatch(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
 
     def _is_to_be_told(self, page: WirePage, after: int) -> bool:
-        """Whether retention took what the peer has to hear of although there is nothing to send.
+        """Return whether retention evicted records that the peer must be told about, although there is nothing to send.
 
-        Only the page that was read across the gap tells of it. Were the cursor to pass it without a word, nobody would
-        know any more after a restart, and the next range would claim that all was sent.
+        Only the page that was read across the gap shows it. If the cursor passed it silently, it would be unknown after
+        a restart, and the next range would claim that everything was sent.
         """
         if self._repair or self._protocol == V1:
             return False
@@ -187,21 +189,24 @@ class PeerSink:
         return gone > after
 
     def _begin(self, page: WirePage, after: int) -> tuple[int, int | None]:
-        """Where the range begins, and where a loss does. What retention took and the peer lacks is said, not hidden."""
+        """Return where the range begins, and where a loss does.
+
+        What retention evicted and the peer lacks is reported.
+        """
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None
         edge = max(page.lost, self._gone_until)
         return (edge, after) if edge > after else (after, None)
 
     async def deliver(self, outbound: PeerBatch) -> Ack:
-        """Deliver by the protocol that was found."""
+        """Deliver over the protocol that was found."""
         if not outbound.goes:
             return Ack(outbound.upto, (self._unsent(outbound),))
         try:
             ack = await (self._v1 if self._protocol == V1 else self._v2).push(outbound)
         except LinkError as held:
             self._dependencies.metrics.failed(self._group.name, self._peer.node_name, held.reason)
-            held.__context__ = None  # what it came of may hold this task, the task the error, and all of them the batch
+            held.__context__ = None  # an error may hold this task, the task the error, and both the batch
             raise
         self._primed, self._fresh, self._room.answers = True, False, True
         if outbound.records:
@@ -209,16 +214,16 @@ class PeerSink:
         return ack
 
     def settled(self, ack: Ack) -> None:
-        """What it took is free for others."""
+        """Return the memory of the batch to the budget."""
         self._room.settled()
 
     async def given_up(self) -> None:
-        """The peer tells next time what it has."""
+        """Drop the mark: the peer reports next time what it has."""
         self._opened = self._primed = False
         self._room.end()
 
     def wind_down(self) -> None:
-        """A request under way ends within its own time."""
+        """Do nothing: a request under way has its own time limit."""
 
     def _tell(self, outbound: PeerBatch, ack: Ack) -> None:
         where = (self._group.name, self._peer.node_name)
@@ -230,7 +235,7 @@ class PeerSink:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
 
     def _unsent(self, outbound: PeerBatch) -> Batch:
-        """A line in the books for records that were passed over, so that their fate is known later."""
+        """Return the ledger row for records that were passed over, so that their outcome is known later."""
         return self._v2.row(outbound, (), status=0)
 
     def _skewed(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""Delivering a batch by v1: one signed event per request, in order.
+"""Delivers a batch over v1: one signed event per request, in order.
 
-A failure in the middle settles what was taken before it, so nothing is posted twice without need.
+A failure in the middle settles the events accepted before it, so that nothing is posted twice without need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from federation.v1 import is_page, refuses_event_v1, sign_request_v1
 
 V1 = "v1"
 PAGE = 64
-"""Most events of a batch: one line in the books."""
+"""Most events of a batch, which is one ledger row."""
 
 
 class PushV1:
@@ -34,7 +34,7 @@ class PushV1:
         self._clock = clock
 
     async def push(self, outbound: PeerBatch) -> Ack:
-        """Deliver the batch. Raises `LinkError` when not even its first event was taken."""
+        """Deliver the batch. Raises `LinkError` when not even its first event was accepted."""
         key = self._key()
         sent_at = self._clock.now()
         refused: list[RecordRefusal] = []
@@ -62,9 +62,9 @@ class PushV1:
             raise LinkError("no_signing_key", error.message) from None
 
     async def _post(self, record: OutboundLine, key: Key) -> tuple[int, RecordRefusal | None]:
-        """The status of a taken event, or with it why it was refused. Raises `LinkError`."""
+        """Post one event. Returns the status, and the refusal if there is one. Raises `LinkError`."""
         body = record.body.encode()
-        if len(body) > V1_MAX_BODY:  # the receiver would cut it and call the signature wrong
+        if len(body) > V1_MAX_BODY:  # the receiver would truncate it and consider the signature wrong
             return 413, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries {V1_MAX_BODY}")
         headers = sign_request_v1(body, key, now=self._clock.now())
         url = self._link.endpoint + V1_EVENTS_PATH
@@ -117,7 +117,7 @@ class PushV1:
 
 
 def _first_line(answer: Answer) -> str:
-    """What the other side says, short and in one line: it is shown to people."""
+    """Return the first line of the other side's text, shortened for display."""
     text = answer.body[:500].decode("utf-8", "replace").strip()
     line = text.splitlines()[0] if text else ""
     return "".join(c for c in line if c.isprintable())[:200]

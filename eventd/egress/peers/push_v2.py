@@ -1,4 +1,4 @@
-"""Delivering a batch by v2: one signed batch, one signed receipt. Nothing else moves the cursor."""
+"""Delivers a batch over v2: one signed batch, one signed receipt. Only a receipt moves the cursor."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from federation.wire import (
 
 V2 = "v2"
 REFUSAL = 128
-"""Bytes of a receipt for a line that is refused, its id aside."""
+"""Bytes of a receipt for a refused line, without its id."""
 BATCH_IDS = 64
 """Batches without a receipt whose ids are remembered for the next attempt."""
 
 
 class NotSpoken(Exception):
-    """The other side does not know v2."""
+    """The other side does not speak v2."""
 
 
 def impossible_mark(upto: int, head: Head) -> Blocked:
-    """The peer claims to have everything up to a position that this log has not given.
+    """Return the error for a peer that claims to have records beyond this log's end.
 
-    One peer's word is no proof that this node's database is an older copy: it holds up that peer's link and nothing
+    The claim of one peer is no proof that this node's database is an older copy: it blocks that peer's link and nothing
     else, until an operator has decided which of the two is wrong.
     """
     return Blocked(
@@ -56,7 +56,7 @@ def impossible_mark(upto: int, head: Head) -> Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction between two nodes. `endpoint` is a base URL; `seconds` the time an answer may take."""
+    """One direction between two nodes. `endpoint` is a base URL; `seconds` the time limit of an answer."""
 
     cursor: str
     group: str
@@ -70,7 +70,7 @@ class Link:
 
 
 class PushV2:
-    """The v2 side of one link. `ring` gives the keys of the moment, `random` that many random bytes."""
+    """The v2 side of one link. `ring` returns the current keys, `random` random bytes."""
 
     def __init__(
         self,
@@ -89,13 +89,14 @@ class PushV2:
         self._skewed = skewed
         self._batch_ids: dict[tuple[Range, int], str] = {}
         self.takes_runs = False
-        """Whether the peer has said so with its latest receipt, and has refused none."""
+        """Whether the peer has announced it with its latest receipt, and has refused none."""
         self._refuses_runs = False
         self.head: Head | None = None
-        """The log's head when a page was read last: what the peer has of this link ends there. None before."""
+        """The log's head when a page was last read: no honest mark of this link exceeds it. None before the first page.
+        """
 
     async def mark(self) -> Mark | None:
-        """Where the peer stands. Raises `NotSpoken`, `LinkError`."""
+        """Return the peer's mark. Raises `NotSpoken`, `LinkError`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
         signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
         if answer.status in (404, 405) and not is_of_an_api(answer):
@@ -109,7 +110,7 @@ class PushV2:
             raise Blocked("unproven_answer", error.message) from None
 
     async def push(self, outbound: PeerBatch) -> Ack:
-        """Deliver the batch, in halves where it is too large. Raises `LinkError`, `Rewind`."""
+        """Deliver the batch, in halves if it is too large. Raises `LinkError`, `Rewind`."""
         body = outbound.records.body
         header = BatchHeader(
             from_node=self._link.node,
@@ -120,10 +121,10 @@ class PushV2:
             form=outbound.records.form,
         )
         sent_at = self._clock.now()
-        # At its longest a receipt refuses every line and gives its id, perhaps with more escapes than we use.
+        # The longest receipt refuses every line with its id, perhaps with more escapes than this program uses.
         most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(outbound.records)
         signed, answer, key_id = await self._send(header, body, most)
-        if answer.status == 415 and header.form == RUNS_TYPE:  # another program is there by now, or one in between
+        if answer.status == 415 and header.form == RUNS_TYPE:  # another program answers there by now, or a proxy
             self.takes_runs, self._refuses_runs = False, True
             return await self.push(replace(outbound, records=outbound.records[:]))
         if answer.status == 413 and len(outbound.records) > 1:
@@ -154,9 +155,9 @@ class PushV2:
         return Ack(outbound.upto, (row,), refused, V2)
 
     def _require_possible(self, receipt: Receipt) -> None:
-        """Raise `Blocked` for a receipt that claims more than this log has given.
+        """Raise `Blocked` for a receipt that claims more than this log has.
 
-        That of a repair tells of the link, which may have brought events since the repair's page was read.
+        That of a repair concerns the whole link, which may have sent events since the repair's page was read.
         """
         if self.head is not None and not self._link.repair and (receipt.upto or 0) > self.head.last:
             raise impossible_mark(receipt.upto or 0, self.head)
@@ -187,11 +188,14 @@ class PushV2:
         )
 
     def _batch_id(self, outbound: PeerBatch, body: bytes) -> str:
-        """The same bytes over the same range keep their id over all attempts, so a lost receipt is given again."""
+        """Return the id of the batch.
+
+        The same bytes over the same range keep it over all attempts, so a lost receipt is given again.
+        """
         key = (self._range(outbound), hash(body))
         if key not in self._batch_ids:
             while len(self._batch_ids) >= BATCH_IDS:
-                del self._batch_ids[next(iter(self._batch_ids))]  # a peer that is down for long: the page has grown
+                del self._batch_ids[next(iter(self._batch_ids))]  # the peer was down for long: the page has grown
             self._batch_ids[key] = new_event_id(self._clock.now(), self._random(10))
         return self._batch_ids[key]
 
@@ -212,7 +216,7 @@ class PushV2:
             exceptions=[(at, why) for at, why in outbound.exceptions if at > edge],
         )
         done = await self.push(first)
-        if done.failure is not None:  # only a part of the first half was taken
+        if done.failure is not None:  # only a part of the first half was accepted
             return done
         try:
             rest = await self.push(second)
@@ -221,7 +225,7 @@ class PushV2:
         return Ack(rest.upto, (*done.batches, *rest.batches), (*done.refused, *rest.refused), V2, rest.failure)
 
     async def _leave_out(self, outbound: PeerBatch) -> Ack:
-        """Park the only record, and deliver its range without it: the peer would miss that before the next batch."""
+        """Make the only record a dead letter, and deliver its range without it, so that the peer misses no range."""
         [record] = outbound.records
         refused = RecordRefusal(record, "too_large", "the peer takes no batch of this size")
         if self._link.repair:
@@ -233,10 +237,10 @@ class PushV2:
     # --- answers ----------------------------------------------------------------------------------------------
 
     def _require_too_large(self, signed: SignedRequest, answer: Answer, size: int) -> None:
-        """Whether the peer itself has said, of what was really sent, that it takes no batch of this size.
+        """Check that the peer itself says, about what was really sent, that a batch of this size is too large.
 
-        Anybody on the way could say so, or make the peer say so of something else; a record must not be lost by that.
-        The limit in a signed answer is the peer's own word, and how much was sent is ours. Raises `Blocked`.
+        Anyone on the path could say so, or make the peer say so about something else; that must not lose a record. The
+        limit in a signed answer is the peer's own, and the size sent is known here. Raises `Blocked`.
         """
         try:
             verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
@@ -276,10 +280,10 @@ class PushV2:
         return self._transport.hold_up(answer, self._link.endpoint, code=error.code, detail=detail)
 
     def _parked(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
-        """The records the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
+        """Return the records that the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
         told = receipt.accepted + receipt.duplicates + len(receipt.refused)
         if told == len(outbound.records) and not receipt.refused:
-            return []  # mostly: and then nobody has to take the lines apart
+            return []  # in most cases, and then the lines need not be split
         by_position = {record.position: record for record in outbound.records}
         refused = {refusal.position: refusal for refusal in receipt.refused}
         if told != len(by_position) or not refused.keys() <= by_position.keys():
@@ -294,7 +298,7 @@ class PushV2:
         return f"refused by {self._link.peer}{owner}"
 
     def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> Batch:
-        """The line in the books for a batch."""
+        """Return the ledger row for a batch."""
         now = self._clock.now()
         exceptions = [*outbound.exceptions, *((record.position, "refused") for record in refused)]
         return Batch(
@@ -319,12 +323,12 @@ class PushV2:
         )
 
     def _skew(self, receipt: Receipt, sent_at: int) -> float:
-        """Seconds by which the peer's clock is ahead: its time of recording against the middle of our waiting."""
+        """Return the seconds by which the peer's clock is ahead: its time of recording minus the middle of the wait."""
         return (micros(receipt.recorded_at) - (sent_at + self._clock.now()) / 2) / 1e6
 
 
 def _evidence(signed: SignedRequest, answer: Answer) -> str:
-    """All that is needed to check the receipt's signature again, later and elsewhere."""
+    """Return what is needed to verify the receipt's signature again, later and elsewhere."""
     names = ("content-type", "content-digest", "signature-input", "signature")
     return json.dumps(
         {

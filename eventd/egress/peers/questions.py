@@ -1,4 +1,4 @@
-"""Asking a peer what it holds of ours: signed questions, proven answers."""
+"""Asks a peer which events of this node it holds: signed questions, verified answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from federation.wire import VerifyQuery, read_error
 R = TypeVar("R", State, Sums, Ids, KnownEvents)
 
 ANSWER_SECONDS = 20.0
-"""How long an answer may take: a peer works on it for a second, and may have other things to do."""
+"""Seconds that an answer may take: a peer works on it for one second, and may be busy."""
 ANSWER_BYTES = 16 << 20
 BUSY_SECONDS = 30.0
-"""How long a peer may be busy with other questions before we give up."""
+"""Seconds that a peer may be busy with other questions before the question fails."""
 
 
 class NotAnswered(Exception):
@@ -38,7 +38,7 @@ class HistoryEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Asks one peer, in the name of this node. `random` gives so many random bytes."""
+    """Asks one peer on behalf of this node. `random` returns random bytes."""
 
     group: GroupConfig
     peer: PeerConfig
@@ -48,10 +48,10 @@ class Asker:
     random: Callable[[int], bytes]
 
     async def ask(self, question: Question, kind: type[R]) -> R:
-        """The answer of this kind.
+        """Return the answer of this kind.
 
-        Raises `NotAnswered` where the peer does not know the question, `HistoryEnded`, `Unavailable` while it cannot
-        be asked, and `Conflict` where it refuses to be, or says what it cannot prove.
+        Raises `NotAnswered` when the peer does not know the question, `HistoryEnded`, `Unavailable` while it cannot be
+        asked, and `Conflict` when it refuses, or answers without proof.
         """
         body = encode_question(question)
         end = self.clock.monotonic() + BUSY_SECONDS
@@ -60,7 +60,7 @@ class Asker:
         return reply
 
     async def _try(self, body: bytes, kind: type[R], *, may_wait: bool) -> R | None:
-        """The answer; None, after a rest, where the peer is busy and there is time left."""
+        """Return the answer; None, after a pause, if the peer is busy and time is left."""
         query = VerifyQuery(from_node=self.group.node_name, to_node=self.peer.node_name, group=self.group.name)
         try:
             key = self.ring.signer(self.group.node_name)
@@ -88,7 +88,7 @@ class Asker:
         return None
 
     async def _judge(self, answer: Answer, *, may_wait: bool) -> None:
-        """Rest where it pays to ask again, raise otherwise."""
+        """Pause if asking again may help, raise otherwise."""
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):

@@ -1,7 +1,7 @@
 """One POST to a peer, and what its answer says about the link.
 
-Only three kinds of answers are about the link as a whole here: no answer, "not now", and "not you". What an answer says
-about a record is read by the protocols.
+Three kinds of answers concern the link as a whole: no answer, "not now", and "not you". Answers about a record are read
+by the protocols.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from federation.event import micros
 from federation.wire import read_error
 
 MAX_ANSWER = 64 << 10
-"""Bytes of an answer that are read, where what was asked does not make it longer."""
+"""Bytes of an answer at most, unless the request allows more."""
 CONNECT_SECONDS = 10.0
 
 
 class Origin(NamedTuple):
-    """Where a connection leads to."""
+    """The endpoint of a connection."""
 
     secure: bool
     host: str
@@ -38,7 +38,7 @@ class Origin(NamedTuple):
 
 
 class Transport:
-    """The node's client side: connections that stay open, for all peers, without cookies and without redirects."""
+    """The node's client: persistent connections for all peers, without cookies and redirects."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class Transport:
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
     ) -> Answer:
-        """POST with a Content-Length. Raises `Unavailable` without an answer of at most so many bytes in that time."""
+        """POST with a Content-Length. Raises `Unavailable` without an answer of at most `most` bytes in that time."""
         origin, begin = _read_url(url)
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
@@ -70,7 +70,7 @@ class Transport:
         try:
             return await self._pools[origin].ask(connect, head, body, most)
         finally:
-            if self._closed:  # it may have connected meanwhile
+            if self._closed:  # another attempt may have connected meanwhile
                 self._pools[origin].close()
 
     async def _connect(self, origin: Origin, seconds: float) -> Exchange:
@@ -83,7 +83,7 @@ class Transport:
         return exchange
 
     def hold_up(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
-        """What an answer other than 2xx says about the link to the peer at `endpoint`."""
+        """Return what an answer other than 2xx says about the link to the peer at `endpoint`."""
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
         said = f"the peer answered {answer.status}" + (f" {code}" if code else "") + (f": {detail}" if detail else "")
@@ -97,19 +97,19 @@ class Transport:
         return Blocked(reason, said)
 
     def _retry_after(self, answer: Answer) -> float | None:
-        """Seconds, from either form of the header (RFC 9110, 10.2.3); None where it is neither."""
+        """Return the seconds, from either form of the header (RFC 9110, 10.2.3); None for any other form."""
         text = answer.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
             return float(text[:9])
         try:
             when = parsedate_to_datetime(text)
-        except (ValueError, OverflowError):  # the latter for a year or an offset that no integer of the system holds
+        except (ValueError, OverflowError):  # the latter for a year or an offset beyond the system's integers
             return None
-        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when  # "-0000": a time of no zone in particular
+        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when  # "-0000": a time in an unspecified zone
         return max(0.0, (micros(when) - self._clock.now()) / SECOND)
 
     async def close(self) -> None:
-        """Drop every connection."""
+        """Close every connection."""
         self._closed = True
         for pool in self._pools.values():
             pool.close()
@@ -119,20 +119,20 @@ _API = "a node's API and not a peer listener: use the port of `spec.listen` of i
 
 
 def is_of_an_api(answer: Answer) -> bool:
-    """Whether the API of a node answered, and not the listener of a group: a common mistake in an endpoint."""
+    """Return whether a node's API answered instead of a group's listener: a common mistake in an endpoint."""
     if answer.status not in (401, 404):
         return False
     error = read_error(answer.body)
     code = error.code if error is not None else ""
     if answer.status == 404:
         return code == "no_such_route"
-    # A peer listener has the same code, and does not ask for a key of this kind; a proxy that asks has no such code.
+    # A peer listener has the same code, but does not ask for this kind of key; a proxy that does has no such code.
     return code == "unauthorized" and answer.headers.get("www-authenticate", "").startswith("Bearer")
 
 
 @lru_cache(maxsize=1024)
 def _read_url(url: str) -> tuple[Origin, str]:
-    """Where a URL leads to, and how a POST to it begins."""
+    """Return where a URL leads to, and the first lines of a POST to it."""
     parts = urlsplit(url)
     secure, host = parts.scheme == "https", parts.hostname or ""
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
@@ -146,5 +146,5 @@ def _words(error: Exception, origin: Origin) -> str:
     if isinstance(error, socket.gaierror):
         return f"the name {origin.host!r} cannot be resolved"
     number = error.errno if isinstance(error, OSError) else None
-    host = f"[{origin.host}]" if ":" in origin.host else origin.host  # without what a URL may hold before the host
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host  # without user and password of the URL
     return f"cannot connect to {host}:{origin.port}: {os.strerror(number) if number and number > 0 else error}"

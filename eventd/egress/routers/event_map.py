@@ -1,8 +1,8 @@
-"""A record as an event of a group: templates, and what is usual where there is none. Pure.
+"""Converts a record to an event of a group by templates, with defaults. Pure.
 
 A template is a text with `${…}` in it: `${node}`, `${tag}`, `${topic}`, `${seq}`, `${id}`, `${data}` and `${meta}` as
-JSON, and `${data.a.b}` for a member of theirs, a text as it is and anything else as JSON. What a record does not have
-is empty. `$$` stands for a dollar sign.
+JSON, and `${data.a.b}` for a member of theirs, texts unquoted and anything else as JSON. A missing value is empty. `$$`
+stands for a dollar sign.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
 
 BAD_EVENT = "bad_event"
-"""Why a record is set aside: what it would become is no event, or too large for the group."""
+"""Why a record becomes a dead letter: the result is no valid event, or too large for the group."""
 
 _FIELD = re.compile(r"\$(?:\$|\{([^{}]*)\}|)")
 _NAMES = ("node", "tag", "topic", "seq", "id", "data", "meta")
@@ -34,7 +34,7 @@ _TREES = ("data", "meta")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What templates can speak of. `id` is the record's identity, `seq` its place in `topic`."""
+    """The values that templates can use. `id` is the record's identity, `seq` its seq in `topic`."""
 
     stored: RecordParts
     topic: str
@@ -43,7 +43,7 @@ class Facts:
     trees: dict[str, Any] = field(default_factory=dict)
 
     def tell(self, name: str) -> str:
-        """What stands for `${name}`."""
+        """Return the value of `${name}`."""
         root, _, path = name.partition(".")
         if path:
             return _written(_member(self._tree(root), path.split(".")))
@@ -71,13 +71,13 @@ def _written(value: Any) -> str:
 
 
 def fill(template: str, facts: Facts) -> str:
-    """A template with what the record has in the place of its fields."""
+    """Fill in a template."""
     return _FIELD.sub(lambda found: "$" if found[1] is None else facts.tell(found[1]), template)
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an event says: the fields that come from its record."""
+    """The fields of an event that come from its record."""
 
     type: str
     subject: str
@@ -86,7 +86,7 @@ class Said:
 
 
 def say(facts: Facts, templates: EventMap | None) -> Said:
-    """What the event of a record says. Its `id` is empty where no template gives one."""
+    """Return the event's fields for a record. Its `id` is empty unless a template gives one."""
     templates = templates or EventMap()
     usual = facts.stored.tag or UNTAGGED
     payload = {"data": facts.stored.data} | ({"meta": facts.stored.meta} if facts.stored.meta is not None else {})
@@ -101,7 +101,7 @@ def say(facts: Facts, templates: EventMap | None) -> Said:
 
 
 def check_map(templates: EventMap) -> None:
-    """Raise `Invalid` for a template that speaks of what no record has."""
+    """Raise `Invalid` for a template with an unknown name."""
     texts = {"type": templates.type, "subject": templates.subject, "id": templates.id}
     texts |= {f"payload.{name}": text for name, text in (templates.payload or {}).items()}
     for place, text in texts.items():
@@ -122,7 +122,10 @@ def _check_field(place: str, written: str, name: str | None) -> None:
 
 
 def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage:
-    """The copies of a page that a router makes for a group. What is no event there is set aside."""
+    """Return the copies of a page that a router makes for a group.
+
+    Records that give no valid event become dead letters.
+    """
     shape, origin = Shape.of(router), Origin.of(page)
     made: list[tuple[Original, Draft]] = []
     parked: list[CopyFailure] = []
@@ -137,7 +140,9 @@ def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage
 
 
 def _event_id(original: Original, router: Router, origin: Origin) -> str:
-    """The identity of the original, or one that the same router gives the same record of the same history again."""
+    """Return the original's identity, or an id that is the same whenever this router copies this record of this
+    history.
+    """
     if router.options.fan_in:
         return original.identity(origin.instance)
     place = f"{router.name}\n{origin.epoch}\n{original.position}"
@@ -155,7 +160,7 @@ def _draft(original: Original, event_id: str, router: Router, origin: Origin, gr
 
 
 def _again(original: Original, event_id: str, router: Router, group: GroupConfig) -> Event:
-    """An event of one group as an event of another: it says the same."""
+    """Return an event of one group as an event of another, with the same content."""
     said = DECODER.decode(original.event)
     return msgspec.structs.replace(
         said,
@@ -168,7 +173,7 @@ def _again(original: Original, event_id: str, router: Router, group: GroupConfig
 
 
 def _told(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Event:
-    """A record as an event."""
+    """Return a record as an event."""
     stored, options = read_body(original.body), router.options
     kept = stored._replace(
         node=stored.node if options.preserve_node else None, tag=stored.tag if options.preserve_tag else None

@@ -1,7 +1,7 @@
-"""The graph that routers make of topics: cycles, where records meet, what becomes of one. Pure.
+"""The graph that routers form between topics: cycles, meeting records, the copies of one record. Pure.
 
-Routers that keep identities (`fan_in`) may meet in one topic and may close cycles: the topic drops what it has. Any
-other copy is a new record, so a cycle with such a copy in it has no end but the hop cap, and needs `allow_cycle`.
+Routers that keep identities (`fan_in`) may meet in one topic and may close cycles: the topic drops duplicates. Any
+other copy is a new record, so a cycle with such a copy ends only at the limit of hops, and needs `allow_cycle`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from eventd.log.topics.router_rows import RouterRow
 from eventd.log.topics.topics import GROUP
 
 MOST_COPIES = 10_000
-"""Copies of one record that are foretold; two routers side by side, ten times in a row, already make a thousand."""
+"""Copies of one record that a forecast counts; ten pairs of parallel routers in a row already make a thousand."""
 
 
 class CopyForecast(NamedTuple):
-    """What one record written to a topic comes to in another: copies, and how many of them it has more than once.
+    """How many copies of one record a topic gets, and how many of these are duplicates.
 
-    `endless`: there were more than anybody counted.
+    `endless`: there were more than a forecast counts.
     """
 
     copies: int
@@ -44,17 +44,17 @@ class Graph:
         self._parts: dict[str, int] | None = None
 
     def out(self, topic: str) -> Sequence[Router]:
-        """The routers that read a topic, by name."""
+        """Return the routers that read a topic, by name."""
         return self._out.get(topic, ())
 
     def into(self, topic: str) -> Sequence[Router]:
-        """The routers that write to a topic, by name."""
+        """Return the routers that write to a topic, by name."""
         return self._into.get(topic, ())
 
     def meets(self, router: Router) -> Router | None:
-        """A router from another source that the new one would meet in its destination although they must not.
+        """Return a router from another source that must not share a destination with the new one.
 
-        They may where every router into it keeps identities.
+        They may share it if every router into it keeps identities.
         """
         beside = [other for other in self.into(router.dest) if other.name != router.name]
         others = [other for other in beside if other.source != router.source]
@@ -63,10 +63,10 @@ class Graph:
         return others[0]
 
     def cycle_closed_by(self, router: Router) -> list[str] | None:
-        """The topics of a cycle that the new router would close and must not, its source first and last.
+        """Return the topics of a forbidden cycle that the new router would close, its source first and last.
 
-        A cycle in which each router keeps identities is none; one that passes a group must be of that kind, for an
-        event knows no hops; any other needs the new router to allow it.
+        A cycle in which each router keeps identities is allowed. A cycle through a group must be of that kind, because
+        events have no hops; any other cycle requires the new router to allow it.
         """
         start = _Step(router.dest, not router.options.fan_in, _of_group(router.source) or _of_group(router.dest))
         came: dict[_Step, _Step | None] = {start: None}
@@ -85,13 +85,13 @@ class Graph:
         return None
 
     def is_cyclic(self, router: Router) -> bool:
-        """Whether what a router forwards may come back to its source."""
+        """Return whether what a router forwards may return to its source."""
         if self._parts is None:
             self._parts = self._connected()
         return self._parts[router.source] == self._parts[router.dest]
 
     def _connected(self) -> dict[str, int]:
-        """Each topic's part of the graph: within one, every topic can be reached from every other."""
+        """Return the component of each topic: within one, every topic can be reached from every other."""
         ended: list[str] = []
         seen: set[str] = set()
         for topic in [*self._out]:
@@ -107,7 +107,7 @@ class Graph:
         return parts
 
     def _after(self, topic: str, seen: set[str]) -> Iterator[str]:
-        """The topics that can be reached from one and were not seen, each after those beyond it."""
+        """Return the topics reachable from one that were not seen, each after those beyond it."""
         if topic in seen:
             return
         seen.add(topic)
@@ -123,7 +123,7 @@ class Graph:
                 way.append((edge.dest, iter(self.out(edge.dest))))
 
     def upstream(self, topic: str) -> list[Router]:
-        """All routers through which a record may come to a topic, the farthest first."""
+        """Return all routers through which a record may come to a topic, the farthest first."""
         found: dict[str, Router] = {}
         seen, waiting = {topic}, deque([topic])
         while waiting:
@@ -135,7 +135,7 @@ class Graph:
         return [*found.values()][::-1]
 
     def foretell(self, topic: str) -> dict[str, CopyForecast]:
-        """What one record written to a topic comes to in each topic it gets to, filters aside."""
+        """Return how many copies of one record written to a topic each topic gets, ignoring filters."""
         holds: defaultdict[str, list[int]] = defaultdict(list, {topic: [0]})
         waiting, made = deque([(topic, 0, 0)]), 0
         while waiting and made < MOST_COPIES:
@@ -156,7 +156,9 @@ class Graph:
         }
 
     def draw(self) -> str:
-        """The graph as text: a tree for each topic that no router writes to, and for each cycle that none leads to."""
+        """Return the graph as text: a tree for each topic without incoming routers, and for each cycle that none leads
+        to.
+        """
         lines: list[str] = []
         drawn: set[str] = set()
         topics = [*dict.fromkeys(topic for router in self.routers.values() for topic in (router.source, router.dest))]
@@ -166,7 +168,7 @@ class Graph:
         return "".join(f"{line}\n" for line in lines)
 
     def _branches(self, topic: str, drawn: set[str]) -> Iterator[str]:
-        """The lines below a topic. Deep chains are followed without recursion."""
+        """Yield the lines below a topic, without recursion."""
         drawn.add(topic)
         waiting = [*reversed([("", edge, edge is self.out(topic)[-1]) for edge in self.out(topic)])]
         while waiting:
@@ -180,7 +182,7 @@ class Graph:
 
 
 class _Step(NamedTuple):
-    """A topic on a way; whether a router before it makes new records, and whether the way has passed a group."""
+    """A topic on a path; whether a router before it makes new records, and whether the path has passed a group."""
 
     topic: str
     plain: bool
@@ -192,7 +194,7 @@ def _of_group(topic: str) -> bool:
 
 
 def _way(came: dict[_Step, _Step | None], step: _Step | None) -> list[str]:
-    """The topics on the way to a step."""
+    """Return the topics on the path to a step."""
     topics: list[str] = []
     while step is not None:
         topics.append(step.topic)
@@ -201,7 +203,7 @@ def _way(came: dict[_Step, _Step | None], step: _Step | None) -> list[str]:
 
 
 def _told(router: Router) -> str:
-    """A router's name and what is special about it."""
+    """Return a router's name and options."""
     options = router.options
     marks = [
         *(["fan_in"] if options.fan_in else []),
@@ -213,23 +215,23 @@ def _told(router: Router) -> str:
 
 
 def router_of(line: RouterRow) -> Router:
-    """A router as its line says it is."""
+    """Return the router of a stored row."""
     return Router(line.name, line.source, line.dest, decode_options(line.options))
 
 
 def graph_of(lines: Sequence[RouterRow]) -> Graph:
-    """The graph of some routers."""
+    """Return the graph of some routers."""
     return Graph(map(router_of, lines))
 
 
 class Joining:
-    """The rules for one new router, or for one that gets other options."""
+    """The rules for one new router, or for one whose options change."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` where it would write to a topic beside routers from other sources, and must not."""
+        """Raise `Incompatible` if it must not write to a topic beside routers from other sources."""
         other = graph_of(into).meets(self._router)
         if other is None:
             return
@@ -240,7 +242,7 @@ class Joining:
         )
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` where it would close a cycle that it must not."""
+        """Raise `RouterCycle` if it would close a forbidden cycle."""
         cycle = graph_of(beyond).cycle_closed_by(self._router)
         if cycle is not None:
             raise RouterCycle(cycle)

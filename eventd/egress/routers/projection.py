@@ -1,4 +1,4 @@
-"""A router: what of one topic is copied to another, and what a copy looks like. Pure."""
+"""A router: which records of one topic it copies to another, and the content of a copy. Pure."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from eventd.log.routers.source import Copy, CopyPage, Original, SourcePage
 from eventd.log.topics.predicate import Predicate, parse
 
 CYCLE_HOPS = 8
-"""Hops after which a router that may close a cycle forwards a record no more."""
+"""Hops after which a router that may close a cycle stops forwarding a record."""
 FAN_IN_HOPS = 64
-"""The same for routers that keep identities. The ids end every cycle; this ends one where they were forgotten."""
+"""The same for routers that keep identities. Their ids end every cycle; the limit ends one whose ids were forgotten."""
 STAMP = "_topics_router"
 """The member of meta that says which record of which source a copy was made of."""
 WRAPPED = "_topics_original_meta"
-"""The member that holds a meta which could not take the stamp."""
+"""The member that holds an original meta to which the stamp could not be added."""
 MOST_KEYS = 64
-"""Members of a meta that takes no further one."""
+"""Members of a meta beyond which the stamp is not added."""
 
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Guarantee(StrEnum):
-    """What a copy promises. Both are made once; with `exactly_once` the copy itself says what it is a copy of."""
+    """The guarantee of copies. Each copy is made once; with `exactly_once` it also names its original."""
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE = "exactly_once"
 
 
 class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a record becomes an event of a group: templates, see `event_map.py`. None: the default of the field."""
+    """The templates by which a record becomes an event of a group, see `event_map.py`. None: the field's default."""
 
     type: str | None = None
     subject: str | None = None
@@ -44,7 +44,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a router does. `filter` is a predicate in its tuple form; None forwards all."""
+    """The options of a router. `filter` is a predicate in its tuple form; None forwards everything."""
 
     preserve_node: bool = True
     preserve_tag: bool = True
@@ -55,25 +55,25 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     map: EventMap | None = None
 
     def encode(self) -> str:
-        """As it is stored."""
+        """Return the stored form."""
         return msgspec.json.encode(self).decode()
 
     @property
     def most_hops(self) -> int | None:
-        """Hops of a record that is not forwarded any more; None: there is no such."""
+        """Return the hops at which a record is no longer forwarded; None without a limit."""
         if self.allow_cycle:
             return CYCLE_HOPS
         return FAN_IN_HOPS if self.fan_in else None
 
 
-@lru_cache(maxsize=1024)  # very many routers do the same
+@lru_cache(maxsize=1024)  # very many routers have equal options
 def decode_options(text: str) -> Options:
-    """Options as they are stored."""
+    """Decode stored options."""
     return msgspec.json.decode(text, type=Options)
 
 
 class Router(NamedTuple):
-    """A rule by its name: every record of `source` is copied to `dest`. Both are names of topics."""
+    """A named rule: every record of the topic `source` is copied to the topic `dest`."""
 
     name: str
     source: str
@@ -82,9 +82,9 @@ class Router(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """All that the look of a copy depends on: routers of one shape make the same copies.
+    """What determines the content of a copy: routers of one shape make the same copies.
 
-    `stamp` names the router where its copies tell what they were made of; empty otherwise.
+    `stamp` names the router if its copies name their originals; empty otherwise.
     """
 
     preserve_node: bool
@@ -96,7 +96,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, router: Router) -> Shape:
-        """The shape of a router's copies, as long as they are records."""
+        """Return the shape of a router's copies in a topic of records."""
         options = router.options
         stamped = options.guarantee is Guarantee.EXACTLY_ONCE
         return cls(
@@ -114,7 +114,7 @@ class Shape(NamedTuple):
         return self.preserve_node and self.preserve_tag and not self.stamp
 
     def wants(self, original: Original) -> bool:
-        """Whether a record is to be copied at all."""
+        """Return whether a record is copied."""
         if self.most_hops is not None and original.hops >= self.most_hops:
             return False
         return self.filter is None or self.filter.matches(tag_of(original.body))
@@ -130,12 +130,12 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, page: SourcePage) -> Origin:
-        """Where a page comes from."""
+        """Return the origin of a page."""
         return cls(page.line.name, page.line.id, page.line.instance, page.head.epoch)
 
 
 def cut_records(page: SourcePage, shape: Shape) -> CopyPage:
-    """The copies of a page that routers of a shape make, for a topic that holds records."""
+    """Return the copies of a page for routers of a shape, for a topic of records."""
     origin = Origin.of(page)
     return CopyPage.of_records(
         [copy_of(original, shape, origin) for original in page.originals if shape.wants(original)]
@@ -143,7 +143,7 @@ def cut_records(page: SourcePage, shape: Shape) -> CopyPage:
 
 
 def copy_of(original: Original, shape: Shape, origin: Origin) -> Copy:
-    """The copy that routers of a shape make of a record."""
+    """Return the copy of a record for routers of a shape."""
     kept = original.identity(origin.instance) if shape.fan_in else ""
     body = original.body if shape.verbatim else _reworded(original, shape, origin)
     return Copy(original.position, original.seq, kept, write_provenance(Provenance(original.hops + 1, kept)), body)
@@ -157,10 +157,10 @@ def _reworded(original: Original, shape: Shape, origin: Origin) -> str:
 
 
 def _stamped(meta: str | None, router: str, origin: Origin, original: Original) -> str:
-    """A record's meta with what says where the copy comes from; wrapped, where it takes no further member.
+    """Return a record's meta with the stamp, wrapped if no member can be added.
 
-    The key is the same whenever the copy is made, and another one where a seq was given to another record, as may be
-    after a power cut in a topic that does not wait for the disk: hence the time.
+    The stamp is the same whenever the copy is made, and differs if a seq was given to another record, as may happen
+    after a power loss in a topic that is not flushed: hence the time.
     """
     seq, epoch = original.seq, f"{origin.instance}.{original.recorded_at // 1000}"
     stamp = {

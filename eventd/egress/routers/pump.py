@@ -39,26 +39,26 @@ from eventd.resources.effective import GroupConfig
 from eventd.runtime.supervisor import Spawn
 
 LANES = 4
-"""Sources that are read at once."""
+"""Sources that are read concurrently."""
 PAGE_RECORDS = 256
 """Records of a page."""
 PAGE_BYTES = 256 << 10
-"""Bytes of a page, about."""
+"""Approximate bytes of a page."""
 KINDS = 64
 """Different copies that are made of one page."""
 LOOKED_AT_ONCE = 200
-"""Sources after which the loop has its turn while they are looked at."""
+"""Sources after which the loop yields while they are checked."""
 PAGES = 8
 """Pages of one source after which another has its turn."""
 RETRY_SECONDS = 1.0
-"""After which a router that was held, and one that only passes records over, is looked at again."""
+"""Seconds after which a held router, and one that only passed records over, is tried again."""
 RETRY_SOON = 0.05
 """Seconds after which a reader of its destination makes a held router try again."""
 DRIVE_SECONDS = 5.0
-"""How long a reader waits at most for what is on its way."""
+"""Seconds that a reader waits at most for copies under way."""
 
 NO_GROUP = "no_group"
-"""Why a router is held that leads into a group this node does not take part in."""
+"""Why a router is held whose destination is a group that this node is no member of."""
 
 logger = logging.getLogger("eventd.egress")
 
@@ -66,11 +66,11 @@ Groups = Callable[[], Mapping[str, GroupConfig]]
 
 
 class Routing:
-    """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor; `stop` at its end.
+    """Moves every router of a database. `load`, then `run_for_ever` under the node's supervisor; `stop` at the end.
 
-    `groups` tells the groups of this node by name; `spawn` starts a task under the node's supervisor. `max_bytes`: what
-    all topics of records together hold at most; 0: any amount. `lazy`: another process moves them; here, only what
-    somebody waits for is moved.
+    `groups` returns the groups of this node by name; `spawn` starts a task under the node's supervisor. `max_bytes`
+    limits all topics of records together; 0: no limit. `lazy`: another process moves the routers; here only those are
+    moved that a reader waits for.
     """
 
     def __init__(self, log: EventLog, groups: Groups, spawn: Spawn, max_bytes: int = 0, *, lazy: bool = False) -> None:
@@ -97,20 +97,20 @@ class Routing:
 
     @property
     def graph(self) -> Graph:
-        """What the routers make of the topics."""
+        """The graph of the routers."""
         return self._registry.graph
 
     def feeds(self, topic: str) -> bool:
-        """Whether any router writes to a topic."""
+        """Return whether any router writes to a topic."""
         return self._registry.feeds(topic)
 
     def seen_seq(self, name: str) -> int:
-        """Up to which seq of its source a router has seen all; 0 where it is not known."""
+        """Return the seq of its source up to which a router has read; 0 if unknown."""
         router = self._registry.routers.get(name)
         return 0 if router is None else router.seen_seq
 
     async def load(self) -> None:
-        """Read which routers there are, and begin to move them."""
+        """Load the routers, and start to move them."""
         async with self._loading:
             if self._told not in self._log.wakeups.listeners:
                 self._log.wakeups.listeners.append(self._told)
@@ -119,11 +119,11 @@ class Routing:
             try:
                 await self._registry.replace(found, lambda: self._log.wakeups.head, self._log.clock.sleep)
                 self._version = version
-            finally:  # those that could be taken over move
+            finally:  # those that were loaded move
                 self._told(None)
 
     def changed(self) -> None:
-        """Routers, topics or groups may have been changed: look again. Costs little where no version moved."""
+        """Routers, topics or groups may have changed: load them again. Cheap if no version changed."""
         self._stale = True
         if self._reloading is None or self._reloading.done():
             self._reloading = self._spawn(self._reload(), "routers that were changed")  # tries again by itself
@@ -137,7 +137,7 @@ class Routing:
                     router.lost for router in self._registry.routers.values()
                 ):
                     await self.load()
-            except Exception as error:  # a fault of ours as well: routers that are not loaded move nothing
+            except Exception as error:  # a defect as well: routers that are not loaded move nothing
                 logger.warning("reading routers failed", exc_info=error)
                 self._version, self._stale = -1, True
                 self._waits.set()
@@ -145,20 +145,20 @@ class Routing:
         self._release([router for router in self._registry.routers.values() if router.held == NO_GROUP])
 
     def put(self, line: RouterRow, version: int | None) -> None:
-        """A router was declared through this process, which made this version of topics; None if it was as before."""
+        """A router was declared through this process, giving this version of topics; None if nothing changed."""
         self._queue(self._registry.adopt(DeclaredRouter.of(line), tip=self._log.wakeups.head))
         if version is not None:
             self._follow(version)
 
     def removed(self, names: Iterable[str], version: int) -> None:
-        """Through this process, routers were removed, or a topic with all of its own: that made this version."""
+        """Routers, or a topic with all of its routers, were deleted through this process, giving this version."""
         for name in names:
             self._registry.drop(name)
         self._follow(version)
 
     def _follow(self, version: int) -> None:
         self._log.topic_versions.made(version)
-        if version == self._version + 1:  # nothing else has happened since the last look
+        if version == self._version + 1:  # nothing else has happened since the last load
             self._version = version
         elif version != self._version:
             self.changed()
@@ -166,7 +166,7 @@ class Routing:
     # --- when to move them ----------------------------------------------------------------------------------------
 
     def _told(self, topics: Collection[int] | None) -> None:
-        """Topics have grown or changed: their routers may have something to do, those into them may have room."""
+        """Topics have grown or changed: their routers may have work, and routers into them room."""
         if topics is None:
             self._look_everywhere()
             return
@@ -177,7 +177,7 @@ class Routing:
             self._release(self._registry.into(topic_id))
 
     def _look_everywhere(self) -> None:
-        """Any topic may have grown: ask for all of them at once which did, instead of reading each."""
+        """Any topic may have grown: find out which ones with one query, instead of reading each."""
         for source in self._registry.sources.values():
             source.tip = self._log.wakeups.head
         self._unsure = True
@@ -196,14 +196,14 @@ class Routing:
                         self._queue(source)
                     if index % LOOKED_AT_ONCE == 0:
                         await self._log.clock.sleep(0)
-            except Exception as error:  # a fault of ours as well: what has grown must not wait for the next sign
+            except Exception as error:  # a defect as well: growth must not wait for the next signal
                 logger.warning("reading topics failed", exc_info=error)
                 self._unsure = True
                 self._waits.set()
                 return
 
     def _release(self, routers: Iterable[RouterState]) -> None:
-        """Let routers that are held try again."""
+        """Let held routers try again."""
         for router in routers:
             if router.held:
                 router.held = ""
@@ -256,7 +256,10 @@ class Routing:
         self._fill()
 
     async def run_for_ever(self) -> None:
-        """Look again, now and then, at what is held or was passed over. Whatever grows is noticed without it."""
+        """Check held routers, and those that only passed records over, from time to time.
+
+        Growth is noticed without it.
+        """
         while True:
             await self._waits.wait()
             await self._log.clock.sleep(RETRY_SECONDS)
@@ -273,7 +276,7 @@ class Routing:
                 self._queue(source)
 
     async def stop(self) -> None:
-        """Begin nothing more, and wait for what is under way."""
+        """Start nothing more, and wait for the work under way."""
         self._closed = True
         if self._told in self._log.wakeups.listeners:
             self._log.wakeups.listeners.remove(self._told)
@@ -285,7 +288,7 @@ class Routing:
     # --- moving them ----------------------------------------------------------------------------------------------
 
     async def _pass(self, source: SourceState) -> None:
-        """Move the routers of one source until none has anything to do, or others have waited long enough."""
+        """Move the routers of one source until there is nothing to do, or other sources have waited long enough."""
         try:
             source.begin(self._log.clock.monotonic())
             for _ in range(PAGES):
@@ -295,14 +298,14 @@ class Routing:
                 await self._step(source, batch)
                 source.moved()
             else:
-                return  # far behind: on with it as soon as others had their turn
+                return  # far behind: continue as soon as others had their turn
             self._rest(source)
             if source.writes and not self._closed:
                 source.writes = False
                 await self._submit([router.note() for router in source.routers.values() if router.is_ahead])
         except EventdError as error:
             self._fail(source, error)
-        except Exception as error:  # a fault of ours with one source must not end the others
+        except Exception as error:  # a defect with one source must not end the others
             logger.exception("routers failed", extra={"topic": source.name})
             self._fail(source, error)
 
@@ -313,7 +316,7 @@ class Routing:
         self._wait(source)
 
     async def _step(self, source: SourceState, batch: RouterBatch) -> None:
-        """Move routers that stand at one place over the next page."""
+        """Move routers at one position over the next page."""
         groups = self._groups()
         routers = [router for router in batch.routers if not self._is_barred(router, groups)]
         if not routers:
@@ -321,7 +324,7 @@ class Routing:
         batch, holes = RouterBatch(routers, batch.until), source.holes
         ask = source.ask(batch, groups, now=self._log.clock.now(), records=PAGE_RECORDS, size=PAGE_BYTES)
         here = (ask.position, ask.seq)
-        ready = await self._log.database.read_for_delivery(prepare, ask)  # meanwhile routers may change, or be removed
+        ready = await self._log.database.read_for_delivery(prepare, ask)  # meanwhile routers may change, or be deleted
         if ready is None:
             for router in routers:
                 self._registry.drop(router.line.name)
@@ -338,19 +341,19 @@ class Routing:
                 router.holes = router.holes if router.held else holes
 
     def _wait(self, source: SourceState) -> None:
-        """Look at a source again in a while."""
+        """Check a source again after a while."""
         self._pending[source] = None
         self._waits.set()
 
     def _is_barred(self, router: RouterState, groups: Mapping[str, GroupConfig]) -> bool:
-        """Whether a router leads into a group that this node does not take part in; then it is held."""
+        """Return whether a router leads to a group that this node is no member of; then it is held."""
         if router.group and router.group not in groups:
             router.held = NO_GROUP
             self._wait(router.source)
         return bool(router.held)
 
     async def _submit(self, moves: Sequence[tuple[RouterState, RouterStep]]) -> None:
-        """Make moves, a slice in each transaction."""
+        """Commit the steps, a slice in each transaction."""
         slices = [*slices_of(moves)]
         futures = [
             self._log.submit(CommitSteps([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
@@ -374,7 +377,7 @@ class Routing:
             logger.warning("dead letters added", extra={"cursor": move.cursor, "count": moved.refused})
 
     def _tell_of_hole(self, topic_id: int) -> None:
-        """A topic got a hole, by which no head moves: tell those who follow it."""
+        """A topic got a hole, which moves no head: notify its followers."""
         if topic_id in self._registry.sources:
             self._registry.sources[topic_id].holes += 1
         self._log.wakeups.touch(topic_id)
@@ -382,9 +385,9 @@ class Routing:
     # --- having what is on its way --------------------------------------------------------------------------------
 
     async def drive(self, topic_id: int) -> None:
-        """Wait until a topic has what its sources held at the time of the call, over any number of hops.
+        """Wait until a topic has the copies of what its sources held at the time of the call, over any number of hops.
 
-        A router that is held (its destination is full, say) is not waited for.
+        A held router (its destination is full, say) is not waited for.
         """
         upstream = self._registry.upstream(topic_id)
         if not upstream:
@@ -393,7 +396,8 @@ class Routing:
         self._release([router for router in upstream if router.held_at < soon])
         timer: asyncio.Future[None] | None = None
         try:
-            for _ in range(FAN_IN_HOPS + len({router.line.source_id for router in upstream})):  # hops there may be
+            # hops of the graph at most
+            for _ in range(FAN_IN_HOPS + len({router.line.source_id for router in upstream})):
                 if any(router.lost for router in upstream) and self._reloading is not None:
                     await asyncio.wait({self._reloading})
                 behind = [(router, router.source.tip) for router in upstream if router.is_due]
@@ -409,6 +413,7 @@ class Routing:
     async def _reach(self, router: RouterState, tip: int, timer: asyncio.Future[None]) -> None:
         source = router.source
         while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
-            move = source.next_move()  # who waits is known before it is queued: then it does not rest
+            # a waiter is counted before the source is queued, so that the source does not rest
+            move = source.next_move()
             self._queue(source)
             await asyncio.wait({move, timer}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The routers that are at work, found by their names, their sources and their destinations."""
+"""The loaded routers by name, source and destination."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from eventd.egress.routers.graph import Graph
 from eventd.egress.routers.state import DeclaredRouter, RouterState, SourceState
 
 ADOPTED_AT_ONCE = 200
-"""Routers after which the loop has its turn while they are taken over."""
+"""Routers after which the loop yields while they are loaded."""
 
 
 class RouterRegistry:
-    """Which routers there are. For one loop alone."""
+    """The loaded routers. For one loop."""
 
     def __init__(self) -> None:
         self.sources: dict[int, SourceState] = {}
@@ -24,21 +24,21 @@ class RouterRegistry:
 
     @property
     def graph(self) -> Graph:
-        """What the routers make of the topics."""
+        """The graph of the routers."""
         if self._graph is None:
             self._graph = Graph(router.router for router in self.routers.values())
         return self._graph
 
     def feeds(self, topic: str) -> bool:
-        """Whether any router writes to a topic."""
+        """Return whether any router writes to a topic."""
         return topic in self._fed
 
     def into(self, topic_id: int) -> Collection[RouterState]:
-        """The routers that write to a topic."""
+        """Return the routers that write to a topic."""
         return self._into[topic_id].values() if topic_id in self._into else ()
 
     def adopt(self, declared: DeclaredRouter, *, tip: int) -> SourceState:
-        """Take a router over as it is declared; the topic it reads. `tip`: where that may end, if it is new here."""
+        """Load a declared router. Returns the state of its source; `tip` is where a new source may end."""
         line = declared.line
         router = self.routers.get(line.name)
         if router is not None and router.line.id != line.id:
@@ -59,16 +59,16 @@ class RouterRegistry:
         return source
 
     def drop_others(self, names: Iterable[str]) -> None:
-        """Forget all routers but these."""
+        """Drop all routers but these."""
         for name in sorted(self.routers.keys() - {*names}):
             self.drop(name)
 
     async def replace(
         self, found: Sequence[DeclaredRouter], tip: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Take over all these routers, and forget all others. `tip()`: where a topic that is new here may end.
+        """Load these routers, and drop all others. `tip()` returns where a new source may end.
 
-        An error with one router hinders no other; the last one is raised when the others have been taken over.
+        An error with one router does not affect the others; the last one is raised at the end.
         """
         failed: Exception | None = None
         self.drop_others(declared.line.name for declared in found)
@@ -83,7 +83,7 @@ class RouterRegistry:
             raise failed
 
     def drop(self, name: str) -> None:
-        """Forget a router."""
+        """Drop a router."""
         router = self.routers.pop(name, None)
         if router is None:
             return
@@ -98,7 +98,7 @@ class RouterRegistry:
         self._fed -= Counter([router.line.dest])
 
     def upstream(self, topic_id: int) -> list[RouterState]:
-        """All routers through which a record may come to a topic, the farthest first."""
+        """Return all routers through which a record may come to a topic, the farthest first."""
         found: dict[str, RouterState] = {}
         seen, waiting = {topic_id}, deque([topic_id])
         while waiting:

@@ -1,4 +1,4 @@
-"""Routers at work: where each stands, what is read for those that stand together, and what each makes of it."""
+"""The state of running routers: their positions, the pages for routers at one position, and each one's step."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ FEWEST_RECORDS = 16
 
 SLICE_WEIGHT = 250
 SLICE_BYTES = 1 << 20
-"""Copies, and bytes of them, that one transaction makes: nobody waits long behind it."""
+"""Copies, and bytes of them, in one transaction, so that other writers do not wait long."""
 ROUTER_WEIGHT = 2
-"""As how many copies a router counts in it, besides its own."""
+"""A router counts as this many copies in a transaction, in addition to its own."""
 
 REST_SECONDS = 0.25
-"""After which the routers of a source that grows steadily are moved again at the earliest, as long as nobody waits for
-what they copy: who writes in a stream is not held up by a transaction of theirs after each of his writes."""
+"""Seconds between two moves of the routers of a steadily growing source, unless a reader waits for the copies: a
+continuous writer is not delayed by their transaction after each of its writes.
+"""
 REST_WATCHED_SECONDS = 0.01
-"""The same where somebody follows a destination."""
+"""The same if a destination has followers."""
 STEADY_SECONDS = 0.05
-"""A source that grows again sooner than this after its routers were moved grows steadily."""
+"""A source that grows again within this many seconds after a move grows steadily."""
 
 NO_COPIES = CopyPage()
 
 Kind = Shape | str
-"""What tells copies apart: their shape; for the topic of a group, the router's name."""
+"""Identifies equal copies: their shape; for the topic of a group, the router's name."""
 
 
 class DeclaredRouter(NamedTuple):
-    """A router as it was read: its line, what it does, and the kind of its copies."""
+    """A router as loaded: its row, its options, and the kind of its copies."""
 
     line: RouterRow
     router: Router
@@ -53,22 +54,22 @@ class DeclaredRouter(NamedTuple):
 
     @classmethod
     def of(cls, line: RouterRow) -> Self:
-        """What a line says."""
+        """Return the declaration in a row."""
         router = router_of(line)
         return cls(line, router, line.name if line.dest.startswith(GROUP) else Shape.of(router))
 
 
 def read_declared(conn: Connection) -> tuple[int, list[DeclaredRouter]]:
-    """The version of topics, and the routers of it."""
+    """Return the version of topics, and its routers."""
     return read_head(conn).topics_version, [*map(DeclaredRouter.of, read_routers(conn))]
 
 
 class RouterState:
-    """A router at work.
+    """A running router.
 
-    `position`, `seq` and `state` are written down; it has `seen` all up to a position and a seq. `held` says why it
-    waits for its destination, since `held_at` (monotonic seconds); empty: it does not. `lost`: another has moved it, so
-    where it stands has to be read. `gone`: it was removed. `holes`: how many of its source it has heard of.
+    `position`, `seq` and `state` are stored; it has `seen` everything up to a position and a seq. `held` says why it
+    waits for its destination, since `held_at` (monotonic seconds); empty if it does not. `lost`: another process has
+    moved it, so its position must be read. `gone`: it was deleted. `holes`: how many holes of its source it knows.
     """
 
     __slots__ = (
@@ -94,7 +95,7 @@ class RouterState:
         self.lost = False
 
     def declare(self, declared: DeclaredRouter) -> bool:
-        """Take over what is declared; whether that is anything new."""
+        """Load a declaration. Returns whether it changed."""
         if self.lost or declared.line.version != self.line.version:
             self._begin(declared)
             return True
@@ -104,22 +105,22 @@ class RouterState:
 
     @property
     def is_due(self) -> bool:
-        """Whether it has something to do, and may."""
+        """Return whether it has work to do, and may do it."""
         source = self.source
         return (self.seen < source.tip or self.holes < source.holes) and not (self.held or self.lost or self.gone)
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it has passed over records, and that is not written down."""
+        """Return whether it has passed records over without storing that."""
         return self.seen_seq > self.seq and not (self.lost or self.gone)
 
     def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
-        """Its step over a page."""
+        """Return its step over a page."""
         upto, seq = page.upto, page.upto_seq
         return self._step(upto, seq, cut, lost, admission, self.state != "running", self.durable)
 
     def note(self) -> tuple[RouterState, RouterStep]:
-        """The step by which what it has passed over is written down."""
+        """Return the step that stores what it has passed over."""
         return self, self._step(self.seen, self.seen_seq, NO_COPIES, 0, None, False, False)
 
     def _step(self, *what: Any) -> RouterStep:
@@ -127,7 +128,7 @@ class RouterState:
         return RouterStep(line.id, self.cursor, self.position, line.version, line.source_id, line.dest_id, *what)
 
     def settle(self, moved: StepResult, at: float) -> None:
-        """What became of its step, at a monotonic time."""
+        """Apply the result of its step, at a monotonic time."""
         self.position, self.seq = self.seen, self.seen_seq = moved.position, moved.seq
         self.state = "backing-off" if moved.held else "running"
         if moved.held:
@@ -135,19 +136,19 @@ class RouterState:
 
 
 class RouterBatch(NamedTuple):
-    """Routers that stand at one place, and where the next one stands: there they fall in with it."""
+    """Routers at one position, and the position of the next one, where they join it."""
 
     routers: list[RouterState]
     until: int | None
 
 
 class SourceState:
-    """A topic that routers read. `tip`: the last position at which it may have grown.
+    """A topic that routers read.
 
-    `queued` and `moving`: its routers wait for their turn, or have it. `trouble`: they could not be moved, and wait.
-    `writes`: what they have passed over is to be written down. `holes`: how often it got a hole for what never came.
-    `rests_until`: when they may be moved again (monotonic seconds), unless somebody waits; `resting`: they wait for it.
-    `passed`: records that this pass has looked at.
+    `tip`: the last position at which it may have grown. `queued` and `moving`: its routers wait for their turn, or have
+    it. `trouble`: they could not be moved, and wait. `writes`: what they passed over is to be stored. `holes`: how
+    often it got a hole. `rests_until`: when they may be moved again (monotonic seconds), unless a reader waits;
+    `resting`: they wait for it. `passed`: records read in this pass.
     """
 
     def __init__(self, topic_id: int, name: str) -> None:
@@ -163,47 +164,49 @@ class SourceState:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is work to do."""
         return self.writes or any(router.is_due for router in self.routers.values())
 
     def begin(self, now: float) -> None:
-        """Its routers are moved from now on."""
+        """Its routers start to move."""
         self.passed = 0
         self._steady = now - self._ended_at < STEADY_SECONDS
 
     def rest(self, now: float, *, watched: bool) -> None:
-        """They have been moved as far as there was anything: let some time pass where there will soon be more."""
+        """Its routers have caught up: pause if more is expected soon."""
         self._ended_at = now
         if self._steady or self.passed > 1:
             self.rests_until = now + (REST_WATCHED_SECONDS if watched else REST_SECONDS)
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for its routers to be moved."""
+        """Return whether a reader waits for its routers."""
         return any(not move.done() for move in self._moves)
 
     def next_move(self) -> asyncio.Future[None]:
-        """A future that is done when its routers have been moved once more, or rest."""
+        """Return a future that is done when its routers have moved once more, or rest."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._moves = [each for each in self._moves if not each.done()]
         self._moves.append(future)
         return future
 
     def moved(self) -> None:
-        """Its routers have been moved, or rest."""
+        """Its routers have moved, or rest."""
         moves, self._moves = self._moves, []
         for future in moves:
             if not future.done():
                 future.set_result(None)
 
     def look(self, head: int, head_seq: int) -> None:
-        """The topic ends at a seq, when the log ends at a position: who has seen that has seen the rest of the log."""
+        """The topic ends at a seq when the log ends at a position: a router that has read it has read the rest of the
+        log.
+        """
         for router in self.routers.values():
             if router.seen_seq == head_seq and router.holes == self.holes:
                 router.seen = max(router.seen, head)
 
     def next_batch(self, kinds: int) -> RouterBatch:
-        """The routers that are the farthest behind and stand at one place, up to so many kinds of them."""
+        """Return the routers that are farthest behind and at one position, up to a number of kinds."""
         places: defaultdict[tuple[int, int], list[RouterState]] = defaultdict(list)
         for router in self.routers.values():
             if router.is_due:
@@ -216,7 +219,7 @@ class SourceState:
         return RouterBatch([router for router in places[first] if router.kind in some], until)
 
     def ask(self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int) -> Ask:
-        """What is to be read and made for a batch."""
+        """Return what is read and made for a batch."""
         first = batch.routers[0]
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))
@@ -224,7 +227,7 @@ class SourceState:
 
 
 def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[Slice]:
-    """The moves of each transaction."""
+    """Yield the steps of each transaction."""
     part: list[tuple[RouterState, RouterStep]] = []
     weight = size = 0
     for each in moves:
@@ -240,14 +243,14 @@ def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[Slice
 
 
 class Slice(NamedTuple):
-    """Moves that are made by one transaction, and as how many records they count."""
+    """The steps of one transaction, and as how many copies they count."""
 
     moves: list[tuple[RouterState, RouterStep]]
     weight: int
 
 
 class Ask(NamedTuple):
-    """What is to be read for some routers, and for one of each kind what it makes of it."""
+    """A page to read, and for each kind a router that defines its copies."""
 
     topic_id: int
     position: int
@@ -260,14 +263,14 @@ class Ask(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A page, and the copies of it by kind."""
+    """A page, and its copies by kind."""
 
     page: SourcePage
     cuts: Mapping[Kind, CopyPage]
 
 
 def prepare(conn: Connection, ask: Ask) -> Ready | None:
-    """Read a page and make the copies of it; None when the topic is gone. Beside the loop, over a snapshot."""
+    """Read a page and make its copies, off the loop, on a snapshot; None when the topic is gone."""
     page = read_source(
         conn,
         ask.topic_id,
@@ -292,9 +295,10 @@ def _cut(page: SourcePage, running: RouterState, group: GroupConfig | None) -> C
 def moves_of(
     batch: Sequence[RouterState], ready: Ready, groups: Mapping[str, GroupConfig], cyclic: Collection[RouterState]
 ) -> list[tuple[RouterState, RouterStep]]:
-    """The moves of routers over a page. Those that have nothing to copy only see it; that is written down later.
+    """Return the steps of routers over a page.
 
-    What a source never got is told on, but not by routers of a cycle: there it would go round.
+    A router without copies only passes the page, which is stored later. A hole of the source is passed on, but not by
+    routers of a cycle, where it would return.
     """
     moves: list[tuple[RouterState, RouterStep]] = []
     page, admissions = ready.page, {name: _admission(group) for name, group in groups.items()}
@@ -313,7 +317,7 @@ def _admission(group: GroupConfig) -> GroupAdmission:
 
 
 def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:
-    """Which events report as a client what this node itself captures."""
+    """Return which events report a client that this node itself captures."""
     if OBSERVED not in drafts.types:
         return {}
     events = [DECODER.decode(body) for body in drafts.bodies]

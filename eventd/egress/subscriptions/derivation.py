@@ -1,4 +1,4 @@
-"""Facts that a plugin returned, on their way into the log of the group whose facts it was given. Pure."""
+"""Converts events that a plugin returned to drafts for the log of its group. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from federation.lenient import parse_time
 
 
 class PluginEvent(msgspec.Struct, rename="camel"):
-    """An event as a plugin writes it. Without a payload, `attributes` are one, with `message` among them.
+    """An event as a plugin writes it.
 
-    Without expiry or `ttl` it lasts as long as the result; with a `ttl` that is not above 0 it lasts for ever.
+    Without a payload, `attributes` become one, with `message` among them. Without expiry or `ttl` it lasts as long as
+    the result; with a `ttl` of 0 or less it never expires.
     """
 
     type: str
@@ -39,10 +40,10 @@ class PluginEvent(msgspec.Struct, rename="camel"):
 
 
 def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, now: int) -> list[Draft]:
-    """The drafts of the events a run returned: what says the same of the same events has the same id again.
+    """Return the drafts of the events that a run returned.
 
-    `derivation` names the subscription; with those of the events it came from it is kept in the payload, so that no
-    chain of subscriptions can go in a circle. Raises `PluginFailed`.
+    Equal results of the same events get the same ids. `derivation` names the subscription; with those of the source
+    events it is stored in the payload, so that no chain of subscriptions can form a loop. Raises `PluginFailed`.
     """
     chain = _chain(batch, derivation)
     ids = ",".join(sorted(one.event.id for one in batch.kept))
@@ -92,6 +93,6 @@ def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
 
 
 def _chain(batch: Batch, derivation: str) -> list[str]:
-    """All that the events of a batch were derived by, and this subscription."""
+    """Return the subscriptions by which the events of a batch were derived, and this one."""
     before = (name for one in batch.kept for name in one.event.payload.get(DERIVED_BY, "").split())
     return [*dict.fromkeys([*before, derivation])]

@@ -1,4 +1,4 @@
-"""What a run brings about, written in the transaction that moves the subscription's cursor."""
+"""The effect of a run, written in the transaction that moves the subscription's cursor."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from eventd.store.parts.parts import NewerEvents, NewPart, put_part, withdraw
 from eventd.store.rows.runs import NewRun, RunEnd, begin_run, end_run
 
 NAMED = 20
-"""Ids that are named where something is wrong with them."""
+"""Ids that a message lists."""
 
 
 class Given(NamedTuple):
-    """What came of a run: the part's name and generation, blank and None for none; what could not be stored."""
+    """The stored result of a run: the part's name and generation, empty and None without one; and what was not stored."""
 
     source: str
     generation: int | None
@@ -28,10 +28,10 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """A part, facts, the end of what earlier parts say of some subjects, and the end of the run in the books.
+    """A part, new events, the end of earlier parts' resources for some subjects, and the end of the run.
 
-    `ending` makes the run's line, at a time and with what came of it. `ceiling` is the most bytes of the topic. Where
-    the events were run `late`, up to that position, what came of events beyond it stays as it is.
+    `ending` returns the run's end for a time and a result. `ceiling` is the topic's limit in bytes. If the events were
+    run `late`, up to that position, the results of later events stay.
     """
 
     owner: str
@@ -54,7 +54,10 @@ class RunEffect:
         return len(self.drafts)
 
     def admit(self, tx: Transaction) -> Drafts:
-        """Raises `Conflict` for an observation of what this node itself holds, `Full` for a topic at its ceiling."""
+        """Return the drafts.
+
+        Raises `Conflict` for an observation of what this node captures, `Full` for a topic at its limit.
+        """
         if not self.drafts:
             return Drafts()
         drafts = Drafts.of(self.drafts)
@@ -85,7 +88,7 @@ class RunEffect:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A line in the books that says which events no run will ever get."""
+    """A ledger row for events that no run will ever get."""
 
     line: NewRun
     topic_id: int | None = field(default=None, init=False)

@@ -1,7 +1,7 @@
-"""Trying a plugin with a batch: whole, then by halves, until the one event is found that it cannot take.
+"""Runs a plugin with a batch: whole, then by halves, until the one event is found that it cannot process.
 
-The books of runs say how often a batch has been tried, so a restart neither forgets a failure nor starts from the
-beginning. What a run gives is left to the settling of the cursor, and with it the end of the run's line.
+The ledger of runs has the number of attempts, so a restart neither forgets a failure nor starts again. The result of a
+run and its end are stored when the cursor is settled.
 """
 
 from __future__ import annotations
@@ -28,26 +28,28 @@ from eventd.store.engine.database import Database
 from eventd.store.rows.runs import NewRun, Run, RunEnd, RunStatus, begin_run, end_run, interrupt_runs, last_run
 
 KEPT = 2000
-"""Characters of a plugin's words that are kept with a dead letter."""
+"""Characters of a plugin's message that are stored with a dead letter."""
 UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
 CRASHES = 3
-"""How many times as many tries a batch gets where the node ended in the last one: somebody may have killed it."""
+"""Attempts of a batch in whose last run the node ended are multiplied by this: the node may have been killed for
+another reason.
+"""
 NODE_ENDED = "the node ended while the plugin ran"
 BROKEN_OFF = "it was broken off: the node was stopped, or the subscription changed"
 NOT_STORED = "what it gave was not stored: the subscription was held up or changed meanwhile"
 
 
 class SubscriptionMetrics(Protocol):
-    """Who is told of runs, for metrics. Seconds are seconds."""
+    """Notified of runs, for metrics. Times are in seconds."""
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDependencies:
-    """What the subscriptions of a node share. `context` gives the resources a plugin may see, as they are now.
+    """Dependencies shared by the subscriptions of a node.
 
-    `changed` is told that there may be other parts.
+    `context` returns the resources a plugin may see now. `changed` is called when the parts may have changed.
     """
 
     log: EventLog
@@ -58,10 +60,10 @@ class SubscriptionDependencies:
 
 
 class PluginRunner:
-    """The tries of one cursor. `until` is where a batch ends that was tried before and is not done.
+    """The attempts of one cursor. `until` is the end of a batch that was tried before and is not done.
 
-    A batch that has failed as often as it may is run by halves. While these succeed, the next try is of what is left of
-    the whole, without a new beginning: the event that the plugin cannot take must be in there.
+    A batch that has used up its attempts is run by halves. While these succeed, the next attempt is with the rest of
+    the whole, without a new count: it must contain the event that the plugin cannot process.
     """
 
     def __init__(
@@ -82,18 +84,18 @@ class PluginRunner:
         self._books = books
         self._dependencies = dependencies
         self._owner = subscription_owner(config.name)
-        self._open = ""  # what to say of a run that has begun and whose end is not written
+        self._open = ""  # the end of a run that has begun and is not stored yet
         self._begun = 0.0
         self.forget()
 
     def forget(self) -> None:
-        """What was tried before is done."""
+        """The earlier attempts are done."""
         self.until: int | None = None
         self._attempt = 1
         self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
 
     async def recall(self, position: int) -> None:
-        """Look up what has been tried from this position on."""
+        """Read the attempts from this position on."""
         await self._break_off()
         self.forget()
         last = await self._database.read_for_delivery(last_run, self._cursor)
@@ -110,15 +112,15 @@ class PluginRunner:
             self._exhausted = last if counts and last.attempt >= most else None
 
     def settled(self, ack: Ack) -> None:
-        """What a run gave is written."""
+        """The result of a run is stored."""
         self._open = ""
         searching = self._attempt > self._config.max_attempts and not ack.refused
         if not (searching and self.until is not None and ack.upto < self.until):
             self.forget()
 
     async def given_up(self) -> None:
-        """A run that has begun and was not settled is void; it counts as no try."""
-        with suppress(EventdError):  # `recall` does it, if the database cannot be written now
+        """A run that was not settled is void; it does not count as an attempt."""
+        with suppress(EventdError):  # `recall` does it if the database is unavailable now
             await self._break_off()
 
     async def _break_off(self) -> None:
@@ -127,12 +129,12 @@ class PluginRunner:
             self._open = ""
 
     def note_loss(self, after: int, upto: int) -> Ack:
-        """Retention took what lay in `(after, upto]`: a line in the books says so."""
+        """Retention evicted `(after, upto]`: record it."""
         error = f"retention removed what was between positions {after} and {upto}: no run will get it"
         return Ack(upto, effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)), books=self._books)
 
     async def run(self, batch: Batch) -> Ack:
-        """Run the plugin over a batch, or over as much of it as it takes. Raises `Blocked` and `Unavailable`."""
+        """Run the plugin with a batch, or with a part of it. Raises `Blocked` and `Unavailable`."""
         if not batch.kept:
             return Ack(batch.upto, effect=self._effect(batch), books=self._books)
         if self._exhausted is not None:
@@ -191,7 +193,7 @@ class PluginRunner:
         )
 
     async def _once(self, batch: Batch, run_id: int) -> Ack:
-        """One run. Raises `PluginFailed`."""
+        """Run once. Raises `PluginFailed`."""
         assert self._plugin is not None
         self._begun = self._dependencies.log.clock.monotonic()
         events = [one.event for one in batch.kept]
@@ -257,7 +259,7 @@ class PluginRunner:
     # --- failing ----------------------------------------------------------------------------------------------
 
     async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
-        """Write a failure down. Raises `Blocked` when no event is to blame, `Unavailable` when that may pass."""
+        """Store a failure. Raises `Blocked` when no event is the cause, `Unavailable` when it may be temporary."""
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))
         self._open = ""
@@ -267,7 +269,7 @@ class PluginRunner:
             raise held(failure.reason, str(failure)) from None
 
     def _park(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
-        """Set the one event aside that the plugin cannot take, with what the plugin said of it."""
+        """Make the one event a dead letter that the plugin cannot process, with the plugin's message."""
         said = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
         letter = RecordRefusal(batch.kept[0], failure.reason, said[:KEPT], attempt)
         effect = self._effect(
@@ -280,7 +282,9 @@ class PluginRunner:
         return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
     def _park_untried(self, batch: Batch, last: Run) -> Ack:
-        """Set an event aside that has had all its tries: the node went down with the last one, or more were allowed."""
+        """Make an event a dead letter that has used up its attempts: the node ended in the last one, or more were
+        allowed before.
+        """
         reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
         said = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
         letter = RecordRefusal(batch.kept[0], reason, said[:KEPT], last.attempt)

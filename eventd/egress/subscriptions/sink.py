@@ -1,6 +1,6 @@
-"""A subscription as a sink: it gathers what concerns it until its window closes, and has the plugin tried with that.
+"""A subscription as a sink: collects matching events until its window closes, and runs the plugin with them.
 
-The window is gathered out of the log and kept nowhere else: after a restart it is gathered again.
+The window is read from the log and stored nowhere else: after a restart it is collected again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from federation.event import is_alive
 
 @dataclass(frozen=True, slots=True)
 class WindowBatch(OutboundBatch):
-    """What the first page of a batch holds; the sink looks for the rest by itself. `full`: more is waiting.
+    """The first page of a batch; the sink reads the rest by itself.
 
-    `gone` are the positions `(after, upto]` that retention removed before they were looked at.
+    `full`: more records may exist. `gone` are the positions `(after, upto]` that retention evicted unread.
     """
 
     records: Sequence[Seen]
@@ -55,9 +55,9 @@ class SubscriptionSink:
         self._changed = dependencies.changed
         self._trigger = asked = Trigger.of(config, group.node_name)
         self._asked: Trigger | None = None
-        if cursor.selection:  # a backfill: what is asked for may be less by now than when it began
+        if cursor.selection:  # a backfill: the trigger may have become narrower since it began
             self._trigger, self._asked = Trigger.from_json(cursor.selection), asked
-        # What is tried once more is run alone: whatever came after it is not to be undone.
+        # A retry runs alone: the results of later events must not be undone.
         self._most = 1 if self._trigger.positions else MOST_EVENTS
         self._tries = PluginRunner(config, plugin, group, cursor, books, dependencies)
         self._at = 0
@@ -67,10 +67,10 @@ class SubscriptionSink:
     # --- reading ----------------------------------------------------------------------------------------------
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
-        """There always is."""
+        """Set the nudge at once: there is always room."""
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[Seen]:
-        """What is of interest beyond `after`; no further than a batch that is to be tried again."""
+        """Read matching events after `after`, up to the end of a batch that is tried again."""
         self._at = after
         return await self._find(after, self._most, MOST_BYTES)
 
@@ -91,17 +91,17 @@ class SubscriptionSink:
 
     @property
     def _end(self) -> int | None:
-        """Where a batch that is tried again, or a backfill, ends."""
+        """Return where a batch that is tried again, or a backfill, ends."""
         return self._until if self._tries.until is None else self._tries.until
 
     async def open(self, cursor: Cursor, page: MatchingPage[Seen]) -> OpenResult:
-        """Look up whether what comes next was tried before. Where nothing waits, nothing is in the way."""
+        """Read whether the next events were tried before. Nothing else is needed."""
         self._follows = False
         await self._tries.recall(cursor.position)
         return OpenResult(reached=True)
 
     def select(self, page: MatchingPage[Seen], after: int, attempts: int) -> WindowBatch | None:
-        """All of the page."""
+        """Return the whole page."""
         gone = (page.gaps[0].after, page.gaps[-1].upto) if page.gaps else None
         if not page.items and gone is None:
             if self._is_complete(page.upto):
@@ -114,30 +114,30 @@ class SubscriptionSink:
     # --- delivering -------------------------------------------------------------------------------------------
 
     async def deliver(self, outbound: WindowBatch) -> Ack:
-        """Gather until the window closes, run the plugin, and say what it gave."""
-        if outbound.gone is not None:  # said first, and by itself: what comes after it is read again
+        """Collect until the window closes, run the plugin, and return its result."""
+        if outbound.gone is not None:  # reported first and alone: the following events are read again
             return self._tries.note_loss(*outbound.gone)
         batch = await self._gather(outbound)
         return Ack(0) if batch is None else await self._tries.run(batch)
 
     def settled(self, ack: Ack) -> None:
-        """There may be other parts: whoever follows them has to look."""
+        """The parts may have changed: notify their followers."""
         self._tries.settled(ack)
         self._changed()
 
     async def given_up(self) -> None:
-        """What the books say of a run that nobody ended is put right."""
+        """Mark the unfinished runs in the ledger."""
         await self._tries.given_up()
 
     def wind_down(self) -> None:
-        """Gather no longer; a plugin that runs already may end."""
+        """Collect no further; a running plugin may finish."""
         if not self._stopping.done():
             self._stopping.set_result(None)
 
     async def _gather(self, outbound: WindowBatch) -> Batch | None:
-        """The batch, once its window has closed; None when the node stops before that."""
+        """Return the batch once its window has closed; None when the node stops before that."""
         window = Window(self._config.batch_window, self._config.debounce, self._most)
-        # A step of the wall clock must neither close the window nor keep it open: it counts by the clock as it is now.
+        # A step of the wall clock must neither close nor extend the window: it counts by the present clock.
         opened, clock = Moment.of(self._log.clock), self._log.clock
         window.add(outbound.records)
         upto, more = outbound.upto, outbound.full
@@ -161,7 +161,7 @@ class SubscriptionSink:
         return self._end is not None and upto >= self._end
 
     async def _wait(self, beyond: asyncio.Future[None], seconds: float) -> bool:
-        """Until there is more to read, the time is up or the node stops; whether there is more."""
+        """Wait until there is more to read, time is up, or the node stops. Returns whether there is more."""
         timer = self._log.clock.timer(seconds)
         try:
             await asyncio.wait({beyond, timer, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -172,9 +172,9 @@ class SubscriptionSink:
 
 
 def _not_overtaken(seen: Sequence[Seen], upto: int) -> tuple[Sequence[Seen], int]:
-    """The beginning of what was seen, up to where something was run before that speaks of one of these things.
+    """Return the leading events, up to one whose key was run before in a later order.
 
-    So a backfill that ends at a position knows that all beyond it is later than what it runs.
+    So a backfill that ends at a position knows that all events beyond it are newer than those it runs.
     """
     told: set[str] = set()
     for index, one in enumerate(seen):
@@ -186,7 +186,7 @@ def _not_overtaken(seen: Sequence[Seen], upto: int) -> tuple[Sequence[Seen], int
 
 
 def _in_force(seen: Sequence[Seen], now: int) -> list[Seen]:
-    """What was seen, without what has expired while it was gathered: that is not run any more."""
+    """Return the events without those that expired while they were collected."""
     return [
         one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
         for one in seen

@@ -1,4 +1,4 @@
-"""What sets a subscription off: the events it asks for, and those that end what it made of earlier ones. Pure."""
+"""What triggers a subscription: matching events, and events that revoke earlier ones. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from federation.event import DECODER, Event, is_alive, written
 from federation.selector import Selector
 
 OBSERVED, EXPIRED = ".observed", ".expired"
-"""How the types of two facts end of which the second revokes the first."""
+"""The suffixes of two event types, of which the second revokes the first."""
 DERIVED_BY = "routerd.net/derived-by"
-"""Payload key of an event that a plugin returned: the subscriptions it was derived by, the first one first."""
+"""Payload key of an event that a plugin returned: the subscriptions it was derived by, first one first."""
 
 
 @lru_cache(maxsize=256)
 def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], object]:
-    """Finds any of these types in canonical events: there is one way only to write them."""
+    """Return a search for these types in canonical events, which write them in only one way."""
     if "*" in types or not types:
         return bool
     begun = [written(name.removesuffix("*"))[: -1 if name.endswith(".*") else None] for name in (*types, *endings)]
@@ -32,9 +32,10 @@ def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], 
 
 
 class Seen(NamedTuple):
-    """An event that concerns a subscription. `runs`: the plugin gets it; `ends`: it revokes earlier ones.
+    """An event that concerns a subscription.
 
-    One that does neither was run before, in its own order: a backfill only has to know of it.
+    `runs`: the plugin gets it; `ends`: it revokes earlier ones. An event with neither was run before, in its own order:
+    a backfill only has to know about it.
     """
 
     record: Record
@@ -44,12 +45,12 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Of several with one key the last stands for all."""
+        """The key for coalescing: the last event with a key replaces the others."""
         return self.event.type, self.event.dedupe_key
 
     @property
     def about(self) -> str:
-        """What it speaks of."""
+        """The subject that it is about."""
         return self.event.subject or f"\n{self.event.type}\n{self.event.dedupe_key}"
 
     @property
@@ -63,11 +64,11 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """The events of interest to one subscription, from its cursor on or, for a backfill, out of the past.
+    """Selects the events of one subscription, from its cursor on or, for a backfill, from the past.
 
-    `derivation` is `<node>/<subscription>`: what was derived by it does not set it off again, or it would never end.
-    `selector` judges all but the payload, whose pairs must all be equal. `now` hides what has expired. `positions`,
-    where given, are the only ones; `without` is an earlier, narrower trigger: what it covered was run.
+    `derivation` is `<node>/<subscription>`: events derived by it do not trigger it again. `selector` tests all fields
+    but the payload, whose pairs must all be equal. `now` hides expired events. `positions`, if given, limits the
+    events; `without` is an earlier, narrower trigger whose events were run.
     """
 
     selector: Selector
@@ -80,7 +81,7 @@ class Trigger:
 
     @classmethod
     def of(cls, config: SubscriptionConfig, node: str) -> Self:
-        """What the declaration asks for."""
+        """Return the trigger of a declaration."""
         asked = config.selector
         return cls(
             msgspec.structs.replace(asked, payload=()),
@@ -90,11 +91,11 @@ class Trigger:
         )
 
     def at(self, now: int) -> Self:
-        """The same at a time: what has expired by then is of no interest."""
+        """Return the trigger at a time, which hides what has expired by then."""
         return replace(self, now=now)
 
     def only(self, positions: Iterable[int]) -> Self:
-        """Of the events at these positions alone."""
+        """Return the trigger limited to these positions."""
         return replace(self, positions=frozenset(positions))
 
     @property
@@ -105,7 +106,7 @@ class Trigger:
         return frozenset(name.removesuffix(OBSERVED) + EXPIRED for name in kinds)
 
     def rules_out(self, block: Block) -> bool:
-        """Whether nothing in a block can be of interest, as far as that shows without taking it apart."""
+        """Return whether a block certainly has no matching event, without splitting it."""
         if self.positions and self.positions.isdisjoint(range(block.position, block.last + 1)):
             return True
         types, sources = names(block.types), names(block.sources)
@@ -116,11 +117,11 @@ class Trigger:
         )
 
     def may_be(self, text: str) -> object:
-        """Whether a type that is asked for, or one that revokes it, occurs in the text; it may be of something else."""
+        """Return whether a requested type, or one that revokes it, occurs in the text, perhaps in another field."""
         return _occurs(self.selector.types, self._endings)(text)
 
     def take(self, record: Record) -> Seen | None:
-        """The event of a record, if it is of interest and has not expired."""
+        """Return the event of a record if it matches and has not expired."""
         if not is_alive(record.expires_at, self.now) or (self.positions and record.position not in self.positions):
             return None
         runs = self._fits(record, record.tag)
@@ -133,14 +134,14 @@ class Trigger:
         if not (runs or ends):
             return None
         if self.without is not None and self.without.take(record) is not None:
-            runs = False  # but it may revoke what comes before it here
+            runs = False  # but it may revoke an earlier one
         return Seen(record, event, runs, ends)
 
     def _fits(self, record: Record, tag: str) -> bool:
         return self.selector.matches(type=tag, subject=record.subject, source=record.node)
 
     def _ends(self, record: Record) -> bool:
-        """Whether the event revokes one that is asked for: it is judged as that would be."""
+        """Return whether the event revokes one that matches: it is tested as that event would be."""
         if not (self.withdraws and record.tag.endswith(EXPIRED)):
             return False
         return self._fits(record, record.tag.removesuffix(EXPIRED) + OBSERVED)
@@ -149,14 +150,14 @@ class Trigger:
         return all(payload.get(key, "") == value for key, value in self.payload)
 
     def _agrees(self, payload: Mapping[str, str]) -> bool:
-        """Whether nothing in it says that it speaks of another thing: who revokes a fact need not repeat all of it."""
+        """Return whether the payload contradicts none of the pairs: a revoking event need not repeat them."""
         return all(payload.get(key, value) == value for key, value in self.payload)
 
     def _derived(self, event: Event) -> bool:
         return self.derivation in event.payload.get(DERIVED_BY, "").split()
 
     def widens(self, earlier: Trigger) -> bool:
-        """Whether this may take an event that `earlier` did not."""
+        """Return whether this may match an event that `earlier` did not."""
         return (
             self.selector.widens(earlier.selector)
             or not set(earlier.payload) <= set(self.payload)
@@ -164,7 +165,7 @@ class Trigger:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the stored form."""
         found: dict[str, Any] = {
             "types": list(self.selector.types),
             "subjectPrefixes": list(self.selector.subject_prefixes),
@@ -181,7 +182,7 @@ class Trigger:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """As it was stored."""
+        """Decode the stored form."""
         without = stored.get("without")
         return cls(
             Selector.of(types=stored["types"], subject_prefixes=stored["subjectPrefixes"], sources=stored["sources"]),

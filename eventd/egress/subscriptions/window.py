@@ -1,4 +1,7 @@
-"""How long a subscription gathers before its plugin runs, and what it is given then. Pure: times are passed in."""
+"""How long a subscription collects events before its plugin runs, and the resulting batch.
+
+Pure: times are passed in.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ MOST_EVENTS = 1024
 MOST_BYTES = 4 << 20
 """Bytes of events after which a window closes at once."""
 MOST_SEEN = 8 * MOST_EVENTS
-"""Records, and `MOST_SEEN_BYTES` of them, after which it closes however many of them one event stands for."""
+"""Records, and `MOST_SEEN_BYTES` of them, after which it closes, even if few events represent them."""
 MOST_SEEN_BYTES = 4 * MOST_BYTES
 LONGEST = 60 * SECOND
 """How long a window that has only a debounce stays open at most."""
@@ -21,11 +24,11 @@ LONGEST = 60 * SECOND
 
 @dataclass(slots=True)
 class Window:
-    """What has been gathered. Times in microseconds; None: not set.
+    """The collected events. Times are in microseconds; None: not set.
 
     It closes `batch_window` after the first event was recorded, or `debounce` after the last one, whichever is first;
-    at once where neither is set, and when it is full. Times of recording are the log's own, so a window that is
-    gathered anew after a restart closes when it would have closed.
+    at once if neither is set, and when it is full. Recording times come from the log, so a window that is collected
+    again after a restart closes at the same time.
     """
 
     batch_window: int | None
@@ -39,7 +42,7 @@ class Window:
     _last: int = 0
 
     def add(self, found: Iterable[Seen], *, shift: int = 0) -> None:
-        """Take up what was found, in log order. `shift`: by how much the wall clock was set back since it opened."""
+        """Add events in log order. `shift`: by how much the wall clock was set back since it opened."""
         for one in found:
             self.seen.append(one)
             self._seen_bytes += one.record.size
@@ -52,22 +55,22 @@ class Window:
 
     @property
     def room(self) -> int:
-        """How many more events it takes."""
+        """Return how many more events fit."""
         return self.most - len(self._kept)
 
     @property
     def room_bytes(self) -> int:
-        """How many more bytes it takes, about."""
+        """Return approximately how many more bytes fit."""
         return MOST_BYTES - self._bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more."""
+        """Return whether it is full."""
         most = len(self.seen) >= MOST_SEEN or self._seen_bytes >= MOST_SEEN_BYTES
         return most or self.room <= 0 or self.room_bytes <= 0
 
     def closes_in(self, now: int) -> int:
-        """In how many microseconds it closes, unless something else comes; 0 for at once.
+        """Return in how many microseconds it closes without new events; 0 for at once.
 
         `now` is by the wall clock as it was when the window opened: see `shift`.
         """
@@ -75,7 +78,7 @@ class Window:
             return 0
         if self.batch_window is None and self.debounce is None:
             return 0
-        # Where the wall clock was set back before, the log's times lie ahead: nobody must wait for it to catch up.
+        # If the wall clock was set back earlier, the log's times lie in the future: the window must not wait for them.
         self._first, self._last = min(self._first, now), min(self._last, now)
         closes = self._first + (LONGEST if self.batch_window is None else self.batch_window)
         if self.debounce is not None:
@@ -85,10 +88,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one run is about: the records of interest in `(after, upto]`, in log order.
+    """The events of one run: matching records in `(after, upto]`, in log order.
 
-    `kept` are the events the plugin gets, by time of observation; of several with one type and dedupe key it is the
-    last one, and `coalesced` are the ids of the others. `ended` are the subjects that the last word revokes.
+    `kept` are the events the plugin gets, by time of observation; of several with one type and dedupe key only the last
+    one, and `coalesced` are the ids of the others. `ended` are the subjects whose last event revokes earlier ones.
     """
 
     after: int
@@ -100,7 +103,7 @@ class Batch:
 
     @classmethod
     def of(cls, after: int, upto: int, seen: Sequence[Seen]) -> Batch:
-        """The batch of what was seen."""
+        """Return the batch of the collected events."""
         last: dict[tuple[str, str], Seen] = {}
         said: dict[str, bool] = {}
         for one in seen:
@@ -113,9 +116,9 @@ class Batch:
         return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
 
     def first_half(self) -> Batch:
-        """The events recorded first, half of them: to find out which one the plugin cannot take.
+        """Return the first half of the events, to find the one that the plugin cannot process.
 
-        What a later event of the whole has replaced stays replaced.
+        An event that a later one of the whole batch replaced stays replaced.
         """
         places = sorted(one.position for one in self.kept)
         upto = places[len(places) // 2 - 1]
@@ -125,6 +128,6 @@ class Batch:
 
 
 def _replaced(seen: Sequence[Seen], kept: Sequence[Seen]) -> list[str]:
-    """The ids of what was to be run, and of which something else stands for it."""
+    """Return the ids of events that others of the batch replace."""
     ids = {one.event.id for one in kept}
     return [*dict.fromkeys(one.event.id for one in seen if one.runs and one.event.id not in ids)]

@@ -1,4 +1,4 @@
-"""EventGroup: the bus this node takes part in, who it is there, and how it is reached."""
+"""EventGroup: the bus that this node joins, its name there, and its address."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _some(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _owner_or_node(schema: dict[str, Any]) -> None:
-    """Both names of the owner, for editors."""
+    """Add both names of the owner to the schema, for editors."""
     properties = schema["properties"]
     properties["node"] = properties["owner"] | {"description": "Another name of owner."}
     schema["required"].remove("owner")
@@ -94,7 +94,7 @@ class Retention(Spec):
 
 
 class AuthKey(Spec):
-    """One key of the ring: which node it belongs to and what it may be used for."""
+    """One key of the ring: the node it belongs to and what it may be used for."""
 
     id: KeyId = Field(description="The key's name, the same on every node that holds it.")
     owner: Annotated[str, AfterValidator(_node_or_any)] = Field(
@@ -133,7 +133,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Which file a key needs, as far as that does not depend on whose key it is."""
+        """Yield missing files of a key, as far as that does not depend on its owner."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
@@ -161,7 +161,7 @@ class Auth(Spec):
     keys: tuple[AuthKey, ...] = Field(default=(), description="A ring of keys, each of one node, for v2.")
 
     def findings(self) -> Iterator[Finding]:
-        """Two keys of one name, and two that a node would sign with at once."""
+        """Yield duplicate key names, and keys that a node would sign with at once."""
         for at, key in enumerate(self.keys):
             if self.secret_file and key.id == SHARED_KEY_ID:
                 yield Finding(("keys", at, "id"), f"the key id {SHARED_KEY_ID} belongs to auth.secretFile")
@@ -186,7 +186,7 @@ class Listen(Spec):
     port: Annotated[Whole, Field(ge=0, le=65535)] = Field(default=0, description="TCP port, 1 to 65535.")
 
     def findings(self) -> Iterator[Finding]:
-        """Address and port come together: a port alone would open it on every interface without saying so."""
+        """Require address and port together: a port alone would listen on every interface."""
         if self.address and not self.port:
             yield Finding(("port",), "is required when an address is set", "a port between 1 and 65535")
         if self.port and not self.address:
@@ -194,7 +194,7 @@ class Listen(Spec):
 
 
 class GroupLimits(Spec):
-    """What this node takes from others."""
+    """Limits of what this node accepts from others."""
 
     max_event_bytes: Annotated[Size, size_between(KIB, 64 * MIB)] = Field(default=MIB, description="The largest event.")
     max_batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(
@@ -211,7 +211,7 @@ class GroupLimits(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Each holds the one before."""
+        """Yield limits smaller than those they must contain."""
         if self.max_batch_bytes < self.max_event_bytes:
             yield Finding(("maxBatchBytes",), "must not be less than maxEventBytes: the largest event would never fit")
         if self.max_waiting_bytes < self.max_batch_bytes:
@@ -239,7 +239,7 @@ class EventGroupSpec(Spec):
     limits: GroupLimits = Field(default=GroupLimits(), description="What is taken from others.")
 
     def findings(self) -> Iterator[Finding]:
-        """What a key needs depends on whether it is this node's own."""
+        """Yield missing parts of keys, which depend on whether the key is this node's own."""
         for at, key in enumerate(self.auth.keys):
             for finding in self._key_findings(key):
                 yield Finding(("auth", "keys", at, *finding.path), finding.message, finding.hint)

@@ -41,7 +41,7 @@ class PeerLimits(Spec):
 
 
 class Retry(Spec):
-    """How long to wait after a failure; the wait doubles from one failure to the next."""
+    """How long to wait after a failure; the delay doubles with each failure."""
 
     base_backoff: Annotated[Duration, duration_between(MILLISECOND, HOUR)] = Field(
         default=200 * MILLISECOND, description="The wait after the first failure."

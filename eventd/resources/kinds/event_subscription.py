@@ -1,4 +1,4 @@
-"""EventSubscription: which events of a group make a plugin run, how they are gathered, how long the result holds."""
+"""EventSubscription: which events of a group run a plugin, how they are collected, and how long the result lasts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Wait = Annotated[Duration, AfterValidator(lambda value: max(value, 0))]
 
 
 class Match(Spec):
-    """Which events are meant; every condition that is written must hold."""
+    """Which events match; every given condition must hold."""
 
     types: Annotated[tuple[EventType, ...], AfterValidator(_some_types)] = Field(
         description="Events of these types; `a.b.*` means every type below a.b, and `*` every type."
@@ -55,7 +55,7 @@ class Match(Spec):
 
 
 class Trigger(Spec):
-    """What runs, and how long events are gathered before."""
+    """What runs, and how long events are collected before."""
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
     batch_window: _Wait = Field(
@@ -67,7 +67,7 @@ class Trigger(Spec):
 
 
 class RunRetry(Spec):
-    """What happens after a run that failed; the wait doubles from one failure to the next."""
+    """What happens after a failed run; the delay doubles with each failure."""
 
     max_attempts: Annotated[Whole, Field(ge=1, le=100)] = Field(
         default=3, description="After so many failed runs an event is set aside."
@@ -85,7 +85,7 @@ class RunRetry(Spec):
 
 
 class Lifetime(Spec):
-    """How long what a run has proposed holds, beside the ttl of its result."""
+    """How long the proposals of a run last, in addition to the ttl of its result."""
 
     clamp_to_events: Flag = Field(
         default=False, description="End what was proposed no later than the events it was proposed for."

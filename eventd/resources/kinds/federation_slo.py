@@ -42,7 +42,7 @@ class DeliverySlo(Spec):
     def findings(self) -> Iterator[Finding]:
         warn, fail = self.lag_warn_seconds, self.lag_fail_seconds
         if warn >= fail:
-            # Reported where something is written: one of the two may be a default.
+            # Reported at a field that was given: the other may be a default.
             field = "lagWarnSeconds" if "lag_warn_seconds" in self.model_fields_set else "lagFailSeconds"
             message = f"lagWarnSeconds must be less than lagFailSeconds, but {warn} is not less than {fail}"
             yield Finding((field,), message, f"absent or 0 they are {LAG_WARN} and {LAG_FAIL}")

@@ -1,4 +1,4 @@
-"""The types of fields: each takes what people write, gives what the node works with, and says what is wrong."""
+"""The types of fields: each parses text, returns the node's value, and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventd.text import duration, size
 from federation.peers import GROUP_NAME, NODE_NAME
 
 RESOURCE_NAME = GROUP_NAME.pattern
-"""Every resource is named like a group."""
+"""Every resource name follows the rules of group names."""
 KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,126}"
 CREDENTIAL = "credential:"
 
@@ -30,7 +30,7 @@ def _name_rule(longest: int, others: str) -> str:
 
 
 def _named(pattern: str, longest: int, others: str) -> Callable[[str], str]:
-    """A check of names; blank counts as absent."""
+    """Return a check of names; empty counts as absent."""
 
     def check(value: str) -> str:
         if not value.strip():
@@ -43,10 +43,10 @@ def _named(pattern: str, longest: int, others: str) -> Callable[[str], str]:
 
 
 def _parsed(parse: Callable[[str], int]) -> Callable[[Any], int]:
-    """A check that turns text into a number and our parser's error into a field's."""
+    """Return a check that parses text and reports the parser's error for the field."""
 
     def read(value: Any) -> int:
-        if not isinstance(value, str | int | float):  # written down, a list of aliases may be larger than memory
+        if not isinstance(value, str | int | float):  # formatted, a list of aliases may exceed the memory
             raise wrong("must be text")
         try:
             return parse(str(value))
@@ -66,12 +66,12 @@ def _between(low: int, high: int, show: Callable[[int], str]) -> AfterValidator:
 
 
 def duration_between(low: int, high: int) -> AfterValidator:
-    """Bounds in microseconds, both allowed."""
+    """Return bounds in microseconds, inclusive."""
     return _between(low, high, duration.format_duration)
 
 
 def size_between(low: int, high: int) -> AfterValidator:
-    """Bounds in bytes, both allowed."""
+    """Return bounds in bytes, inclusive."""
     return _between(low, high, size.format_size)
 
 
@@ -84,7 +84,7 @@ def _check_entry(value: str) -> str:
 
 
 def _check_type(value: str) -> str:
-    """A type, or a wildcard for those below one."""
+    """Check a type, or a wildcard for the types below one."""
     begin = value.removesuffix("*")
     if "*" in begin or (begin != value and not re.fullmatch(r"|.+\.", begin, re.DOTALL)):
         raise wrong("may hold * only alone, or at the end after a dot", "a.b.* means every type below a.b")
@@ -98,7 +98,7 @@ def _check_name(value: str) -> str:
 
 
 def _check_text(value: str) -> str:
-    """A text that is compared whole."""
+    """Check a text that is compared exactly."""
     if not value.strip():
         raise wrong("is required")
     if value != value.strip():
@@ -123,7 +123,7 @@ def _check_program(value: str) -> str:
 
 
 def _check_secret_path(value: str) -> str:
-    """An absolute path, or a credential's name. The value may be a secret written here by mistake: never show it."""
+    """Check an absolute path, or a credential's name. The value may be a secret by mistake: never show it."""
     if not value.strip():
         return ""
     if value.startswith(CREDENTIAL):
@@ -139,7 +139,7 @@ def _check_secret_path(value: str) -> str:
 
 
 def _check_address(value: str) -> str:
-    """An IP address or host name, without port and brackets; blank counts as absent."""
+    """Check an IP address or host name, without port and brackets; empty counts as absent."""
     value = value.strip()
     if not value:
         return ""
@@ -154,13 +154,13 @@ def _check_address(value: str) -> str:
 
 
 def _is_host(value: str) -> bool:
-    """Whether it can be a host's name; digits and dots alone are an address that was mistyped."""
+    """Return whether it can be a host name; digits and dots alone are a mistyped address."""
     labels = value.removesuffix(".").split(".")
     return len(value) <= 253 and not labels[-1].isdigit() and all(_HOST_LABEL.fullmatch(label) for label in labels)
 
 
 def _check_endpoint(value: str) -> str:
-    """A base URL. A password in it must not reach a log, so the value is never shown."""
+    """Check a base URL. The value is never shown, because it may contain a password."""
     if not value.strip():
         raise wrong("is required")
     if any(not "!" <= character <= "~" for character in value):
@@ -220,7 +220,7 @@ Duration = Annotated[
     PlainSerializer(duration.format_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": f"^(?:{duration.PATTERN})$", "examples": ["30s", "5m", "1h30m"]}),
 ]
-"""Microseconds; written as `5m`, given back as `5m0s`."""
+"""Microseconds; written as `5m`, shown as `5m0s`."""
 
 Size = Annotated[
     int,
@@ -230,7 +230,7 @@ Size = Annotated[
         {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^(?:{size.PATTERN})$"}]}
     ),
 ]
-"""Bytes; written as `8388608` or `8MiB`, given back as `8MiB`."""
+"""Bytes; written as `8388608` or `8MiB`, shown as `8MiB`."""
 
 SecretPath = Annotated[
     str,
@@ -243,11 +243,11 @@ EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
 SourceNode = Annotated[str, AfterValidator(_check_name)]
 Reference = Annotated[str, AfterValidator(_check_text)]
-"""A text that names something elsewhere, which need not exist."""
+"""The name of something elsewhere, which need not exist."""
 
 PluginName = Annotated[str, AfterValidator(_check_entry_point)]
 ProgramPath = Annotated[
     str, AfterValidator(_check_program), WithJsonSchema({"type": "string", "pattern": "^(?:/.*[^/])?$"})
 ]
 Texts = dict[str, str]
-"""Texts by key, kept as they are written, blank ones too."""
+"""Texts by key, unchanged, including empty ones."""

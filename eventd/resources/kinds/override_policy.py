@@ -1,4 +1,4 @@
-"""DynamicOverridePolicy: which sources may take which declared resources out of the effective configuration."""
+"""DynamicOverridePolicy: which sources may mask which declared resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugin and DynamicConfigSource: a program that turns events into proposals, and what it is allowed."""
+"""Plugin and DynamicConfigSource: a program that turns events into proposals, and its permissions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _Span = Annotated[Duration, AfterValidator(_positive)]
 
 
 class PluginTrigger(Spec):
-    """When a plugin is run besides: by the clock. A trigger of type event is a note for people."""
+    """When a plugin also runs by a schedule. A trigger of type event is only a note."""
 
     type: Literal["interval", "event"] = Field(description="Every so often, or by events.")
     every: _Span | None = Field(default=None, description="The time from one run to the next; for type interval.")
     topic: str = Field(default="", description="What announces the events; for type event.")
 
     def findings(self) -> Iterator[Finding]:
-        """A trigger of one type has nothing of the other."""
+        """Yield fields that do not fit the type."""
         if self.type == "interval" and self.every is None:
             yield Finding(("every",), "is required for a trigger whose type is interval")
         if self.type == "interval" and self.topic.strip():
@@ -48,7 +48,7 @@ class PluginTrigger(Spec):
 
 
 class ResourceReference(Spec):
-    """A resource, by what makes it the same resource."""
+    """The identity of a resource."""
 
     api_version: Reference = Field(description="Its apiVersion.")
     kind: Reference = Field(description="Its kind.")
@@ -56,7 +56,7 @@ class ResourceReference(Spec):
 
 
 class PluginContext(Spec):
-    """What of the configuration a plugin is shown."""
+    """The part of the configuration that a plugin may see."""
 
     resources: tuple[ResourceReference, ...] = Field(
         default=(), description="These resources, without secrets; they need not exist."
@@ -83,7 +83,7 @@ class PluginSpec(Spec):
     context: PluginContext = Field(default=PluginContext(), description="What of the configuration it is shown.")
 
     def findings(self) -> Iterator[Finding]:
-        """There is one way to run a plugin, and an executable says the ttl of each result itself."""
+        """Yield contradictions: a plugin is run in one way, and an executable sets the ttl of each result itself."""
         if self.executable and self.entry_point:
             yield Finding(("entryPoint",), "executable and entryPoint cannot both be given", "leave one of them out")
         elif not (self.executable or self.entry_point):
@@ -95,7 +95,7 @@ class PluginSpec(Spec):
 
 
 class MergePolicy(Spec):
-    """What happens when two sources say something about one resource."""
+    """What happens when two sources define one resource."""
 
     conflict: Annotated[Literal["", "reject"], AfterValidator(lambda value: value or "reject")] = Field(
         default="reject", description="Only reject; blank means the same."

@@ -1,4 +1,4 @@
-"""The kinds this node knows. A new kind is a file with its model, and a line here."""
+"""The kinds this node knows. A new kind is a module with its model, and an entry here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = "config.routerd.net/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind: how it is written, what its spec holds, and the words that name it on a command line."""
+    """A kind: its apiVersion, the model of its spec, and its names on a command line."""
 
     name: str
     api_version: str
@@ -63,7 +63,7 @@ KINDS: dict[str, Kind] = {
 """By name, groups and plugins before what refers to them."""
 
 PART = "DynamicConfigPart"
-"""What plugins propose is shown as resources of this kind; it is made at run time and never declared."""
+"""The kind under which plugins' proposals are shown; created at run time and never declared."""
 
 _OUR_GROUPS = frozenset(kind.api_version.partition("/")[0] for kind in KINDS.values())
 _OUR_NAMES = frozenset(name.lower() for name in KINDS)
@@ -72,20 +72,20 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,126}")
 
 
 def is_group_version(api_version: str) -> bool:
-    """Whether it is written `group/version`."""
+    """Return whether it has the form `group/version`."""
     return bool(_API_VERSION.fullmatch(api_version))
 
 
 def is_ours(api_version: str) -> bool:
-    """Whether an apiVersion is of one of the groups whose kinds this program knows."""
+    """Return whether an apiVersion belongs to a group whose kinds this program knows."""
     return api_version.partition("/")[0].lower() in _OUR_GROUPS
 
 
 @lru_cache(maxsize=1024)
 def is_foreign(api_version: str, kind: str) -> bool:
-    """Whether it is another program's kind, whose resources are kept as they are.
+    """Return whether it is another program's kind, whose resources are kept unchanged.
 
-    Its apiVersion is `group/version` of a group that is not ours, and it does not have the name of one of our kinds.
+    Its apiVersion is `group/version` of another group, and it has none of the kind names of this program.
     """
     return (
         is_group_version(api_version)
@@ -97,7 +97,7 @@ def is_foreign(api_version: str, kind: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_misspelt(api_version: str, kind: str) -> bool:
-    """Whether both seem to mean ours: then it would be wrong to keep it as another program's."""
+    """Return whether both look like a misspelling of a known kind, which must not be kept as another program's."""
     group = api_version.partition("/")[0].lower()
     return bool(
         difflib.get_close_matches(group, _OUR_GROUPS, 1, 0.9) and difflib.get_close_matches(kind.lower(), _OUR_NAMES, 1)
@@ -105,7 +105,7 @@ def is_misspelt(api_version: str, kind: str) -> bool:
 
 
 def find_kind(word: str) -> Kind:
-    """The kind a person means by `EventPeer`, `eventpeers`, `peer` …, in any case. Raises NotFound."""
+    """Return the kind meant by `EventPeer`, `eventpeers`, `peer` …, in any case. Raises NotFound."""
     wanted = word.lower()
     for kind in KINDS.values():
         if wanted in (kind.name.lower(), kind.plural, *kind.short):
@@ -116,7 +116,7 @@ def find_kind(word: str) -> Kind:
 
 
 def known_kinds(word: str) -> str:
-    """A hint: the kind that was probably meant, or all of them."""
+    """Return a hint: the kind that was probably meant, or all of them."""
     names = {name.lower(): name for name in KINDS}
     close = difflib.get_close_matches(word.lower(), [*names, *(kind.plural for kind in KINDS.values())], 1)
     meant = next((kind.name for kind in KINDS.values() if close and close[0] in (kind.name.lower(), kind.plural)), None)

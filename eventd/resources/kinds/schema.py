@@ -1,4 +1,4 @@
-"""JSON Schema of the kinds, for editors: the models that check what is applied, written down."""
+"""JSON Schemas of the kinds, for editors, generated from the models that validate them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.resources.kinds.spec import Spec, defaults_of, name_of, walk
 
 
 def kind_schema(kind: Kind) -> dict[str, Any]:
-    """The schema of one resource of this kind."""
+    """Return the schema of one resource of this kind."""
     spec = kind.spec.model_json_schema(by_alias=True)
     sections = {kind.spec.__name__: spec, **spec.pop("$defs", {})}
     for section in dict.fromkeys(field.section for field in walk(kind.spec)):
@@ -35,12 +35,12 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """The schema of every kind, by its name."""
+    """Return the schema of every kind, by name."""
     return {name: kind_schema(kind) for name, kind in KINDS.items()}
 
 
 def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
-    """Defaults as people write them, not as the program holds them; titles that only repeat the name go."""
+    """Write defaults as in a file; remove titles that only repeat the name."""
     schema.pop("title", None)
     defaults = defaults_of(section)
     for info in section.model_fields.values():

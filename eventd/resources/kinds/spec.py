@@ -1,4 +1,4 @@
-"""What the models of all kinds share: names as written, strictness, and rules between the fields of one section."""
+"""The base of the models of all kinds: names as written, strictness, and rules between fields of one section."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pydantic_core import PydanticCustomError
 from eventd.resources.reading.problems import FieldPath
 
 WORDED = "worded"
-"""The error type of a problem that already is in the words a person reads."""
+"""The error type of a problem that is already worded for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong between fields; `path` starts at the section that found it."""
+    """A contradiction between fields; `path` starts at the section that found it."""
 
     path: FieldPath
     message: str
@@ -27,25 +27,25 @@ class Finding:
 
 
 def wrong(message: str, hint: str = "") -> PydanticCustomError:
-    """The error a field's validator raises; the message reads on after the field's path."""
+    """Return the error of a field's validator; the message continues after the field's path."""
     return worded([Finding((), message, hint)])
 
 
 def worded(findings: Iterable[Finding]) -> PydanticCustomError:
-    """Several findings of one section as one error."""
+    """Return several findings of one section as one error."""
     return PydanticCustomError(WORDED, "see findings", {"findings": tuple(findings)})
 
 
 class Spec(BaseModel):
-    """A section of a spec: camelCase names, no unknown fields, never changed after it was read."""
+    """A section of a spec: camelCase names, no unknown fields, immutable."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, protected_namespaces=())
 
     refused: ClassVar[Mapping[str, Finding]] = {}
-    """Fields that a reader of other documents may expect here, and why they are refused."""
+    """Fields of other documents that may be expected here, and why they are refused."""
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong between the fields, each by itself being right."""
+        """Yield contradictions between individually valid fields."""
         return iter(())
 
     @model_validator(mode="after")
@@ -57,7 +57,7 @@ class Spec(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """One field of a kind: `path` is `auth.keys[].id`; `section` is the model it stands in."""
+    """One field of a kind: `path` is `auth.keys[].id`; `section` is the model it belongs to."""
 
     path: str
     info: FieldInfo
@@ -65,24 +65,24 @@ class SpecField:
 
 
 def name_of(info: FieldInfo) -> str:
-    """The name people write."""
+    """Return the written name."""
     return info.serialization_alias or info.alias or ""
 
 
 def defaults_of(section: type[Spec]) -> dict[str, Any]:
-    """The defaults of a section as they would be written: `5m0s`, `8MiB`, `auto`; not those of sections in it."""
+    """Return the defaults of a section as they would be written: `5m0s`, `8MiB`, `auto`; without nested sections."""
     written = section.model_construct().model_dump(mode="json", by_alias=True)
     inner = {name_of(info) for info in section.model_fields.values() if section_of(info)}
     return {name: value for name, value in written.items() if name not in inner and value is not None}
 
 
 def section_of(info: FieldInfo) -> type[Spec] | None:
-    """The model of the sections a field holds, directly or in a list."""
+    """Return the model of the sections in a field, directly or in a list."""
     return _find_section(info.annotation)
 
 
 def section_under(section: type[Spec], name: str) -> type[Spec] | None:
-    """The model of the sections under a name of this one; None where a plain value stands, or nothing is known."""
+    """Return the model of the sections under a name of this one; None for a plain value or an unknown name."""
     return next((section_of(info) for info in section.model_fields.values() if name_of(info) == name), None)
 
 
@@ -93,7 +93,7 @@ def _find_section(annotation: Any) -> type[Spec] | None:
 
 
 def walk(section: type[Spec], prefix: str = "") -> Iterator[SpecField]:
-    """Every field in the order of declaration, sections before what they hold."""
+    """Yield every field in order of declaration, sections before their content."""
     for info in section.model_fields.values():
         path = f"{prefix}{name_of(info)}"
         yield SpecField(path, info, section)

@@ -1,7 +1,8 @@
-"""From files to drafts: one draft per resource, with its source and the line of each field. Nothing is judged here.
+"""Parses files to drafts: one draft per resource, with its source and the line of each field. Nothing is validated
+here.
 
-A source holds single resources in YAML documents, a Router document with `spec.resources[]`, a List with `items[]`, or
-the same in JSON. Problems of reading are collected, so one bad file does not hide what is wrong in another.
+A source contains single resources in YAML documents, a Router document with `spec.resources[]`, a List with `items[]`,
+or the same in JSON. Problems are collected, so one bad file does not hide the problems of another.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from eventd.resources.reading.yaml_text import read_yaml
 MAX_BYTES = 16 * 1024 * 1024
 """The largest source that is read."""
 MAX_TOTAL_BYTES = 4 * MAX_BYTES
-"""What is read of all sources of a command together."""
+"""The total size of the sources of one command."""
 
 ROUTER = ("routerd.net/v1alpha1", "Router")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Identity(NamedTuple):
-    """What makes a resource the same resource."""
+    """The identity of a resource."""
 
     api_version: str
     kind: str
@@ -49,46 +50,46 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A resource as written: nothing but its being a mapping has been checked."""
+    """A resource as written, so far only known to be a mapping."""
 
     source: str
     node: Mapping
 
     @property
     def data(self) -> dict[str, Any]:
-        """The resource as plain values."""
+        """Return the resource as plain values."""
         return {key: plain(entry.node) for key, entry in self.node.entries.items()}
 
     @property
     def name(self) -> str | None:
-        """`metadata.name`, when it is text."""
+        """Return `metadata.name`, if it is text."""
         metadata = self.node.get("metadata")
         return metadata.text("name") if isinstance(metadata, Mapping) else None
 
     @property
     def identity(self) -> Identity | None:
-        """Which resource is declared, as far as the draft says so."""
+        """Return the identity of the resource, if the draft has one."""
         version, kind = self.node.text("apiVersion"), self.node.text("kind")
         return Identity(version, kind, self.name) if version and kind and self.name else None
 
     @property
     def label(self) -> str:
-        """`Kind/name` as far as they are given."""
+        """Return `Kind/name` as far as they are given."""
         return "/".join(part for part in (self.node.text("kind"), self.name) if part)
 
     def line_of(self, path: FieldPath) -> int:
-        """The line of the field, or of the nearest enclosing one that is there."""
+        """Return the line of the field, or of the nearest enclosing one that exists."""
         return line_of(self.node, path)
 
     def problem(self, path: FieldPath, message: str, hint: str = "") -> Problem:
-        """Something wrong at this field."""
+        """Return a problem at this field."""
         line, label = self.line_of(path), shorten(self.label)
         return Problem(self.source, line, 0, render_path(path), shorten(message, 400), shorten(hint, 400), label)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What was read. With problems the drafts are those that could be read all the same."""
+    """What was read. With problems, the drafts are those that could be read anyway."""
 
     drafts: tuple[Draft, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -98,7 +99,7 @@ class ReadResult:
 
 
 def read_file(path: Path) -> bytes:
-    """The file's bytes, no more than one above the limit: that is enough to refuse it."""
+    """Return the file's bytes, at most one above the limit, which suffices to refuse it."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
@@ -109,9 +110,9 @@ def read_sources(
     read: Callable[[Path], bytes] = read_file,
     read_stdin: Callable[[], bytes] | None = None,
 ) -> ReadResult:
-    """Read files, directories (their *.yaml, *.yml and *.json, sorted, not deeper) and `-`, the standard input.
+    """Read files, folders (their *.yaml, *.yml and *.json, sorted, not recursively) and `-`, standard input.
 
-    Never raises for what it finds: a missing, unreadable or malformed source becomes a problem of the result.
+    Never raises: a missing, unreadable or malformed source becomes a problem of the result.
     """
     budget = _Budget(read)
     try:
@@ -122,7 +123,7 @@ def read_sources(
 
 
 class _BudgetExceeded(Exception):
-    """The sources are larger than what is read at once; `source` is the first that is not."""
+    """The sources exceed the total limit; `source` is the first beyond it."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -136,11 +137,11 @@ class _Budget:
         self._left = MAX_TOTAL_BYTES
 
     def read(self, path: Path) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return self.spend(self._read(path), str(path))
 
     def spend(self, content: bytes, source: str) -> bytes:
-        """Count what a source holds."""
+        """Count the bytes of a source."""
         self._left -= len(content)
         if self._left < 0:
             raise _BudgetExceeded(source)
@@ -153,7 +154,7 @@ def _read_all(paths: Iterable[str], budget: _Budget, read_stdin: Callable[[], by
     for path in paths:
         if path == "-":
             loaded += _load_stdin(budget, stdin)
-            stdin = None  # a stream can be read once
+            stdin = None  # a stream can be read only once
         elif not path:  # Danger: an unset variable of a script would mean the current folder
             loaded += _unreadable(path, "no file is named: give one, a directory, or - for the standard input")
         else:
@@ -200,7 +201,7 @@ def _unreadable(source: str, message: str) -> ReadResult:
 
 
 def load_bytes(source: str, content: bytes) -> ReadResult:
-    """The drafts in a source's bytes, which must be UTF-8 and at most `MAX_BYTES`."""
+    """Return the drafts in a source's bytes, which must be UTF-8 and at most `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         return _unreadable(source, f"is larger than {MAX_BYTES // 1024 // 1024} MiB, the most that is read")
     try:
@@ -212,7 +213,7 @@ def load_bytes(source: str, content: bytes) -> ReadResult:
 
 
 def load_text(source: str, text: str, most: int = MAX_VALUES) -> ReadResult:
-    """The drafts in a text of at most so many values.
+    """Return the drafts in a text with at most `most` values.
 
     A name ending in `.json` is JSON; a text that begins like JSON is tried as JSON first.
     """
@@ -243,7 +244,7 @@ def _load(source: str, text: str, documents: Callable[[str, list[Flaw], int], It
 
 
 class _Unpacker:
-    """Takes documents apart into single resources."""
+    """Splits documents into single resources."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -255,7 +256,7 @@ class _Unpacker:
             self.problems.append(problem)
 
     def add(self, node: Node) -> None:
-        """A document, or a member of one."""
+        """Add a document, or a member of one."""
         if isinstance(node, Sequence):
             for item in node.items:
                 self.add(item)

@@ -1,4 +1,4 @@
-"""JSON with the line of every field: the standard decoder reads the scalars, the structure is read here."""
+"""Parses JSON with the line of every field: the standard decoder parses the scalars, this module the structure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Node:
-    """The one value of a JSON text; what is wrong but readable is added to `flaws`.
+    """Parse the one value of a JSON text; recoverable faults are added to `flaws`. `most` limits its values.
 
-    `most`: values in it. Raises Malformed where the text cannot be read any further.
+    Raises Malformed where the text cannot be parsed any further.
     """
     reader = _Reader(text, flaws, most)
     node = reader.value(1)
@@ -51,7 +51,7 @@ class _Reader:
         self._at = _skip(text, 0)
 
     def value(self, depth: int) -> Node:
-        """The value that begins here."""
+        """Return the value that begins here."""
         line, column = self._place()
         if depth > MAX_DEPTH:
             raise too_deep(line, column)
@@ -94,7 +94,7 @@ class _Reader:
         return items
 
     def _closes(self, bracket: str, *, first: bool) -> bool:
-        """Whether the structure ends here; otherwise the comma before the next member has been read."""
+        """Return whether the structure ends here; otherwise the comma before the next member has been consumed."""
         if self._text[self._at : self._at + 1] == bracket:
             self._step()
             return True

@@ -1,6 +1,6 @@
-"""A document as a tree that remembers its lines, whatever it was written in.
+"""A document as a tree with line numbers, for all formats.
 
-Readers build the tree bottom up, so its size and height are known, and bounded, before anything walks it. That matters
+Parsers build the tree bottom up, so its size and height are known and limited before anything walks it. That matters
 for aliases: a kilobyte of YAML can stand for a billion values.
 """
 
@@ -14,11 +14,11 @@ from eventd.resources.reading.problems import FieldPath, shorten
 MAX_DEPTH = 64
 MAX_VALUES = 500_000
 MAX_FLAWS = 100
-"""Flaws after which a text is given up: each takes up more memory than what is wrong."""
+"""Faults after which a text is given up, because each takes more memory than its cause."""
 
 
 class ParseError(Exception):
-    """The text cannot be read any further. `line` and `column` count from 1."""
+    """The text cannot be parsed any further. `line` and `column` count from 1."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class ParseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something wrong that does not keep the rest of the text from being read."""
+    """A fault after which the rest of the text can still be parsed."""
 
     line: int
     column: int
@@ -37,7 +37,7 @@ class Flaw:
 
 
 class Flaws(list[Flaw]):
-    """The flaws of one text, in the order they were met. `append` raises Malformed where there are too many of them."""
+    """The faults of one text, in order. `append` raises Malformed beyond the limit."""
 
     def append(self, flaw: Flaw) -> None:
         if len(self) >= MAX_FLAWS:
@@ -47,7 +47,7 @@ class Flaws(list[Flaw]):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number, truth value or nothing."""
+    """A text, number, boolean or null."""
 
     line: int
     value: str | int | float | bool | None
@@ -57,7 +57,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A list; `size` counts the values in it, aliases expanded."""
+    """A list; `size` counts its values with aliases expanded."""
 
     line: int
     items: tuple[Node, ...]
@@ -67,7 +67,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's place and what stands under it."""
+    """The place of a key, and its value."""
 
     line: int
     node: Node
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping in the order it was written."""
+    """A mapping in the written order."""
 
     line: int
     entries: dict[str, Entry]
@@ -87,7 +87,7 @@ class Mapping:
         return entry.node if entry else None
 
     def text(self, key: str) -> str | None:
-        """The text under a key; None when it is absent or something else."""
+        """Return the text under a key; None if it is absent or no text."""
         node = self.get(key)
         return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
 
@@ -96,13 +96,13 @@ Node = Scalar | Sequence | Mapping
 
 
 def sequence(line: int, column: int, items: list[Node]) -> Sequence:
-    """Close a list. Raises Malformed when it is too deep or too large."""
+    """Complete a list. Raises Malformed when it is too deep or too large."""
     size, height = _measure(line, column, items)
     return Sequence(line, tuple(items), size, height)
 
 
 def mapping(line: int, column: int, entries: dict[str, Entry]) -> Mapping:
-    """Close a mapping. Raises Malformed when it is too deep or too large."""
+    """Complete a mapping. Raises Malformed when it is too deep or too large."""
     size, height = _measure(line, column, [entry.node for entry in entries.values()])
     return Mapping(line, entries, size, height)
 
@@ -122,12 +122,15 @@ def too_deep(line: int, column: int) -> ParseError:
 
 
 def repeated_key(key: str, line: int, column: int, first: int) -> Flaw:
-    """One of two values would be lost without a word."""
+    """Return the fault of a repeated key, whose first value would be lost silently."""
     return Flaw(line, column, f"the key {shorten(key)} stands twice in one mapping, first on line {first}")
 
 
 def text_flaw(text: str) -> str:
-    """Why this text cannot be kept; empty when it can. Databases and JSON readers disagree about both characters."""
+    """Return why this text cannot be stored; empty if it can.
+
+    Databases and JSON readers disagree about both characters.
+    """
     if "\x00" in text:
         return "text must not hold the character U+0000"
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -136,7 +139,7 @@ def text_flaw(text: str) -> str:
 
 
 def plain(node: Node) -> Any:
-    """The tree as dict, list and scalars, without the lines."""
+    """Return the tree as dict, list and scalars, without the lines."""
     match node:
         case Scalar():
             return node.value
@@ -147,7 +150,7 @@ def plain(node: Node) -> Any:
 
 
 def line_of(node: Node, path: FieldPath) -> int:
-    """The line where the field stands; that of the nearest enclosing one when it is absent."""
+    """Return the line of a field, or of the nearest enclosing one if it is absent."""
     line = node.line
     for step in path:
         if isinstance(node, Mapping) and isinstance(step, str) and step in node.entries:

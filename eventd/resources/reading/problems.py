@@ -1,4 +1,4 @@
-"""What is wrong with declared resources, said with its place: `file:line: Kind/name field.path: message (hint)`."""
+"""Problems of declared resources, with their place: `file:line: Kind/name field.path: message (hint)`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from eventd.errors import Invalid
 
 FieldPath = tuple[str | int, ...]
-"""The way to a field from the top of its resource: `("spec", "auth", "keys", 0, "id")`."""
+"""The path of a field from the top of its resource: `("spec", "auth", "keys", 0, "id")`."""
 
 
 def render_path(path: FieldPath) -> str:
-    """`spec.auth.keys[0].id`; a key that holds a dot or a blank is put in brackets: `metadata.annotations["a.b/c"]`."""
+    """Return `spec.auth.keys[0].id`; a key with a dot or a blank is put in brackets: `metadata.annotations["a.b/c"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -25,21 +25,21 @@ def render_path(path: FieldPath) -> str:
 
 
 def shorten(text: str, longest: int = 80) -> str:
-    """The text, cut: what others wrote may be longer than any line."""
+    """Return the text cut to a length, because values may be longer than any line."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _one_line(text: str) -> str:
-    """The text on one line, without characters that would steer a terminal."""
+    """Return the text on one line, without characters that control a terminal."""
     return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem.
 
-    `line` and `column` count from 1 and are 0 where there is none: the resource is already stored, or the file could
-    not be read. `path` is empty where the problem is the document itself. `resource` is `Kind/name` as far as known.
+    `line` and `column` count from 1 and are 0 without a place: the resource is already stored, or the file could not be
+    read. `path` is empty if the document itself is the problem. `resource` is `Kind/name` as far as known.
     """
 
     source: str
@@ -62,7 +62,7 @@ class Problem:
 
 
 MOST_FOUND = 100
-"""Problems after which no more are looked for."""
+"""Problems after which the search ends."""
 MOST_SHOWN = 20
 
 
