@@ -20,7 +20,7 @@ from eventd.api.topics.calls import V0
 from eventd.api.topics.calls import Call as TopicsCall
 
 KEEPALIVE_SECONDS = 75.0
-"""How long the runner of the application should keep an idle connection: longer than proxies do."""
+"""How long the application's runner should keep an idle connection: longer than proxies do."""
 _HEADERS = {"Server": "routerd-eventd", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -34,7 +34,8 @@ def build_app(
     routes: Iterable[Route] = ROUTES,
     v0: V0 | None = None,
 ) -> web.Application:
-    """The application; run it with a `Runner` and `KEEPALIVE_SECONDS`. Without `v0` it serves none of its routes."""
+    """Return the application; run it with a `Runner` and `KEEPALIVE_SECONDS`. Without `v0` it serves none of its
+    routes."""
     clock = services.clock
     limits = v0.limits if v0 is not None else limits or Limits()
     concurrency = v0.concurrency if v0 is not None else ConcurrencyLimits(limits)

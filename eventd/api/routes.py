@@ -1,7 +1,7 @@
-"""The route table: every route of the API, on all surfaces. To add a route, add an entry here and write its handler.
+"""The route table: every route of the API. To add a route, add an entry here and write its handler.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
-up the address of an operation, or run one operation, without loading all others.
+up the address of an operation, or run one, without loading all others.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class SystemCall(Call[System, NoQuery, None]):
 
 
 class Readiness(msgspec.Struct, kw_only=True):
-    """The readiness checks by name, each `ok` or a problem. The last two are there when the node is ready."""
+    """The readiness checks by name, each `ok` or a problem. The last two are present when the node is ready."""
 
     status: str
     checks: dict[str, str]
@@ -76,7 +76,7 @@ def _caller(keys: Keys, request: web.Request) -> ApiKey | None:
 
 
 def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
-    """The checks as this key may read them; those of other groups appear as one."""
+    """Return the checks that this key may read; those of other groups are merged into one."""
 
     def hidden(name: str) -> bool:
         return name.startswith(GROUP) and (key is None or not key.sees(name.removeprefix(GROUP)))
@@ -89,7 +89,7 @@ def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
 
 
 async def show_metrics(call: SystemCall) -> web.Response:
-    """GET /metrics. A key that is limited to some groups gets their figures only."""
+    """GET /metrics. A key that is limited to some groups gets only their metrics."""
     body = await call.context.workers.render(call.key.sees if call.key.prefixes else None)
     return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 

@@ -15,7 +15,7 @@ ROWS = 20_000
 
 
 async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: bool = False) -> None:
-    """Declare the group on all nodes, and the receivers as peers of the sender; receivers that are not running, later."""
+    """Declare the group on all nodes and the receivers as peers of the sender; stopped receivers are declared later."""
     places = [(node.name, *node.listen) for node in receivers if node.listen is not None]
     await sender.declare(group_of(sender, group), *[peer_of(group, *place) for place in places])
     for name, _, _ in places if paused else []:

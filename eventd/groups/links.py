@@ -18,7 +18,7 @@ from eventd.store.engine.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """A link to a peer. `cursor` is None as long as no node has taken up the peer; the link begins at `position`."""
+    """A link to a peer. `cursor` is None until a node has registered the peer; the link begins at `position`."""
 
     peer: PeerConfig
     cursor: Cursor | None
@@ -29,16 +29,16 @@ class LinkStatus:
 
     @property
     def state(self) -> LinkState:
-        """The state as operators see it."""
+        """Return the state as operators see it."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
     def lag(self, now: int) -> int:
-        """Microseconds for which the oldest event of the backlog has waited."""
+        """Return the microseconds for which the oldest event of the backlog has waited."""
         return 0 if self.backlog.oldest is None else max(0, now - self.backlog.oldest)
 
 
 def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], now: int) -> list[LinkStatus]:
-    """The links to some peers of one group, in their order."""
+    """Return the links to some peers of one group, in their order."""
     letters = count_dead_letters(conn, topic.id)
     cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
     repairs = read_cursors(conn, "repair")
@@ -59,28 +59,28 @@ def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerCo
 
 
 def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | None]:
-    """The cursors of many peers, read together."""
+    """Return the cursors of many peers, read together."""
     known = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
     return [known.get(link_name(peer.group, peer.node_name)) for peer in peers]
 
 
 def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
-    """The peer's cursor; None as long as no node has taken up the peer."""
+    """Return the peer's cursor; None until a node has registered the peer."""
     found = read_cursors(conn, name=link_name(peer.group, peer.node_name))
     return found[0] if found else None
 
 
 def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
-    """The cursors of the peer's running repairs."""
+    """Return the cursors of the peer's running repairs."""
     return repairs_of(read_cursors(conn, "repair"), peer)
 
 
 def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:
-    """Those of the repairs that are for the peer."""
+    """Return the repairs of this peer."""
     prefix = f"repair:{peer.group}/{peer.node_name}/"
     return [cursor for cursor in repairs if cursor.name.startswith(prefix)]
 
 
 def wanted_by(peer: PeerConfig) -> PeerFilter:
-    """Which records the peer is to get."""
+    """Return the filter of the records that the peer is to receive."""
     return Selection.of(peer).wanted_by(peer.node_name)

@@ -1,4 +1,4 @@
-"""Retention of a group, as it is applied at this moment."""
+"""Applies a group's retention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventd.store.engine.database import Connection, Database
 
 
 async def apply_retention(database: Database, clock: Clock, group: str) -> Eviction:
-    """Apply the group's retention now; what all steps together evicted. Raises NotFound."""
+    """Apply the group's retention now; return the sum of all steps. Raises NotFound."""
     records = 0
     while True:
         step = await database.write(_evict_some, group, clock.now())
@@ -22,7 +22,7 @@ async def apply_retention(database: Database, clock: Clock, group: str) -> Evict
 def _evict_some(conn: Connection, name: str, now: int) -> Eviction:
     """Apply the group's retention to a few of its records, in the open transaction. Raises NotFound.
 
-    Group, topic and retention are read in this transaction: a group that was applied anew has its own.
+    Group, topic and retention are read in this transaction, because the group may have been applied again.
     """
     lock_head(conn)
     keep, topic = find_group(conn, name).retention, read_group_topic(conn, name)

@@ -38,7 +38,7 @@ class Phase(StrEnum):
 class SubscriptionStatus:
     """A subscription. `waiting` are the times at which waiting events were recorded, at most `COUNTED`.
 
-    `cursor` is None as long as no node has taken up the subscription.
+    `cursor` is None until a node has registered the subscription.
     """
 
     subscription: SubscriptionConfig
@@ -53,18 +53,18 @@ class SubscriptionStatus:
 
     @property
     def state(self) -> LinkState:
-        """The state as operators see it."""
+        """Return the state as operators see it."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
     def lag(self, now: int) -> int:
-        """Microseconds for which the oldest waiting event has waited."""
+        """Return the microseconds for which the oldest waiting event has waited."""
         return max(0, now - min(self.waiting)) if self.waiting else 0
 
 
 def read_subscription_statuses(
     conn: Connection, stored: Sequence[StoredResource], chosen: Sequence[SubscriptionConfig], now: int
 ) -> list[SubscriptionStatus]:
-    """The states of some subscriptions of the stored resources, in their order."""
+    """Return the states of some subscriptions of the stored resources, in their order."""
     rows = _Rows.read(conn, stored, chosen)
     return [_status(conn, rows, one, now) for one in chosen]
 

@@ -1,6 +1,6 @@
-"""The node's own settings: flags before environment before file before defaults. Only this file reads the environment.
+"""The node's settings: flags before environment before file before defaults. Only this module reads the environment.
 
-What a node takes part in is not here: groups and peers are declared resources, held in its database.
+Groups and peers are not settings: they are declared resources in the node's database.
 """
 
 from __future__ import annotations
@@ -62,14 +62,15 @@ __all__ = [
 DEFAULT = "default"
 _CREDENTIAL = "credential:"
 _NOT_OURS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
-"""Variables that mean something, but not to the node: where its settings file is, and what `routerctl` reads."""
+"""Variables with this program's prefix that are not settings: the path of the settings file, and what `routerctl`
+reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where it was said: a flag, a variable, `file: key`.
+    """One problem and its origin: a flag, a variable, or `file: key`.
 
-    `usage`: a flag with a value that can never be right.
+    `usage`: a flag whose value can never be valid.
     """
 
     origin: str
@@ -92,12 +93,12 @@ class BadSettings(SettingsError):
 
     @property
     def usage(self) -> bool:
-        """Whether the command line alone is to blame."""
+        """Return whether only the command line is wrong."""
         return all(problem.usage for problem in self.problems)
 
 
 class SettingRow(NamedTuple):
-    """One setting as it may be shown: no key, no password."""
+    """One setting in a form that is safe to show: without keys and passwords."""
 
     name: str
     value: str
@@ -105,7 +106,7 @@ class SettingRow(NamedTuple):
 
 
 class Settings(BaseModel):
-    """Every setting with its default. Make it with `load`. Ages are microseconds, other durations seconds."""
+    """Every setting with its default, made by `load`. Ages are microseconds, other durations seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -196,15 +197,15 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What looks like a mistake but keeps nothing from running."""
+        """Return probable mistakes that do not keep the node from running."""
         return self._warnings
 
     def origin(self, name: str) -> str:
-        """Where a value was said: a flag, a variable, `file: key`, or `default`."""
+        """Return the origin of a value: a flag, a variable, `file: key`, or `default`."""
         return self._origins.get(name, DEFAULT)
 
     def read_secret(self, name: str) -> str:
-        """The text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
+        """Return the text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
         path = self.place_of_secret(name)
         try:
             return read_bounded(path).strip()
@@ -214,7 +215,7 @@ class Settings(BaseModel):
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
     def place_of_secret(self, name: str) -> Path:
-        """The file that a path or `credential:NAME` means. Raises ValueError."""
+        """Return the file that a path or `credential:NAME` means. Raises ValueError."""
         if not name.startswith(_CREDENTIAL):
             return Path(name).expanduser()
         if self.credentials_directory is None:
@@ -222,34 +223,34 @@ class Settings(BaseModel):
         return self.credentials_directory / name.removeprefix(_CREDENTIAL)
 
     def describe(self) -> list[SettingRow]:
-        """Every setting with the value in force and where it comes from."""
+        """Return every setting with its value and origin."""
         return [
             SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields
         ]
 
 
 def flag_of(name: str) -> str:
-    """The flag of a setting; empty where a command line, which everyone on the machine can read, is no place for it."""
+    """Return the flag of a setting; empty for a secret, because every user of the machine can read command lines."""
     if name in ("api_keys", "credentials_directory"):
         return ""
     return "--database" if name == "database_url" else f"--{name.replace('_', '-')}"
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return "CREDENTIALS_DIRECTORY" if name == "credentials_directory" else f"EVENTD_{name.upper()}"
 
 
 def load(
     flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
 ) -> Settings:
-    """The settings in force. `flags` are by setting name; None is a flag that was not given.
+    """Return the settings. `flags` are by setting name; None is a flag that was not given.
 
     Raises `BadSettings` with every problem found, each with its origin.
     """
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
-    said: dict[str, tuple[Any, str]] = {}  # value and origin, the stronger over the weaker
+    said: dict[str, tuple[Any, str]] = {}  # value and origin; stronger sources replace weaker ones
     if file is None and environ.get("EVENTD_CONFIG", "").strip():
         file = Path(environ["EVENTD_CONFIG"])
     if file is not None:
@@ -265,33 +266,34 @@ def load(
 
 
 def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What the service manager and the terminal tell a program; none of it is a setting of ours."""
+    """Return the variables of the service manager and the terminal; none of them is a setting."""
     environ = os.environ if environ is None else environ
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
     return {name: environ[name] for name in names if environ.get(name)}
 
 
 def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What every plugin finds in its environment, beside what its own declaration adds: a way to programs."""
+    """Return the environment of every plugin, without the variables of its declaration: the search path for programs."""
     environ = os.environ if environ is None else environ
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Where a Java may be found, where we may keep files of ours, and whether Spark started us."""
+    """Return the variables that Spark needs: where Java is, where files may be kept, and whether Spark started this
+    process."""
     environ = os.environ if environ is None else environ
     names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
     return {name: environ[name] for name in names if environ.get(name)}
 
 
 def export_variables(values: Mapping[str, str]) -> None:
-    """Put variables into our own environment, for a program that a library starts with it."""
+    """Set variables in this process's environment, for a program that a library starts with it."""
     os.environ.update(values)
 
 
 def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a process that shares a node's work finds in its environment: all but its settings, which it is handed, and
-    the way to the service manager."""
+    """Return the environment of a worker: without settings, which it receives, and without the service manager's
+    address."""
     environ = os.environ if environ is None else environ
     return {
         name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)
@@ -299,25 +301,26 @@ def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What the process that ships to the lake finds in its environment: all but our own settings, some are secret.
+    """Return the environment of the process that ships to the lake: without this program's settings, some of which are
+    secret.
 
-    Stores have variables of their own, for their addresses and keys.
+    Object stores have variables of their own, for their addresses and keys.
     """
     environ = os.environ if environ is None else environ
     return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
 
 
 def _open_secrets(settings: Settings) -> Iterator[str]:
-    """Files of secrets that every user of the machine may read or change."""
+    """Yield secret files that every user of the machine may read or change."""
     for name in (settings.api_keys_file, settings.database_url_file):
-        with suppress(OSError, ValueError):  # said where it is read
+        with suppress(OSError, ValueError):  # reported where it is read
             file = settings.place_of_secret(name) if name else None
             if file is not None and (rights := rights_of_others(file.stat().st_mode)):
                 yield f"every user of this machine may {rights} {file}: run chmod o= {file}"
 
 
 def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
-    """The settings, without those that have problems."""
+    """Return the valid settings; problems are added to the list."""
     values = {name: value for name, (value, _) in said.items()}
     origins = {name: origin for name, (_, origin) in said.items()}
     try:
@@ -337,7 +340,7 @@ def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> S
 
 
 def _worded(told: str) -> str:
-    """What the library says of a plain number or text, in our words."""
+    """Return pydantic's error for a plain number or text in this program's words."""
     if told.startswith("Input should be a valid integer"):
         return "must be a whole number"
     for theirs, ours in (("greater than or equal to", "at least"), ("less than or equal to", "at most")):
@@ -381,7 +384,7 @@ def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple
 
 
 def _line_of(key: str, text: str) -> str:
-    """`:LINE` of a key in a settings file; blank where it is written in an unusual way."""
+    """Return `:LINE` of a key in a settings file; empty if it is written in an unusual form."""
     found = re.search(rf"""^\[?["']?{re.escape(key)}["']?[ \t]*[]:=]""", text, re.MULTILINE)
     return f":{text.count(chr(10), 0, found.start()) + 1}" if found else ""
 

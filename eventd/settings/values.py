@@ -1,5 +1,6 @@
-"""How the values of settings are written: addresses, ages, sizes, switches. Each reader raises ValueError in words that
-read on after the setting's name.
+"""Parses the values of settings: addresses, ages, sizes, switches.
+
+Each parser raises ValueError with words that continue after the setting's name.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
 
 MAX_BYTES = 1 << 20
-"""Of a file with settings or a secret."""
+"""The largest file with settings or a secret."""
 _DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 
 
 class Endpoint(NamedTuple):
-    """Where to listen. Port 0 lets the system choose."""
+    """An address to listen at. Port 0 lets the system choose."""
 
     host: str
     port: int
@@ -34,14 +35,14 @@ class Endpoint(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Return whether only this machine can reach it."""
         return self.host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", self.host) is not None
 
 
 def read_bounded(path: Path) -> str:
-    """The text of a file with settings or a secret.
+    """Return the text of a file with settings or a secret.
 
-    Raises OSError, and ValueError ("is …") for one that is too large, as some files have no end, or not UTF-8 text.
+    Raises OSError, and ValueError ("is …") for a file that is too large, because some have no end, or not UTF-8.
     """
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
@@ -54,13 +55,13 @@ def read_bounded(path: Path) -> str:
 
 
 def rights_of_others(mode: int) -> str:
-    """What a file's mode lets every user of the machine do: `read`, `change`, `read and change`, or nothing."""
+    """Return what a file's mode lets every user do: `read`, `change`, `read and change`, or empty."""
     rights = {"read": stat.S_IROTH, "change": stat.S_IWOTH}
     return " and ".join(right for right, bit in rights.items() if mode & bit)
 
 
 def read_text(value: Any) -> str:
-    """A text, trimmed."""
+    """Return a text without surrounding blanks."""
     if not isinstance(value, str):
         raise ValueError("must be text: put it in quotes")
     if "\x00" in value:
@@ -69,19 +70,19 @@ def read_text(value: Any) -> str:
 
 
 def read_lines(value: Any) -> str:
-    """A text, or a list of them as lines."""
+    """Return a text; a list of texts becomes lines."""
     if isinstance(value, list):
         value = "\n".join(read_text(entry) for entry in value)
     return read_text(value)
 
 
 def read_path(value: Any) -> Path:
-    """An absolute path."""
+    """Return an absolute path."""
     return Path(read_text(value)).expanduser().absolute()
 
 
 def read_switch(value: Any) -> bool:
-    """A switch."""
+    """Return a switch."""
     word = str(value).strip().lower()
     if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
         raise ValueError(f"{value!r} is neither true nor false")
@@ -89,7 +90,7 @@ def read_switch(value: Any) -> bool:
 
 
 def read_endpoint(value: Any) -> Endpoint:
-    """`HOST:PORT`."""
+    """Return the address of `HOST:PORT`."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:\[\]\s/]+)):(\d{1,5})", read_text(value))
     if match is None or int(match[3]) > 65535:
         raise ValueError(f"{value!r} is not an address: write HOST:PORT, such as 127.0.0.1:8780 or [::1]:8780")
@@ -97,7 +98,7 @@ def read_endpoint(value: Any) -> Endpoint:
 
 
 def read_age(value: Any) -> int:
-    """Microseconds. A blank before the unit is allowed, as in `30 s`."""
+    """Return microseconds. A blank before the unit is allowed, as in `30 s`."""
     text = re.sub(r"\s+(?=[a-zµμ]+$)", "", str(value).strip())
     try:
         age = parse_duration(text)
@@ -111,12 +112,12 @@ def read_age(value: Any) -> int:
 
 
 def read_age_or_none(value: Any) -> int:
-    """Microseconds; 0: without an end."""
+    """Return microseconds; 0: unlimited."""
     return 0 if str(value).strip() == "0" else read_age(value)
 
 
 def read_lake(value: Any) -> str:
-    """The address of a lake, or the absolute path of its folder."""
+    """Return the address of a lake, or the absolute path of its folder."""
     text = read_text(value)
     if not text or "://" in text:
         return text
@@ -124,14 +125,14 @@ def read_lake(value: Any) -> str:
 
 
 def read_seconds(value: Any) -> float:
-    """Seconds, more than none."""
+    """Return seconds, more than zero."""
     if not (microseconds := read_age(value)):
         raise ValueError("must be longer than 0s")
     return microseconds / SECOND
 
 
 def size_between(least: int, most: int) -> BeforeValidator:
-    """Bytes, both bounds allowed."""
+    """Return bounds in bytes, inclusive."""
 
     def read(value: Any) -> int:
         size = read_size(value)
@@ -143,7 +144,7 @@ def size_between(least: int, most: int) -> BeforeValidator:
 
 
 def read_size(value: Any) -> int:
-    """Bytes. A blank before the unit is allowed, as in `16 MiB`."""
+    """Return bytes. A blank before the unit is allowed, as in `16 MiB`."""
     try:
         return parse_size(re.sub(r"\s+(?=[A-Za-z]+$)", "", str(value).strip()))
     except Invalid as error:
@@ -155,7 +156,7 @@ def _refused(error: Invalid) -> ValueError:
 
 
 def read_database(value: Any) -> str:
-    """The URL of a database we can use."""
+    """Return the URL of a supported database."""
     url = read_text(value)
     if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
         raise ValueError("is not a database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
@@ -165,14 +166,14 @@ def read_database(value: Any) -> str:
 
 
 def read_group(value: Any) -> str:
-    """The name of an EventGroup."""
+    """Return the name of an EventGroup."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}", read_text(value)):
         raise ValueError(f"{value!r} is not a valid name of an EventGroup")
     return read_text(value)
 
 
 def one_of(*words: str) -> BeforeValidator:
-    """One of these words, in any case."""
+    """Return a parser of these words, in any case."""
 
     def choose(value: Any) -> str:
         if (word := str(value).strip().lower()) not in words:
@@ -193,13 +194,13 @@ Lake = Annotated[str, BeforeValidator(read_lake)]
 BodySize = Annotated[int, size_between(KIB, GIB)]
 MemorySize = Annotated[int, size_between(MIB, 1024 * GIB)]
 StoredSize = Annotated[int, BeforeValidator(read_size)]
-"""0: any number."""
+"""0: unlimited."""
 Format = Annotated[Literal["auto", "json", "text"], one_of("auto", "json", "text")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")]
 
 
 def show(name: str, value: Any) -> str:
-    """A setting as it may be shown: no key, no password."""
+    """Return a setting in a form that is safe to show: without keys and passwords."""
     match value:
         case SecretStr():
             return "(set, not shown)" if value.get_secret_value() else ""

@@ -1,4 +1,4 @@
-"""Dead letters: what a peer will never take, to be looked at, tried again, or dropped."""
+"""Dead letters, which a peer has refused for good: list, retry and drop them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eventd.store.engine.database import Connection
 
 PAGE = 1000
 REFUSED_AGAIN = frozenset({"id_conflict", "own_source", "loop"})
-"""Reasons that lie in the event itself: the peer refuses it each time, whatever is declared there or here."""
+"""Reasons that lie in the event itself: the peer refuses it every time, whatever either side declares."""
 
 
 class ListLetters(Params):
@@ -95,11 +95,11 @@ async def retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
 def retry_now(
     conn: Connection, params: ChooseLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
 ) -> dict[str, Any]:
-    """Start a repair for each peer concerned. What cannot be sent any more stays where it is, with the reason.
+    """Start a repair for each peer concerned. Events that can no longer be sent stay dead letters, with the reason.
 
-    Dead letters with one of the `except_reasons` are left as they are.
+    Dead letters with one of the `except_reasons` stay unchanged.
     """
-    lock_head(conn)  # two retries at once: the second finds what the first has left
+    lock_head(conn)  # of two simultaneous retries, the second finds what the first left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
     links = {
         node: PeerLink.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}
@@ -137,7 +137,7 @@ def _drop_now(conn: Connection, params: ChooseLetters) -> int:
 
 
 def _chosen(conn: Connection, params: ChooseLetters) -> list[StoredDeadLetter]:
-    """The letters. Raises NotFound when an id is none of this group's."""
+    """Return the dead letters. Raises NotFound for an id that is not a dead letter of this group."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name).id
     if params.ids:

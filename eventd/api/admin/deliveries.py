@@ -1,4 +1,4 @@
-"""Deliveries: the state of every event at every peer, and what they add up to."""
+"""Deliveries: the state of every event at every peer, and their sums."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from federation.event import format_time, is_alive
 from federation.selector import Selector
 
 PAGE = 500
-"""Records looked at in one transaction, so that no reader keeps a snapshot for long."""
+"""Records read in one transaction, so that no reader keeps a snapshot for long."""
 SPAN = 50_000
-"""Records of the blocks that are added up in one transaction; fewer where they are taken apart."""
+"""Records of the blocks that one transaction sums up; fewer where a block is read record by record."""
 
 
 class ListDeliveries(Params):
-    """Which deliveries to list. Times are RFC 3339, or how long ago (`15m`), and are those of the observation."""
+    """Which deliveries to list. Times are RFC 3339 or ages (`15m`), and refer to the observation."""
 
     group: str
     event_id: str = Field(default="", description="Only this event.")
@@ -51,7 +51,7 @@ class ListDeliveries(Params):
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What one request sees: taken once, so that its pages fit together."""
+    """The data of one request, read once, so that its pages are consistent."""
 
     head: Head
     topic: TopicRow
@@ -87,7 +87,7 @@ async def list_deliveries(services: Services, params: ListDeliveries) -> dict[st
 
 
 def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], place: int) -> EventQuery:
-    """The next page from a place on: beyond it, or before it where the newest come first."""
+    """Return the query of the next page: after a place, or before it where the newest come first."""
     return EventQuery(
         topic_id=scene.topic.id,
         event_id=params.event_id,
@@ -105,7 +105,7 @@ Found = tuple[Record, Sequence[Delivery | None]]
 
 
 def _read_page(conn: Connection, scene: _Scene, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
-    """The next records with their deliveries, and where to go on; None at the end."""
+    """Return the next records with their deliveries, and where to continue; None at the end."""
     listed = list_latest(conn, ask)
     records = listed.records[::-1] if ask.newest else listed.records
     columns = [derive(conn, each.books, records, now=now) for each in scene.peers]
@@ -143,7 +143,7 @@ def _rows(
 
 
 class SummariseDeliveries(Params):
-    """Which deliveries to add up."""
+    """Which deliveries to sum up."""
 
     group: str
     peer: str = Field(default="", description="Only to this peer, by its node name.")
@@ -153,7 +153,7 @@ class SummariseDeliveries(Params):
 
 @dataclass(slots=True)
 class _Sum:
-    """What one peer's deliveries add up to. Durations in microseconds."""
+    """The sums of one peer's deliveries. Durations in microseconds."""
 
     states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
     max_lag: int = 0
@@ -169,7 +169,7 @@ class _Sum:
             self.min_left = left if self.min_left is None else min(self.min_left, left)
 
     def add_whole(self, block: Block, uniform: UniformDelivery) -> None:
-        """All records of a block, none of which expires."""
+        """Add all records of a block, none of which expires."""
         self.states[uniform.state] += block.records
         if uniform.first_at is not None:
             self.max_lag = max(self.max_lag, uniform.first_at - block.recorded_at)
@@ -210,9 +210,9 @@ async def summarise(services: Services, params: SummariseDeliveries) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class _Adding:
-    """Adds up block by block; only where a block's records may differ is it taken apart.
+    """Adds up deliveries block by block, and record by record where the records of a block may differ.
 
-    `refreshed` is where records may have been followed by a refresh, which counts in their place.
+    `refreshed` are the places of records that may have been refreshed, which replaces their deliveries.
     """
 
     params: SummariseDeliveries
@@ -222,7 +222,7 @@ class _Adding:
     now: int
 
     def add_blocks(self, conn: Connection, after: int) -> int | None:
-        """Add the next blocks up; where to go on, None at the end."""
+        """Add the next blocks; return where to continue, None at the end."""
         some = _some(outlines(conn, self.scene.topic.id, after, self.scene.head.last))
         if not some:
             return None
@@ -242,7 +242,7 @@ class _Adding:
         return after
 
     def _add_whole(self, block: Block, books: Sequence[BlockLedger]) -> bool:
-        """Add a block up for all peers, if that can be done without looking at its records."""
+        """Add a block for all peers, if that is possible without reading its records."""
         types, asked = names(block.types), set(self.params.type)
         if asked and types is not None and types.isdisjoint(asked):
             return True
@@ -273,7 +273,7 @@ class _Adding:
 
 
 def _some(blocks: Iterator[Block]) -> list[Block]:
-    """The next blocks that are looked at together."""
+    """Return the next blocks, to be read together."""
     found: list[Block] = []
     records = 0
     for block in blocks:
@@ -285,7 +285,7 @@ def _some(blocks: Iterator[Block]) -> list[Block]:
 
 
 def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
-    """Whether to count it: what is alive, and what expired on the way, but not before the peer was there."""
+    """Return whether to count it: live records, and those that expired undelivered after the peer was declared."""
     if all_of_them or is_alive(record.expires_at, now):
         return True
     cursor = each.books.cursor

@@ -1,4 +1,4 @@
-"""The dynamic configuration: parts, what becomes of them, and the effective configuration as a whole."""
+"""The dynamic configuration: parts, their status, and the effective configuration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _unchanged(state: str) -> dict[str, Any]:
 
 
 Fate = tuple[str, str]
-"""The status of a part, and why it has it where that is not plain."""
+"""The status of a part, and the reason where it needs one."""
 
 
 def _fate(part: StoredPart, effective: Effective, reasons: Mapping[str, str]) -> Fate:
@@ -87,7 +87,7 @@ async def describe(services: Services, params: OnePart) -> dict[str, Any]:
 
 
 def _find(conn: Connection, source: str) -> list[StoredPart]:
-    """The part of this source, or all of this owner."""
+    """Return the part of this source, or all parts of this owner."""
     return read_parts(conn, source=source) or read_parts(conn, owner=source)
 
 
@@ -129,7 +129,7 @@ async def delete(services: Services, params: OnePart) -> dict[str, Any]:
 
 
 def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
-    """What the part gave. Raises NotFound."""
+    """Delete a part now; return its resources. Raises NotFound."""
     lock_head(conn)
     found = read_parts(conn, source=source)
     if not found:
@@ -142,7 +142,7 @@ def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
 
 
 class Merged(Params):
-    """What to begin with."""
+    """The declared configuration to merge into."""
 
     sources: Annotated[list[Source], FailFast()] = Field(
         default=[], description="Begin with these instead of with what is declared."
@@ -171,7 +171,7 @@ async def diff(services: Services, params: Merged) -> dict[str, Any]:
 
 
 async def _effective(services: Services, params: Merged) -> tuple[Effective | None, str]:
-    """The configuration, None where it is the one that is known already; and what names its state."""
+    """Return the configuration, None if the caller has it already; and its ETag."""
     snapshot = await services.effective.current()
     if params.unless == snapshot.state:
         return None, snapshot.state
@@ -182,7 +182,7 @@ async def _effective(services: Services, params: Merged) -> tuple[Effective | No
 
 
 def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
-    """The sources as if they were declared. Raises Rejected."""
+    """Return the sources as if they were declared. Raises Rejected."""
     declarations = check(Sources(sources=sources).load(), []).accepted()
     return [
         StoredResource(*declared.identity, declared.annotations, declared.canonical(), 1, now, now)
@@ -191,7 +191,7 @@ def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
 
 
 def show_merge(effective: Effective) -> dict[str, Any]:
-    """What parts change of the declared configuration."""
+    """Return how parts change the declared configuration."""
     return {
         "suppressed": [
             {
@@ -213,5 +213,5 @@ def show_merge(effective: Effective) -> dict[str, Any]:
 
 
 def identities(keys: Iterable[ResourceKey]) -> list[dict[str, str]]:
-    """The names of resources, as answers write them."""
+    """Return the identities of resources, as responses write them."""
     return [_identity(key) for key in keys]

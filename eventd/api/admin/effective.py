@@ -23,7 +23,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 class EffectiveStreams:
-    """The streams that are open: `begin` before any of them, and `end` them all when the node stops."""
+    """The open streams. `begin` is called before any of them, `end` closes them all when the node stops."""
 
     def __init__(self, services: Services, callers: Callers) -> None:
         self.following = services.effective
@@ -32,7 +32,7 @@ class EffectiveStreams:
         self.connections: dict[asyncio.Transport, None] = {}
 
     async def begin(self, _: web.Application) -> None:
-        """To be called in the running loop."""
+        """End every stream by closing its connection: a client that does not read would not notice an end otherwise."""
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def end(self, _: web.Application) -> None:
@@ -64,7 +64,7 @@ async def stream(call: EffectiveCall) -> web.StreamResponse:
     await response.prepare(request)
     transport = request.transport
     if transport is None:
-        return response  # the client has gone
+        return response  # the client disconnected
     streams.connections[transport] = None
     try:
         last = request.headers.get("Last-Event-ID", "")
@@ -72,14 +72,14 @@ async def stream(call: EffectiveCall) -> web.StreamResponse:
         with streams.callers.using(request, call.key):
             await _follow(response, streams.following, snapshot, streams.clock, streams.stopping)
     except ConnectionError:
-        pass  # the client has gone
+        pass  # the client disconnected
     finally:
         streams.connections.pop(transport, None)
     return response
 
 
 def _require_readable(call: EffectiveCall) -> None:
-    """Raises `Forbidden` for a key that is limited to some groups: anything may be derived from any group."""
+    """Raises `Forbidden` for a key limited to some groups: the configuration may be derived from any group."""
     call.key.require_group(None)
     if call.request.query:
         fields = ", ".join(sorted(call.request.query))[:200]
@@ -110,9 +110,8 @@ def _about(snapshot: Snapshot) -> dict[str, Any]:
 async def _follow(
     response: web.StreamResponse, following: Following, snapshot: Snapshot, clock: Clock, stopping: asyncio.Future[None]
 ) -> None:
-    """Write changes until the node stops. Nothing is buffered for a slow client: its next change leads from the state
-    it has to the newest one.
-    """
+    """Write changes until the node stops. Nothing is buffered for a slow client: its next change is from its state to
+    the newest."""
     while not stopping.done():
         timer, other = clock.timer(HEARTBEAT_SECONDS), following.other_than(snapshot.generation)
         try:
@@ -145,5 +144,5 @@ def _change(before: Snapshot, after: Snapshot) -> bytes:
 
 
 def _event(name: str, snapshot: Snapshot, data: bytes) -> bytes:
-    """One event of a stream. JSON has no line breaks of its own."""
+    """Return one event of a stream. JSON contains no line breaks."""
     return b"".join((f"event: {name}\nid: {snapshot.id}\ndata: ".encode(), data, b"\n\n"))

@@ -1,7 +1,7 @@
-"""From what a publisher writes to an event that can be stored: every problem of every event, with its index. Pure.
+"""Validates emitted events and fills in what is missing: every problem of every event, with its index. Pure.
 
-Nearly every request holds nothing to look at closely: `facts` takes it as a whole. What it leaves is taken event by
-event, and gives the same.
+Almost every request is valid as a whole and is handled by columns (`event_columns`). The others are read event by
+event, with the same result.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from federation.lenient import parse_time
 
 
 class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """An event as a publisher writes it; what is missing is filled in.
+    """An event as a client writes it; missing members are filled in.
 
-    The last three are what a listing shows beside the event. They mean nothing here and are allowed, so that a listing
-    can be emitted elsewhere.
+    The last three members are shown by listings. They are ignored here, and allowed so that a listing can be emitted
+    elsewhere.
     """
 
     id: str | None = None
@@ -51,20 +51,20 @@ class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 _MEMBER_BYTES = 6
-"""The least that a member of a payload takes in JSON, with an empty name and an empty text: `"":"",`."""
+"""The shortest member of a payload in JSON, with an empty name and an empty text: `"":"",`."""
 MEMBERS = tuple(field.encode_name for field in msgspec.structs.fields(EventInput))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class EventProblem:
-    """What is wrong with one event; `index` counts from 0."""
+    """A problem of one event; `index` counts from 0."""
 
     index: int
     message: str
 
 
 class BadEvents(Invalid):
-    """Some events cannot be stored, so none was. `problems` holds those that were found."""
+    """Some events are invalid, so none was stored. `problems` holds those that were found."""
 
     code = "invalid_events"
 
@@ -74,12 +74,12 @@ class BadEvents(Invalid):
 
     @property
     def detail(self) -> list[dict[str, Any]]:
-        """The problems, for answers."""
+        """Return the problems, for responses."""
         return [asdict(problem) for problem in self.problems]
 
 
 class EventsTooLarge(TooLarge):
-    """Some events are over the group's limit, and nothing else is wrong. None was stored."""
+    """Some events exceed the group's limit, and there is no other problem. None was stored."""
 
     code = "events_too_large"
 
@@ -89,7 +89,7 @@ class EventsTooLarge(TooLarge):
 
     @property
     def detail(self) -> list[dict[str, Any]]:
-        """The problems, for answers."""
+        """Return the problems, for responses."""
         return [asdict(problem) for problem in self.problems]
 
 
@@ -105,9 +105,9 @@ def _summary(problems: Sequence[EventProblem], of: int) -> str:
 def drafts_from(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool = False
 ) -> Drafts:
-    """The drafts of all events: facts, or values as JSON has them. `now` in microseconds.
+    """Return the drafts of all events, given as facts or as JSON values. `now` in microseconds.
 
-    `heavy`: they are so many, or so large, that copies of what is refused anyhow would fill memory.
+    `heavy`: so many or so large that copies of refused events would fill memory.
 
     Raises BadEvents or EventsTooLarge, with every problem unless there are very many.
     """
@@ -119,7 +119,7 @@ def drafts_from(
 
 
 def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProblem]:
-    """Events whose payload alone is over the limit, found before they are copied."""
+    """Yield events whose payload alone exceeds the limit, before they are copied."""
     most = group.limits.max_event_bytes
     for index, event in enumerate(events):
         payload = event.payload if isinstance(event, Fact) else event.get("payload") if isinstance(event, dict) else {}
@@ -133,7 +133,7 @@ def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProbl
 def drafts_one_by_one(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes]
 ) -> list[Draft]:
-    """The same, with a close look at each."""
+    """Return the same drafts, checking each event individually."""
     drafts: list[Draft] = []
     problems: list[EventProblem] = []
     large: list[EventProblem] = []
@@ -201,7 +201,7 @@ def _given(raw: Any) -> EventInput:
 
 
 def _reword(text: str) -> str:
-    """What msgspec says, in the words of the rest: the member first."""
+    """Return msgspec's message in the usual order: the member first."""
     if unknown := re.match(r"Object contains unknown field `(.*)`", text):
         name = shorten(unknown[1])
         close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)

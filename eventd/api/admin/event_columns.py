@@ -1,6 +1,6 @@
-"""Events as programs write them, a request at a time: read, filled in, checked and written by columns. Pure.
+"""Handles emitted events by columns, a request at a time: decode, fill in, check, encode. Pure.
 
-Whatever needs a closer look is left to `emitted`, which takes event by event and says what is wrong with which.
+Events that need a closer check are left to `emitted`, which reports each problem of each event.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from federation.lenient import parse_time
 from federation.lines import Bodies, Piece, size_of
 
 MOST: Final = 10_000
-"""Events of one request."""
+"""The largest number of events in one request."""
 
 _TOGETHER: Final = 256
-"""Events of one text, so that a few of these are a block of the log."""
+"""Events of one text; a few texts make a block of the log."""
 
 _NUL: Final = "\\u0000"
-"""How JSON writes the one character that no database takes."""
+"""How JSON writes U+0000, which no database accepts."""
 
 
 class Fact(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """An event as a publisher writes it. With all that is missing filled in, its encoding is the canonical one."""
+    """An event as a client writes it. With all members filled in, its encoding is the canonical one."""
 
     id: OptionalText = ""
     group: OptionalText = ""
@@ -52,7 +52,7 @@ class Fact(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unkn
 
 
 class Facts(Struct, forbid_unknown_fields=True):
-    """The body of a request that emits."""
+    """The body of an emit request."""
 
     events: Annotated[list[Fact], Meta(min_length=1, max_length=MOST)]
     brief: bool = False
@@ -65,7 +65,7 @@ _TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
 def read_facts(body: bytes | bytearray) -> Facts | None:
-    """The events of a request; None for a body that is anything else."""
+    """Return the events of a request; None for any other body."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -73,7 +73,7 @@ def read_facts(body: bytes | bytearray) -> Facts | None:
 
 
 def convert_facts(events: Sequence[Any]) -> Sequence[Fact] | None:
-    """The same of values as JSON has them; what was read already is left as it is."""
+    """Convert JSON values to facts; facts are returned unchanged. None if a value does not fit."""
     try:
         return msgspec.convert(events, list[Fact])
     except (msgspec.ValidationError, RecursionError):
@@ -81,7 +81,7 @@ def convert_facts(events: Sequence[Any]) -> Sequence[Fact] | None:
 
 
 def drafts_of(facts: Sequence[Fact], group: GroupConfig, *, now: int, random: Callable[[int], bytes]) -> Drafts | None:
-    """The drafts of events that need no closer look; None where one of them does. `now` in microseconds."""
+    """Return the drafts of events that need no closer check; None if one of them does. `now` in microseconds."""
     try:
         expires_first = _set_times(facts, now)
     except BadEvent:
@@ -114,14 +114,15 @@ def _encode(facts: Sequence[Fact]) -> Bodies:
 
 
 def _is_too_odd(text: str, most: int) -> bool:
-    """Whether a U+0000 may be in it, or a line of more bytes."""
+    """Return whether a U+0000 may be in the text, or a line longer than `most` bytes."""
     if "\\" in text and _NUL in text:
         return True
     return size_of(text) > most and max(map(size_of, text.split("\n"))) > most
 
 
 def _has_edges(texts: Iterable[str]) -> bool:
-    """Whether any begins or ends with white space. Most hold none at all, which one look at all of them tells."""
+    """Return whether any text begins or ends with white space. Usually none contains any, which one search over all
+    shows."""
     joined = "".join(texts)
     return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
 
@@ -140,14 +141,14 @@ def _fill_in(facts: Sequence[Fact], group: GroupConfig, now: int, random: Callab
 
 
 def unsign(events: Iterable[Any], node: str) -> None:
-    """Take back that facts come from `node`: the group that they were filled in for goes by another name by now."""
+    """Remove the default source `node` from facts: the group has meanwhile been applied with another node name."""
     for event in events:
         if isinstance(event, Fact) and event.source_node == node:
             event.source_node = ""
 
 
 def _set_times(facts: Sequence[Fact], now: int) -> int | None:
-    """Both times of each as its canonical form has them; when the first expires. Raises BadEvent."""
+    """Write both times of each fact in canonical form; return the earliest expiry. Raises BadEvent."""
     at = format_time(now)
     observed = [at if fact.observed_at is None else fact.observed_at for fact in facts]
     expiring = [fact for fact in facts if fact.expires_at is not None and fact.expires_at != ZERO_TIME]
@@ -163,9 +164,10 @@ def _set_times(facts: Sequence[Fact], now: int) -> int | None:
 
 
 def _read_times(texts: list[str]) -> tuple[list[str], list[datetime]]:
-    """Times as canonical events write them, and what they are. Raises BadEvent.
+    """Return times as canonical events write them, and their values. Raises BadEvent.
 
-    The library reads other writings than we do. It is trusted with what it writes in the same way again.
+    The library accepts other forms than the protocol, so a time is accepted only if the library writes it back
+    unchanged.
     """
     told = msgspec.json.encode(texts)
     try:

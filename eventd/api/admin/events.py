@@ -35,7 +35,7 @@ from federation.event import DECODER, is_plain
 from federation.loops import decode_path
 
 MANY = 1_000
-"""Events, or members of their payloads, that one request may have judged on the loop."""
+"""Events, or members of their payloads, of one request that are checked on the event loop."""
 RESULTS = {
     Outcome.NEW: "new",
     Outcome.REFRESH: "refreshed",
@@ -45,7 +45,7 @@ RESULTS = {
 
 
 def show_event(record: Record) -> dict[str, Any]:
-    """A stored event under its own names, and where and when it was stored."""
+    """Return a stored event under its own names, with its position and storage time."""
     event = msgspec.json.decode(record.body)
     return {
         "id": event["id"],
@@ -64,7 +64,7 @@ def show_event(record: Record) -> dict[str, Any]:
 
 
 class Emit(Params):
-    """Events to store in one group, all of them or none: each as a JSON object with the names of the envelope."""
+    """Events to store in one group, all of them or none: each a JSON object with the members of the envelope."""
 
     group: str
     events: list[Any] = Field(
@@ -89,11 +89,11 @@ class Emit(Params):
 
 
 class _LargeEmit(Emit):
-    """Events that take so long to judge that the loop must not do it."""
+    """Events that take too long to check on the event loop."""
 
 
 def _is_heavy(params: Emit) -> bool:
-    """Whether the events are to be judged beside the loop. Those that were not read quickly are looked at."""
+    """Return whether to check the events in a thread. Events that were not decoded by columns are counted."""
     odd = (event for event in params.events[:MANY] if isinstance(event, dict))
     payloads = (event.get("payload") for event in odd)
     return (
@@ -134,10 +134,10 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
 
 
 async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
-    """What becomes of the events in the group as it is declared by now.
+    """Append the events to the group as it is declared now.
 
-    Where it was is remembered, which saves a look into the database for each event: the writer looks, and whatever is
-    refused by a declaration that has been replaced is judged again by the one that has replaced it.
+    The group's last place is remembered, which saves a database read per request: the writer verifies it, and events
+    refused by a replaced declaration are checked again by the current one.
     """
     now = services.clock.now()
     place = recall_target(services.database, params.group) or await find_target(services.database, params.group, now)
@@ -169,7 +169,7 @@ def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[
 
 
 def _refusal_of(drafts: Drafts) -> Check:
-    """What looks whether clients are reported that this node captures itself."""
+    """Return the check whether this node captures client events itself."""
     events = [*map(DECODER.decode, drafts.bodies)]
     reports = [(event.type, event.subject, event.payload) for event in events]
     return lambda conn, at: refuse_captured(conn, reports, at)
@@ -191,7 +191,7 @@ def _exceptions(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
 
 
 class ListEvents(Params):
-    """Which events to list. Times are RFC 3339, or how long ago (`15m`)."""
+    """Which events to list. Times are RFC 3339 or ages (`15m`)."""
 
     group: str
     type: list[str] = Field(default=[], description="Only these types; repeat it for several.")
@@ -232,7 +232,7 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
 
 
 class _Scene(NamedTuple):
-    """What a listing began with."""
+    """The data that a listing starts with."""
 
     head: Head
     place: PageStart

@@ -1,4 +1,4 @@
-"""The books for programs that check them elsewhere: what there is, and any of it as columns, by number."""
+"""The delivery ledger for external audits: its tables, and their rows as columns, by row number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ROWS = 20_000
 
 
 class EpochChanged(Conflict):
-    """Numbers of a history that has ended mean nothing in the present one; `detail` names that."""
+    """Row numbers of an ended epoch have no meaning in the current one; `detail` names it."""
 
     code = "epoch_changed"
 
@@ -29,7 +29,7 @@ class EpochChanged(Conflict):
 
 
 class ListBooks(Params):
-    """There is nothing to choose."""
+    """No parameters."""
 
 
 async def list_books(services: Services, _params: ListBooks) -> dict[str, Any]:
@@ -106,7 +106,7 @@ async def read_rows(services: Services, params: ReadBook) -> dict[str, Any]:
 
 
 def _find(conn: Connection, params: ReadBook) -> _LedgerRead:
-    """In one snapshot, so that the rows are of the history that is named with them."""
+    """Read rows in one snapshot, so that they belong to the epoch named with them."""
     state = read_state(conn)
     if params.epoch not in ("", state.epoch):
         raise EpochChanged(params.epoch, state.epoch)

@@ -1,4 +1,4 @@
-"""The declared group a request is about, and all groups at a glance."""
+"""The declared group of a request, and the status of all groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventd.store.rows.registry import read_resources, read_version
 
 
 class EmitTarget(NamedTuple):
-    """A declared group, the id of its topic, and the version of what is declared at which both are true."""
+    """A declared group, the id of its topic, and the resource version at which both hold."""
 
     group: GroupConfig
     topic: int
@@ -26,7 +26,7 @@ class EmitTarget(NamedTuple):
 
 
 class AppliedState(NamedTuple):
-    """All groups as they are declared at a version, and the places of those that have a topic."""
+    """All groups as declared at a version, and the positions of those that have a topic."""
 
     version: int
     groups: dict[str, GroupConfig]
@@ -38,20 +38,19 @@ _declared: WeakKeyDictionary[Database, AppliedState] = WeakKeyDictionary()
 
 
 def recall_target(database: Database, name: str) -> EmitTarget | None:
-    """The group and its topic as they were found last: for those who have the writer look whether that still holds."""
+    """Return the group and its topic as last found; for callers that have the writer verify them."""
     return _declared.get(database, _NOTHING).places.get(name)
 
 
 async def find_target(database: Database, name: str, now: int) -> EmitTarget:
-    """The group and its topic. Raises NotFound.
+    """Return the group and its topic. Raises NotFound.
 
-    Both are read again only when the version of what is declared has moved, and as long as it has not the answer is the
-    same object: a topic never changes otherwise.
+    Both are read again only when the resource version has changed; until then the same object is returned.
     """
     known = _declared.get(database, _NOTHING)
     version = await database.read(read_version)
     if version != known.version:
-        # Only what is committed may be remembered: a version that is rolled back is given again, to other contents.
+        # Only committed data may be remembered: a version that was rolled back is assigned again, to other content.
         known = _declared[database] = await database.read(_read_declared)
     if name not in known.places:
         await database.read(find_group, name)
@@ -68,19 +67,19 @@ def _read_declared(conn: Connection) -> AppliedState:
 
 
 def _make_place(conn: Connection, name: str, now: int) -> EmitTarget:
-    """Declared, and nobody has made its topic so far."""
-    head = lock_head(conn)  # or it could be deleted in between
+    """Read the group and create its topic."""
+    head = lock_head(conn)  # otherwise the group could be deleted in between
     return EmitTarget(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
 
 
 def count_events(conn: Connection) -> dict[str, int]:
-    """How many events each declared group holds."""
+    """Return the number of events that each declared group holds."""
     topics = {topic.name: topic.ids for topic in read_group_topics(conn)}
     return {row.name: topics.get(topic_of(row.name), 0) for row in read_resources(conn, EVENT_GROUP.name)}
 
 
 class NoParams(Params):
-    """Takes nothing."""
+    """No parameters."""
 
 
 async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
@@ -92,7 +91,7 @@ async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
 
 
 def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """What is told, and what is declared: read again only when its version has moved, for this is asked often."""
+    """Return the status, and the declared state, which is read again only when its version has changed: polled often."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}

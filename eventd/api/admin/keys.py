@@ -1,4 +1,4 @@
-"""Keys to the API: making one, listing them, ending one. Those of the settings are not among them."""
+"""API keys: create, list and revoke them. The keys of the settings are not among them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from federation.lenient import parse_time
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MARK = "evk_"
-"""How a key begins, so that one that strayed is known for what it is."""
+"""The prefix of a key, by which scanners recognise a leaked one."""
 
 
 class CreateKey(Params):
-    """A key that is to be made."""
+    """A key to create."""
 
     name: str = Field(description="What the key is called; a name is given once.")
     scopes: list[str] = Field(default=[], description="`read`, `write`, `delete`, `admin` or `rw`; all by default.")
@@ -68,7 +68,7 @@ def _line(params: CreateKey, secret: str, now: int) -> KeyRow:
 
 
 def _require_limits(params: CreateKey) -> None:
-    """Raises `Invalid` for a limit that is empty: a client whose variable is unset would make a key without limits."""
+    """Raises `Invalid` for an empty limit: a client whose variable is unset would create a key without limits."""
     for name in ("scopes", "prefixes", "expires"):
         if name in params.model_fields_set and not getattr(params, name):
             raise Invalid(f"{name}: is empty", hint="name the limit, or leave the field out to set none")
@@ -83,7 +83,7 @@ def _scopes(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _end(text: str, now: int) -> int | None:
-    """Microseconds of a time, or of a duration from `now`. Raises `Invalid`."""
+    """Return the microseconds of a time, or of a duration from `now`. Raises `Invalid`."""
     if not text:
         return None
     try:
@@ -106,7 +106,7 @@ def _enter(conn: Connection, line: KeyRow) -> None:
 
 
 class ListKeys(Params):
-    """All of them."""
+    """No parameters."""
 
 
 async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
@@ -115,7 +115,7 @@ async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
 
 
 class RevokeKey(Params):
-    """A key that is to end."""
+    """A key to revoke."""
 
     name: str = Field(description="What the key is called.")
     forget: bool = Field(default=False, description="Strike it from the books too; its name can be given again.")

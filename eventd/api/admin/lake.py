@@ -1,4 +1,4 @@
-"""How far the node's books are in the lake, and what holds them up."""
+"""How much of the delivery ledger is in the lake, and why shipping is delayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.store.engine.database import Connection
 
 
 class ShowLake(Params):
-    """Nothing has to be said."""
+    """No parameters."""
 
 
 async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
@@ -22,7 +22,7 @@ async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
 
 
 def read_shipping(conn: Connection) -> dict[str, Any]:
-    """Every book that is shipped, as it is shown; none where the node has never had a lake."""
+    """Return the state of every ledger table that is shipped; empty if the node has never had a lake."""
     cursors = read_cursors(conn, SEGMENTS)
     if not cursors:
         return {"lake": "", "books": []}

@@ -1,4 +1,4 @@
-"""Links: the state of every peer and of everyone who sends to us; pause and resume."""
+"""Links: the state of every peer and every sender; pause and resume."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ async def show_links(services: Services, params: ListLinks) -> dict[str, Any]:
 
 
 def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
-    """Both directions of a group's links, as they are shown. Raises NotFound."""
+    """Return both directions of a group's links, for responses. Raises NotFound."""
     outbound = read_outbound(conn, group, node, now)
     inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
     return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
 
 
 def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
-    """The links to the group's peers, or to one of them. Raises NotFound."""
+    """Return the links to the group's peers, or to one of them. Raises NotFound."""
     peers = peers_of(find_group(conn, group), node)
     head, topic = read_head(conn), read_group_topic(conn, group)
     return [_outbound(link, head, now) for link in read_link_statuses(conn, topic, peers, now)]
@@ -73,7 +73,7 @@ _NEW: dict[str, Any] = {
     "pausedAt": None,
     "pausedBy": "",
 }
-"""A peer that no node has taken notice of yet."""
+"""A peer that no node has registered yet."""
 
 
 def _state(cursor: Cursor) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Pause(Params):
 
 
 class Resume(Params):
-    """Send to a peer again, at once."""
+    """Resume sending to a peer at once."""
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
@@ -182,9 +182,9 @@ async def resume(services: Services, params: Resume) -> dict[str, Any]:
 
 
 def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | None, by: str) -> None:
-    """Pause the peer and its repairs, or resume them. Pausing twice keeps who was first."""
+    """Pause the peer and its repairs, or resume them. A second pause keeps the name of the first."""
     peer = find_peer(find_group(conn, group), node)
-    announce(conn)  # locks the head, which comes before any cursor
+    announce(conn)  # locks the head, which is always locked before cursors
     if not read_cursors(conn, name=link_name(group, node)):
         reconcile(conn, read_resources(conn), now)
     cursor = read_cursors(conn, name=link_name(group, node))[0]

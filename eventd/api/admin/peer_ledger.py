@@ -1,4 +1,4 @@
-"""Opening the books of a peer: its cursor, what it selected when, and the repairs that are under way."""
+"""Reads the delivery ledger of a peer: its cursor, its selections over time, and its running repairs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from eventd.store.engine.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class PeerLedger:
-    """A peer as it is declared, and its books."""
+    """A declared peer and its delivery ledger."""
 
     peer: PeerConfig
     books: LinkLedger
 
 
 def open_ledgers(conn: Connection, peer: PeerConfig) -> PeerLedger:
-    """The books of the peer as this snapshot has them; batches are looked up in them later."""
+    """Return the peer's ledger in this snapshot; batches are read later."""
     cursor = read_cursor_of(conn, peer)
     wanted = Selection.of(peer)
     if cursor is None:

@@ -1,4 +1,4 @@
-"""Plugins: which are declared, running one by hand, whether one keeps the contract, and what their runs came to."""
+"""Plugins: list the declared ones, run one, check its contract, and list its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from eventd.store.rows.runs import RunStatus, read_runs
 
 
 class ListPlugins(Params):
-    """All of them."""
+    """No parameters."""
 
 
 async def list_plugins(services: Services, params: ListPlugins) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _report(config: PluginConfig, part: NewPart, generation: int, outcome: Outco
 
 
 def _show_part(part: NewPart, generation: int) -> dict[str, Any]:
-    """The part as the resource it is shown as."""
+    """Return the part in the form of a resource."""
     spec = {
         "source": part.source,
         "generation": generation,
@@ -133,7 +133,7 @@ def _show_failure(failed: PluginFailed) -> dict[str, Any]:
 
 
 class CheckPlugin(Params):
-    """The checks of a declared plugin. It is run some twenty times; nothing is stored."""
+    """Check a declared plugin. It is run about twenty times; nothing is stored."""
 
     name: str = Field(description="The name of the Plugin.")
     type: str = Field(default="", description="The type of the events it is given; by default one it is declared for.")
@@ -148,14 +148,14 @@ async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any
 
 
 def make_checking(clock: Clock, config: PluginConfig, event_type: str) -> Checking:
-    """The checks of a plugin on this machine."""
+    """Return the checks of a plugin on this machine."""
     environment = plugin_environment()
     running = Plugins(clock, environment=environment)
     return Checking(running, config, clock, environment, event_type=event_type or DEFAULT_TYPE)
 
 
 async def run_checks(checking: Checking) -> dict[str, Any]:
-    """Every verdict, and whether all is well."""
+    """Return every verdict, and whether all passed."""
     try:
         verdicts = [verdict async for verdict in checking.run()]
     finally:
@@ -175,7 +175,7 @@ def _show_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _type_for(stored: Sequence[StoredResource], name: str) -> str:
-    """A type of events that a subscription hands to the plugin."""
+    """Return an event type that a subscription passes to the plugin."""
     types = (type for one in subscriptions(stored).values() if one.plugin == name for type in one.selector.types)
     return next((type.replace("*", "check") for type in sorted(types)), "")
 

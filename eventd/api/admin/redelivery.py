@@ -1,4 +1,4 @@
-"""Sending events again to one peer: what is asked for is looked over first, then a repair is started."""
+"""Sends events to one peer again: the request is checked first, then a repair is started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from federation.loops import decode_path, may_send
 
 
 class Redeliver(Params):
-    """Which events to send again: ids, or a range of seq, or a span of time. Receivers drop what they have."""
+    """Which events to send again: ids, a range of seq, or a span of time. Receivers drop events that they have."""
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
@@ -87,7 +87,7 @@ class PeerLink:
         return self.start(conn, min(positions) - 1, max(positions), selection.to_json(), now)
 
     def hindrance(self, record: Record | None, now: int) -> str:
-        """Why a record cannot be sent again; blank when it can."""
+        """Return why a record cannot be sent again; empty if it can."""
         if record is None:
             return "retention has removed it"
         if not is_alive(record.expires_at, now):
@@ -110,7 +110,7 @@ async def redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
 
 
 class _Plan(NamedTuple):
-    """A repair of these positions, or of all of `(after, upto]` where there are none, and what is told of it."""
+    """A repair of these positions, or of all of `(after, upto]` without any, and the response for it."""
 
     positions: Sequence[int]
     after: int
@@ -195,14 +195,13 @@ def _open_range(conn: Connection, params: Redeliver, now: int) -> tuple[PeerLink
 
 
 _surveying: WeakKeyDictionary[Database, asyncio.Lock] = WeakKeyDictionary()
-"""Held for each step of a survey of a database: several at once would hold up deliveries, and end no sooner."""
+"""Held for each step of a survey of a database: simultaneous surveys would delay deliveries and end no sooner."""
 _REST = 1
-"""How many times as long as a step of a survey the rest after it is."""
+"""The rest after a step of a survey, as a multiple of its duration."""
 
 
 async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Survey:
-    """Look over `(after, upto]` in short steps, with a rest after each: a long range takes a while, and meanwhile
-    events are delivered."""
+    """Survey `(after, upto]` in short steps with a rest after each: deliveries continue during a long one."""
     database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)
     lock = _surveying.setdefault(database, asyncio.Lock())
     while found.upto < upto:
@@ -215,7 +214,7 @@ async def _survey(services: Services, link: PeerLink, after: int, upto: int, now
 
 
 def _evicted(topic: TopicRow, params: Redeliver) -> int:
-    """How many of the seqs that were asked for are gone; of a span of time nobody knows."""
+    """Return how many of the requested seqs were evicted; 0 for a span of time, where that is unknown."""
     if params.from_seq is None and params.to_seq is None:
         return 0
     last = topic.evicted_seq if params.to_seq is None else min(params.to_seq, topic.evicted_seq)

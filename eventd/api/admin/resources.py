@@ -1,4 +1,4 @@
-"""Declared resources: apply, diff, list, describe, delete. A change and what follows from it are one transaction."""
+"""Declared resources: apply, diff, list, describe, delete. A change and its consequences are one transaction."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import read_runs
 
 RECENT = 5
-"""Dead letters a description shows."""
+"""Dead letters that a description shows."""
 MOST_VALUES = 200_000
-"""Values in the sources of one request together: about 40 MiB."""
+"""Values in the sources of one request: about 40 MiB."""
 SUGGESTED = 10
-"""Names that are given where one was not found."""
+"""Names that are suggested for an unknown one."""
 
 
 class Source(BaseModel):
@@ -50,12 +50,12 @@ class Source(BaseModel):
 
 
 class Sources(Params):
-    """Resources as YAML or JSON text; the name of a source is shown with what is wrong in it."""
+    """Resources as YAML or JSON text; problems show the name of their source."""
 
     sources: Annotated[list[Source], FailFast()] = Field(min_length=1, description="Each has a name and a text.")
 
     def load(self) -> ReadResult:
-        """What was read, and the problems of reading. Large sources take seconds: not to be called on the loop."""
+        """Return the drafts, and the problems of reading. Large sources take seconds: not for the event loop."""
         loaded, values = ReadResult(), 0
         for source in self.sources:
             if source.problem:
@@ -73,7 +73,7 @@ class Sources(Params):
 
 
 class Apply(Sources):
-    """Make what is stored equal to the sources."""
+    """Make the stored resources equal to the sources."""
 
     prune: bool = Field(default=False, description="Delete what the sources do not hold.")
     allow_empty: bool = Field(default=False, description="With prune: delete everything if the sources hold nothing.")
@@ -89,18 +89,18 @@ async def apply(services: Services, params: Apply) -> dict[str, Any]:
 
 
 async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None:
-    """When the answer goes out, this node must not act by what was declared before."""
+    """Apply the change to this node before the response is sent."""
     if planned.writes and not dry_run:
         await services.take_over()
 
 
 Events = dict[str, int]
-"""How many events each group holds, by its name."""
+"""The number of events by group name."""
 
 
 def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) -> tuple[Plan, Events]:
     if not params.dry_run:
-        lock_head(conn)  # two declarations at once: the second is checked against what the first has left
+        lock_head(conn)  # of two simultaneous applies, the second is checked against the result of the first
     events = count_events(conn)
     planned = apply_loaded(
         conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
@@ -109,14 +109,14 @@ def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) ->
 
 
 def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
-    """Let the cursors follow at once, node up or down: from now on retention holds what a new peer has to get."""
+    """Update the cursors at once, whether the node runs or not: from now on retention keeps events for a new peer."""
     if planned.writes and not dry_run:
         reconcile(conn, read_resources(conn), now)
     return planned
 
 
 def _changes(planned: Plan, events: Events, *, diffs: bool = False) -> list[dict[str, Any]]:
-    """What becomes of each resource. With a group that is deleted go so many `events`."""
+    """Return the change of each resource; a deleted group shows the number of `events` deleted with it."""
     return [
         {
             "action": str(change.action),
@@ -135,7 +135,7 @@ def _takes_events(change: Change) -> bool:
 
 
 class Diff(Sources):
-    """Compare the sources with what is stored."""
+    """Compare the sources with the stored resources."""
 
     prune: bool = Field(default=False, description="Show also what the sources do not hold.")
 
@@ -175,7 +175,7 @@ def _kind_of(row: StoredResource) -> KindId:
 
 
 def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
-    """Our kinds as they are known, then those of other programs."""
+    """Return this program's kinds in the order of their table, then those of other programs."""
     order = list(KINDS)
     return sorted(
         rows,
@@ -189,7 +189,7 @@ def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
 
 
 def _show(row: StoredResource) -> dict[str, Any]:
-    """The resource as it can be applied again; the two members more are ignored then."""
+    """Return the resource in a form that can be applied again; two additional members are ignored then."""
     shown = document(identity_of(row), row.annotations, row.spec)
     shown["metadata"] |= {"generation": row.generation, "creationTimestamp": show_time(row.created_at)}
     return shown
@@ -300,7 +300,7 @@ async def delete(services: Services, params: DeleteResource) -> dict[str, Any]:
 
 
 class DeleteResources(Sources):
-    """Delete the resources that the sources name; their specs do not matter."""
+    """Delete the resources that the sources name; their specs are ignored."""
 
     ignore_not_found: bool = Field(default=False, description="Pass over what is not stored.")
     dry_run: bool = Field(default=False, description="Only say what would change.")

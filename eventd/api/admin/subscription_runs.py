@@ -1,4 +1,4 @@
-"""What became of a subscription's events, run by run."""
+"""Runs of a subscription, and the result for each event."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SHOWN = {
     RunStatus.PARKED: "failed",
     RunStatus.LOST: "failed",
 }
-"""What a run means for its events."""
+"""The meaning of a run for its events."""
 
 
 class ListRuns(Params):
-    """What became of a subscription's events, the newest run first; of a deleted subscription, too."""
+    """The results of a subscription's events, newest run first; also for a deleted subscription."""
 
     subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
     group: str = Field(default="", description="Only of this EventGroup.")
@@ -43,9 +43,9 @@ class ListRuns(Params):
 
 
 async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
-    """The runs of a subscription, the newest first, one line for each event: `runs`, and `next` where there are more.
+    """Return the runs of a subscription, newest first, one row for each event: `runs`, and `next` for the next page.
 
-    Of several runs of one event a page shows the newest, unless it is the event that was asked for.
+    Of several runs of one event a page shows the newest, unless the event was requested by id.
     """
     return await services.database.read(_read, params)
 
@@ -69,7 +69,7 @@ def _read(conn: Connection, params: ListRuns) -> dict[str, Any]:
 
 
 def _line(run: Run, event_id: str) -> dict[str, Any]:
-    """One event's line of a run: what became of it, or that a later event went in its place."""
+    """Return one event's row of a run: its result, or that a later event replaced it."""
     replaced = event_id in run.coalesced and event_id not in run.event_ids
     return {
         "id": run.id,
@@ -89,7 +89,7 @@ def _line(run: Run, event_id: str) -> dict[str, Any]:
 
 
 def show_run(run: Run) -> dict[str, Any]:
-    """A run as a whole."""
+    """Return a run as a whole."""
     return {
         "id": run.id,
         "plugin": run.plugin,

@@ -1,4 +1,4 @@
-"""How each subscription stands: where it is in the log, what waits, what was parked, and how its last run ended."""
+"""The state of each subscription: its position in the log, backlog, dead letters, and last run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eventd.store.rows.registry import read_resources
 
 
 def find_subscription(conn: Connection, name: str, group: str = "") -> SubscriptionConfig:
-    """The declared subscription, by its name or as `EventSubscription/NAME`. Raises NotFound."""
+    """Return the declared subscription, by name or as `EventSubscription/NAME`. Raises NotFound."""
     known = subscriptions(read_resources(conn))
     found = known.get(name.removeprefix(QUALIFIED))
     if found is None or (group and found.group != group):
@@ -42,7 +42,7 @@ class ListSubscriptions(Params):
 
 
 def read_states(conn: Connection, params: ListSubscriptions, now: int) -> list[dict[str, Any]]:
-    """How each subscription stands, by group and name. Raises NotFound for a group or a name that is not declared."""
+    """Return the state of each subscription, by group and name. Raises NotFound for an undeclared group or name."""
     if params.group:
         find_group(conn, params.group)
     stored = read_resources(conn)

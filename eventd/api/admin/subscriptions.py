@@ -1,4 +1,4 @@
-"""Subscriptions: the state of each, its runs, and what an operator may do about it."""
+"""Subscriptions: their states, their runs, and the operations on them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Choose(Params):
 
 
 class Retry(Choose):
-    """Try at once what is held up, and once more what was parked: all of it, or these events."""
+    """Retry at once what is backing off or blocked, and its dead letters: all of them, or these events."""
 
     ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only these parked events.")
 
@@ -71,7 +71,7 @@ async def retry(services: Services, params: Retry) -> dict[str, Any]:
 
 
 def _retry_now(conn: Connection, params: Retry, now: int) -> dict[str, Any]:
-    announce(conn)  # locks the head, which comes before any cursor, and has the node look
+    announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
     one = find_subscription(conn, params.subscription, params.group)
     cursor = _cursor(conn, one, now)
     letters = _letters(conn, cursor)
@@ -100,7 +100,7 @@ def _letters(conn: Connection, cursor: Cursor) -> list[StoredDeadLetter]:
 def _judge(
     conn: Connection, one: SubscriptionConfig, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
-    """Those that can be tried again, and the others with the reason."""
+    """Return the dead letters that can be retried, and the others with the reason."""
     trigger = Trigger.of(one, find_group(conn, one.group).node_name)
     stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     again: list[StoredDeadLetter] = []
@@ -134,7 +134,7 @@ def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positio
 
 
 class Reset(Choose):
-    """Where to go on: at the oldest event there is, at a time, or behind all there is."""
+    """Where to continue: at the oldest stored event, at a time, or after the newest."""
 
     since: str = Field(default="", description="At what was recorded then: RFC 3339, or how long ago (`15m`).")
     latest: bool = Field(default=False, description="Behind everything: what waits is never run.")
@@ -170,7 +170,7 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
 
 
 def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:
-    """Move the cursor, and forget what was under way: a run, what is being tried again, what was parked beyond."""
+    """Move the cursor, and clear the running state: a run, retries, and dead letters beyond the new position."""
     backfills = [backfill.name for backfill in _backfills(conn, one)]
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
@@ -178,7 +178,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
     remove_dead_letters(conn, [letter.id for letter in _letters(conn, cursor) if letter.position > to])
     move_cursor(conn, cursor.name, to=to, now=now)
     version, selection = read_selection(conn, cursor.name)
-    # Under a new version whoever works at the old place, perhaps with a window open for a minute, stops at once.
+    # The new version stops runs from the old position at once, also one whose window stays open for a minute.
     declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)
 
 
@@ -202,14 +202,14 @@ async def resume(services: Services, params: Choose) -> dict[str, Any]:
 
 
 def _set_paused(conn: Connection, params: Choose, now: int, *, at: int | None, by: str) -> None:
-    """Pause the subscription and its backfills, or resume them. Pausing twice keeps who was first."""
+    """Pause the subscription and its backfills, or resume them. A second pause keeps the name of the first."""
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
     pause_all(conn, [_cursor(conn, one, now), *_backfills(conn, one)], now, at=at, by=by)
 
 
 def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
-    """Its cursor, made where no node has taken notice of it so far."""
+    """Return its cursor, which is created if no node has registered the subscription."""
     name = subscription_name(one.group, one.name)
     if not read_cursors(conn, name=name):
         reconcile(conn, read_resources(conn), now)

@@ -1,4 +1,4 @@
-"""Request bodies, read within bounds of size, time and memory before they are decoded.
+"""Reads request bodies within limits of size, time and memory before they are decoded.
 
 May import: api.errors, log.topics.
 """

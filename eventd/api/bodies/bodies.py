@@ -1,4 +1,4 @@
-"""Request bodies: read within bounds of size, time and memory, before they are decoded."""
+"""Reads request bodies within limits of size, time and memory, before they are decoded."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from eventd.errors import Invalid, TooLarge
 from eventd.log.topics.errors import Throttled
 
 BODY_SECONDS = 30.0
-"""A body has to arrive within this time, so that slow senders cannot pile up."""
+"""The time in which a body must arrive, so that slow senders cannot accumulate."""
 SMALL_BYTES = 1 << 20
-"""Bodies up to this size are decoded so fast that the event loop mostly does it itself."""
+"""Bodies up to this size are decoded so fast that the event loop usually does it itself."""
 LIGHT_BYTES = 64 << 10
 """Bodies up to this size do not count towards the memory for all bodies, and are always decoded on the event loop."""
 HUGE_BYTES = 16 << 20
-"""A body over this size is checked part by part before any of it is decoded: a refused body is not in memory twice."""
-BODIES_BYTES = 256 << 20
-"""Bytes of bodies over `LIGHT_BYTES` that are admitted at once, or two of the largest, if that is more: each of them
-takes several times its size until it is stored.
+"""A body over this size is checked part by part before any of it is decoded, so a refused body is not in memory twice.
 """
+BODIES_BYTES = 256 << 20
+"""Bytes of bodies over `LIGHT_BYTES` that are admitted at once, or two of the largest, if that is more: each takes
+several times its size until it is stored."""
 GROWTH = 4
-"""How many times its size a body takes until it is stored, about."""
+"""About how many times its size a body takes in memory until it is stored."""
 RESERVE = 32 << 20
-"""Bytes of a limited memory that are kept free for everything else."""
+"""Bytes of a limited memory that are reserved for everything else."""
 
 T = TypeVar("T")
 
 
 class BodyMemory:
-    """The memory for the bodies of all requests under way. `held`: bytes of the large ones.
+    """The memory for the bodies of all running requests. `held`: bytes of the large ones.
 
-    A body reserves its room when its head names a length. When no room is left, the key that holds most loses the body
-    that has been arriving longest, if it holds more than the key that asks: withheld bodies give way.
+    A body reserves its memory when its head names a length. When none is left, the key with the most reserved memory
+    loses the body that has been arriving longest, if it holds more than the requesting key: withheld bodies give way.
     """
 
     def __init__(self, largest: int, memory: MemoryLimit | None = None) -> None:
-        """`largest`: bytes of one body at most; `memory`: the limit of this process, where there is one."""
+        """`largest`: the largest body in bytes; `memory`: the limit of this process, if there is one."""
         self.most = max(BODIES_BYTES, 2 * largest)
         if memory is not None:
             self.most = min(self.most, memory.limit // (2 * GROWTH))
         self.held = 0
         self._memory = memory
-        self._large: dict[BodyReservation, None] = {}  # in the order in which they got large
+        self._large: dict[BodyReservation, None] = {}  # in the order in which they became large
 
     @classmethod
     def of_process(cls, largest: int) -> BodyMemory:
-        """That of a whole process, within its memory limit."""
+        """Return the memory of this process, within its limit."""
         return cls(largest, find_limit())
 
     @contextmanager
     def hold(self, key: bytes = b"") -> Iterator[BodyReservation]:
-        """A reservation for a body of the caller with this key, as long as the block runs."""
+        """Yield a reservation for a body of the caller with this key, for the duration of the block."""
         body = BodyReservation(self, key)
         try:
             yield body
@@ -66,7 +66,7 @@ class BodyMemory:
             self.give_back(body)
 
     def make_room(self, body: BodyReservation, more: int) -> None:
-        """Raises `Throttled` where so many more bytes are over the budget, and no other body has to give way."""
+        """Raises `Throttled` if `more` bytes exceed the budget and no other body gives way."""
         while self.held + more > self.most:
             giving = self._find_giving(body, more)
             if giving is None:
@@ -75,25 +75,25 @@ class BodyMemory:
             giving.give_way()
 
     def require_memory(self, more: int) -> None:
-        """Raises `Throttled` where the process could reach its limit with so many more bytes."""
+        """Raises `Throttled` if the process could reach its memory limit with `more` bytes."""
         if self._memory is not None and self._memory.free() < GROWTH * more + RESERVE:
             raise Throttled("the node is short of memory: send this body later, or in smaller parts")
 
     def take(self, body: BodyReservation, more: int) -> None:
-        """Reserve so many more bytes for the body."""
+        """Reserve `more` bytes for the body."""
         self._large[body] = None
         body.bytes += more
         self.held += more
 
     def give_back(self, body: BodyReservation) -> None:
-        """Free what a body had reserved."""
+        """Free the reservation of a body."""
         if body in self._large:
             del self._large[body]
             self.held -= body.bytes
             body.bytes = 0
 
     def _find_giving(self, asking: BodyReservation, more: int) -> BodyReservation | None:
-        """The body that has to give way to so many more bytes of another; None for none."""
+        """Return the body that gives way to `more` bytes of another; None without one."""
         by_key: Counter[bytes] = Counter()
         for body in self._large:
             by_key[body.key] += body.bytes
@@ -104,7 +104,7 @@ class BodyMemory:
 
 
 class BodyReservation:
-    """What one body has reserved of the memory for all. `stop` is set while it arrives, and ends its arrival."""
+    """The reservation of one body. Setting `stop` ends its arrival."""
 
     def __init__(self, bodies: BodyMemory, key: bytes) -> None:
         self.key = key
@@ -114,7 +114,7 @@ class BodyReservation:
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
-        """Reserve so many bytes in all; small bodies reserve nothing. Raises `Throttled`."""
+        """Reserve this size in all; small bodies reserve nothing. Raises `Throttled`."""
         if self.gave_way:
             raise needs_room_error()
         more = size - self.bytes
@@ -126,7 +126,7 @@ class BodyReservation:
 
     @asynccontextmanager
     async def arriving(self) -> AsyncIterator[None]:
-        """While the body arrives. Raises `Throttled` when it has to give way, `SlowBody` when it takes too long."""
+        """Wrap the arrival of the body. Raises `Throttled` when it must give way, `SlowBody` when it takes too long."""
         try:
             async with asyncio.timeout(BODY_SECONDS) as deadline:
                 self.stop = lambda: deadline.reschedule(asyncio.get_running_loop().time())
@@ -137,7 +137,7 @@ class BodyReservation:
             self.stop = None
 
     def give_way(self) -> None:
-        """Stop reading this body: that of another key needs the room."""
+        """Stop reading this body: a body of another key needs its memory."""
         assert self.stop is not None
         stop, self.stop, self.gave_way = self.stop, None, True
         stop()
@@ -146,16 +146,16 @@ class BodyReservation:
 async def read_body(
     request: web.Request, most: int, held: BodyReservation, *, setting: bool = True
 ) -> bytes | bytearray:
-    """The body, empty where there is none. `setting`: the limit is that of the settings.
+    """Return the body, empty without one. `setting`: the limit comes from the settings.
 
-    Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for one that is broken.
+    Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for a broken body.
     """
     if (request.content_length or 0) > most:
         raise _too_large(most, setting)
     held.grow_to(request.content_length or 0)
     content = request.content
     try:
-        if content.is_eof():  # small bodies mostly came with the head
+        if content.is_eof():  # small bodies usually arrive with the head
             body: bytes | bytearray = content.read_nowait()
         else:
             async with held.arriving():
@@ -168,7 +168,7 @@ async def read_body(
 
 
 async def _gather(content: Any, most: int, held: BodyReservation, setting: bool) -> bytearray:
-    body = bytearray()  # grows in place: joining parts would take up the room twice
+    body = bytearray()  # grows in place: joining parts would need twice the memory
     try:
         while part := await content.readany():
             if len(body) + len(part) > most:
@@ -176,13 +176,13 @@ async def _gather(content: Any, most: int, held: BodyReservation, setting: bool)
             held.grow_to(len(body) + len(part))
             body += part
     except BaseException:
-        body.clear()  # the error refers to this frame, and the connection keeps the error until garbage is collected
+        body.clear()  # the error refers to this frame, and the connection keeps the error until garbage collection
         raise
     return body
 
 
 def needs_room_error() -> Throttled:
-    """The refusal of a body that had to give way."""
+    """Return the error for a body that had to give way."""
     return Throttled("the room for this body is needed by another key: send it later")
 
 
@@ -196,5 +196,5 @@ def _too_large(most: int, setting: bool) -> TooLarge:
 
 
 async def aside(size: int, work: Callable[..., T], *args: Any, light: int = SMALL_BYTES) -> T:
-    """The result of `work`; in a thread for a body of so many bytes that other requests would have to wait for it."""
+    """Return the result of `work`; run in a thread for a body so large that other requests would have to wait."""
     return await asyncio.to_thread(work, *args) if size > light else work(*args)

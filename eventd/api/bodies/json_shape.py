@@ -1,6 +1,6 @@
-"""How much a JSON text holds, before anything is made of it.
+"""Counts the values and levels of a JSON text before it is decoded.
 
-A few bytes of text can become a hundred times as many in memory: `[],[],[]`. Counting costs next to nothing.
+A few bytes of text can become a hundred times as many in memory: `[],[],[]`. Counting costs almost nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from eventd.errors import Invalid, TooLarge
 MOST_LEVELS: Final = 64
 
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|([\[\]{},])', re.DOTALL)
-"""A text, which is passed over without a copy of it, or a character of the structure. A text that does not end reaches
-to the end, so that each byte is looked at once."""
+"""A string, which is skipped without a copy, or a structural character. An unterminated string reaches to the end, so
+each byte is read once."""
 
 
 def require_modest(text: bytes | bytearray, values: int) -> None:
-    """Raises `TooLarge` for a JSON text of more than so many values, `Invalid` for one of more than 64 levels.
+    """Raises `TooLarge` for a JSON text with more values than allowed, `Invalid` for one with more than 64 levels.
 
-    Whether it is JSON is not looked at.
+    The text is not checked to be JSON.
     """
     opened = text.count(b"[") + text.count(b"{")
     if opened <= MOST_LEVELS and opened + text.count(b",") < values:
-        return  # even if all of them were structure
+        return  # even if all of them were structural
     for count, level, _ in _walk(text):
         if level > MOST_LEVELS:
             raise Invalid(f"the body is nested more than {MOST_LEVELS} levels deep")
@@ -34,7 +34,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:
-    """How many elements the lists that are members of a JSON object have together, counted to `most` and one."""
+    """Count the elements of the lists that are members of a JSON object, up to `most` and one."""
     elements = 1
     for _, level, character in _walk(text):
         elements += character == b"," and level == 2
@@ -44,7 +44,7 @@ def count_elements(text: bytes | bytearray, most: int) -> int:
 
 
 def _walk(text: bytes | bytearray) -> Iterator[tuple[int, int, bytes]]:
-    """Each character of the structure, with how many values there are and how deep it is by then."""
+    """Yield each structural character, with the number of values so far and the depth."""
     count, level = 1, 0
     for found in _STRUCTURE.finditer(text):
         character = found[1]

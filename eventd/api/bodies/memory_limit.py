@@ -1,7 +1,7 @@
-"""How much memory this process may use: the limit that its container, its service manager or its shell has set.
+"""The memory limit of this process, set by its container, service manager or shell.
 
-A process that passes the limit is killed, or fails where nobody expects it. So what is large is refused while there is
-still room, by `Bodies`.
+A process that exceeds the limit is killed or fails at an arbitrary point. So `BodyMemory` refuses large bodies while
+there is still memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 _PAGE = resource.getpagesize()
 _GROUPS = Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60
-"""Limits from here on stand for none: version 1 of cgroups writes a number of about 2**63."""
+"""Limits from here on mean unlimited: cgroups version 1 writes a number of about 2**63."""
 
 
 class MemoryLimit(NamedTuple):
@@ -24,7 +24,7 @@ class MemoryLimit(NamedTuple):
     column: int
 
     def free(self) -> int:
-        """Bytes that are left, as far as the system tells; the whole limit where it does not."""
+        """Return the bytes that are left, as reported by the system; otherwise the whole limit."""
         try:
             used = int(Path("/proc/self/statm").read_text().split()[self.column]) * _PAGE
         except (OSError, ValueError, IndexError):
@@ -33,7 +33,7 @@ class MemoryLimit(NamedTuple):
 
 
 def find_limit() -> MemoryLimit | None:
-    """The lowest limit of this process; None where there is none."""
+    """Return the lowest limit of this process; None without one."""
     found = [MemoryLimit(most, 1) for path in _cgroup_files() if (most := _read(path)) is not None]
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
     if 0 <= address_space < _UNLIMITED:
@@ -42,9 +42,10 @@ def find_limit() -> MemoryLimit | None:
 
 
 def _cgroup_files() -> Iterator[Path]:
-    """The files that may hold a limit: of the control group of this process, and of all those above it.
+    """Yield the files that may hold a limit: of this process's control group and all groups above it.
 
-    In a container the path may be that of the host, which is not there; the uppermost group is the container's own.
+    In a container the path may be that of the host, which does not exist there; the uppermost group is the container's
+    own.
     """
     try:
         lines = _GROUPS.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Large JSON bodies, decoded as far as their members: a refused body is not in memory twice."""
+"""Decodes large JSON bodies only as far as their members, so a refused body is not in memory twice."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[Raw])
 
 
 def read_outline(body: bytes | bytearray) -> Any:
-    """The members of a JSON object; None for any other value.
+    """Return the members of a JSON object; None for any other value.
 
     A member of more than `LIGHT_BYTES` is a list of `Raw`, or a `Raw` if it is not a list. Each is a view of the body,
-    and what no reader has decoded yet may not be UTF-8. Raises `msgspec.DecodeError` for what is not JSON.
+    and undecoded bytes may not be UTF-8. Raises `msgspec.DecodeError` if the body is not JSON.
     """
     try:
         members = _MEMBERS.decode(body)

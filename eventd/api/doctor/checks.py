@@ -1,6 +1,6 @@
 """The checks of deliveries and of subscription runs: each turns facts into one outcome. Pure.
 
-Their codes, names and limits are what others build dashboards on: see docs/reference/doctor.md before changing one.
+Dashboards depend on their codes, names and limits: see docs/reference/doctor.md before changing one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 NAMED = 3
-"""Ids that a check names; the rest it counts."""
+"""Ids that a check names; the others are counted."""
 
 
 def check_group(group: GroupFacts) -> Iterator[Check]:
-    """All that these checks have to say of a group: peer by peer, and then its subscriptions."""
+    """Yield the checks of a group: each peer's, then its subscriptions'."""
     expected = False
     for peer in group.peers:
         yield from check_peer(peer, group.slo)
@@ -33,7 +33,7 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
 
 
 def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
-    """The deliveries to one peer."""
+    """Yield the checks of the deliveries to one peer."""
     if peer.trouble:
         yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="put right what it says")
         return
@@ -98,13 +98,13 @@ def _failed(peer: PeerFacts) -> Check:
         detail="; ".join(parts),
         remedy="; ".join(remedies),
         breach=Breach("failedDeliveryCount=0", f"failedDeliveryCount={found.failed}"),
-        # What a link holds waits for the link, whose own check has an action.
+        # The backlog of a blocked link waits for the link, whose own check has an action.
         action="" if again else DROP if found.refused_again else NO_ACTION,
     )
 
 
 def _held(peer: PeerFacts) -> str:
-    """What waits on a link that refuses everything."""
+    """Return the backlog of a link that refuses everything, in words."""
     most = "" if peer.deliveries.ahead_in_full else "at most "
     why = f" ({peer.link.reason})" if peer.link.reason else ""
     return f"{most}{_count(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
@@ -140,7 +140,7 @@ def _stale(peer: PeerFacts) -> Check:
     found, suffix, code = peer.deliveries, "stale TTL", "stale-ttl"
     if not found.stale:
         return _of(peer, suffix, Status.PASS, code, detail="the peer has every event with its latest expiry")
-    # Where not everything was looked at, "all" is more than is known.
+    # Only a complete count may say "all".
     status = Status.FAIL if found.stale == found.delivered and found.in_full else Status.WARN
     detail = f"{found.stale} of {_count(found.delivered, 'delivered event')} with an earlier expiry than here"
     remedy = "the refresh is on its way: get the link to move"
@@ -182,7 +182,7 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
 
 
 def check_expected(peer: PeerFacts) -> Check:
-    """Whether the peer has, or is about to get, every live event that is meant for it."""
+    """Check whether the peer has, or will soon receive, every live event that it should."""
     suffix, code = "expected delivery", "expected-delivery"
     if not peer.endpoint:
         return _of(
@@ -208,7 +208,7 @@ def check_expected(peer: PeerFacts) -> Check:
 
 
 def _accounted(found: Deliveries) -> str:
-    """Everything is delivered or on its way; and what is neither has another ending, each told apart."""
+    """Return how many events are delivered or being delivered, and the count of each other outcome."""
     words = {
         "expired before the peer had them": found.expired,
         "came from the peer": found.in_path,
@@ -225,7 +225,7 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def check_runs(group: GroupFacts, runs: Runs) -> Check:
-    """The runs of one subscription."""
+    """Check the runs of one subscription."""
     status, detail, remedy, breach = _judge_runs(runs, group.slo)
     resource = f"EventSubscription/{runs.subscription}"
     return Check(
@@ -262,7 +262,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _span(duration: int) -> str:
-    """To the second, or to the millisecond below one."""
+    """Return a duration to the second, or to the millisecond below one."""
     return format_duration(round(duration, -6 if duration >= SECOND else -3))
 
 

@@ -1,4 +1,4 @@
-"""What doctor judges: plain values, which `reading.py` reads. Times and durations in microseconds."""
+"""The input of doctor's checks: plain values, read by `reading.py`. Times and durations in microseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AREA = "federation"
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From where on a group's figures are a warning or a failure. In whole seconds and numbers of runs."""
+    """The limits above which a group's figures are a warning or a failure. In whole seconds and numbers of runs."""
 
     lag_warn: int = LAG_WARN
     lag_fail: int = LAG_FAIL
@@ -24,7 +24,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """How the way to a peer is. `noticed` is False as long as no node has taken notice of the peer."""
+    """The state of the link to a peer. `noticed` is False until a node has registered the peer."""
 
     noticed: bool = True
     state: str = "running"
@@ -37,23 +37,22 @@ class LinkFacts:
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing can go over it until somebody puts something right."""
+        """Return whether nothing can be sent until an operator fixes the cause."""
         return self.state in ("blocked", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What became of the live events that are meant for a peer.
+    """The outcome of the live events that are meant for a peer.
 
-    `delivered` counts the `stale` ones, whose refresh is still on its way. What waits is `failed` when the link refuses
-    everything, `pending` otherwise. `missing` are neither delivered nor on their way; of the `unproven` the proof has
-    been forgotten. `letters` are dead letters that can be tried again, `refused_again` those of them that the peer
-    refuses each time, `spent_letters` those that cannot be tried any more.
-    `expires_in` is how long the first of all of them has to live, `pending_expires_in` the first of the `pending`, and
-    `lost_in` the first of all that the peer does not have: `pending`, `refused_waiting` and `letters`. The oldest of
-    those that wait, refreshes included, has been ready to be sent for `waiting_for`.
-    Of what the link has passed, the newest `looked_at` are counted, and that is all if it is `in_full`; of what waits
-    there may be less than told unless it is `ahead_in_full`.
+    `delivered` includes the `stale` ones, whose refresh is still pending. The backlog is `failed` when the link refuses
+    everything, `pending` otherwise. `missing` are neither delivered nor pending; `unproven` ones have lost their
+    evidence to retention. `letters` are dead letters that can be retried, `refused_again` those of them that the peer
+    refuses every time, `spent_letters` those that can no longer be retried. `expires_in` is the time until the first of
+    all expires, `pending_expires_in` that of the `pending`, and `lost_in` that of the events that the peer does not
+    have: `pending`, `refused_waiting` and `letters`. The oldest event of the backlog, refreshes included, has been
+    ready for `waiting_for`. Of the events that the link has passed, the newest `looked_at` are counted, which are all
+    if `in_full`; the backlog is counted completely only if `ahead_in_full`.
     """
 
     delivered: int = 0
@@ -79,18 +78,18 @@ class Deliveries:
 
     @property
     def failed(self) -> int:
-        """Dead letters, and what waits on a link that refuses everything."""
+        """Return the dead letters, and the backlog of a link that refuses everything."""
         return self.letters + self.refused_waiting
 
     @property
     def events(self) -> int:
-        """All that the peer should have, in any state."""
+        """Return all events that the peer should have, in any state."""
         return self.delivered + self.pending + self.failed + len(self.missing) + self.unproven
 
 
 @dataclass(frozen=True, slots=True)
 class PeerFacts:
-    """A peer and all that is known of it. `trouble` says why it could not be read; then nothing else is known."""
+    """A peer and its facts. `trouble` says why it could not be read; the others are then unknown."""
 
     group: str
     node: str
@@ -102,17 +101,16 @@ class PeerFacts:
 
     @property
     def name(self) -> str:
-        """As it stands in the names of checks."""
+        """Return the name used in checks."""
         return f"{self.group}/{self.node}"
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What became of the events of one subscription: each counts as a run, in its latest state.
+    """The runs of one subscription's events: each event counts as one run, in its latest state.
 
-    `failed` are those that were parked, and what waits while nothing can be run; there may be more of `failed` and
-    `pending` unless they are counted `in_full`. `link` is how the subscription itself is; at `lost_at` retention took
-    events from it the last time.
+    `failed` are dead letters, and the backlog while nothing can be run; `failed` and `pending` are minimums unless
+    counted `in_full`. `link` is the state of the subscription; retention last evicted events from it at `lost_at`.
     """
 
     subscription: str
@@ -125,13 +123,13 @@ class Runs:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Return the number of runs."""
         return self.succeeded + self.failed + self.pending
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What one sender said it lost (`lost`), or took back (`taken_back`): so many times, the last time at `last_at`."""
+    """Gaps that one sender reported (`lost`) or took back (`taken_back`), with their number and the time of the last."""
 
     node: str
     reason: str
@@ -141,10 +139,11 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group. `has_own`: a live event of this node is stored. `aside`: the parts of its subscriptions that are of no
-    effect, by source, each with the reason.
+    """One group. `has_own`: a live event of this node is stored. `aside`: ineffective parts of its subscriptions, by
+    source, each with the reason.
 
-    Only a running node knows of `v1_requests`, which came in since its start, and why it could not read its keys again.
+    Only a running node knows `v1_requests`, which it received since its start, and why it could not read its keys
+    again.
     """
 
     name: str

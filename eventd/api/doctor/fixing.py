@@ -1,4 +1,4 @@
-"""Carrying out a plan: only what is safe, in the plan's order, and only what is still needed. Says what it did."""
+"""Executes a plan: only safe actions, in the plan's order, and only if still needed. Reports each action."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from eventd.store.rows.registry import announce
 
 
 class FixResult(NamedTuple):
-    """What became of one action."""
+    """The outcome of one action."""
 
     changed: bool
     result: str
 
 
 async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Every action of the plan with what became of it, as JSON. One that fails does not stop the others."""
+    """Execute every action of the plan and return each with its outcome, as JSON. A failed action does not stop the
+    others."""
     told = []
     for action in actions:
         done = await _do(services, action)
@@ -71,7 +72,7 @@ def _has_letters(conn: Connection, group: str, peer: str) -> bool:
 
 
 async def _repush(services: Services, group: str, peer: str) -> FixResult:
-    """Let the link try at once; where nothing holds it up but its backlog, the refreshes overtake it in a repair."""
+    """Wake the link; if only its backlog delays it, a repair lets refreshes overtake the backlog."""
     woken = await _wake(services, group, peer)
     if woken.changed:
         return woken
@@ -83,7 +84,7 @@ async def _repush(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
-    """Where the refreshes are that wait and that no repair is about to send; none on a link that is held up."""
+    """Return the positions of waiting refreshes that no repair is about to send; empty for a blocked or paused link."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None or cursor.shown_state is not LinkState.RUNNING:
@@ -96,7 +97,7 @@ def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]
 
 
 def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
-    announce(conn)  # locks the head: two of these at once start one repair
+    announce(conn)  # locks the head: two simultaneous calls start one repair
     places = _to_overtake(conn, group, node, now)
     if places:
         PeerLink.read(conn, group, node).start_at(conn, places, now)
@@ -104,7 +105,7 @@ def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
 
 
 async def _wake(services: Services, group: str, peer: str) -> FixResult:
-    """End the back-off of a link and its repairs. Pausing is somebody's decision, and stays."""
+    """End the back-off of a link and its repairs. A pause is an operator's decision and stays."""
     state, held = await services.database.read(_read_held, group, peer)
     if not held:
         return FixResult(False, state)
@@ -113,7 +114,7 @@ async def _wake(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:
-    """How the link is, in words, and which of its cursors wait after a failure."""
+    """Return the state of the link in words, and its cursors that wait after a failure."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None:
@@ -138,7 +139,7 @@ def _told(cursor: Cursor) -> str:
 
 
 def _wake_now(conn: Connection, group: str, node: str, now: int) -> None:
-    announce(conn)  # locks the head, which comes before any cursor
+    announce(conn)  # locks the head, which is always locked before cursors
     _, held = _read_held(conn, group, node)
     clear_failures(conn, held, now)
 
@@ -148,4 +149,4 @@ _MENDING: dict[str, Callable[[Services, str, str], Awaitable[FixResult]]] = {
     "force-repush-stale-ttl": _repush,
     "check-peer-connectivity": _wake,
 }
-"""What changes something. All other actions are for people, who are told what to look at."""
+"""Actions that change something. All others ask an operator to look at something."""

@@ -1,4 +1,4 @@
-"""Whether the books get to the lake, where there is one. Pure."""
+"""Checks the shipping to the lake, where there is one. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REMEDY = "put right what it says; nothing is lost meanwhile as long as retentio
 
 
 def check_shipping(books: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
-    """One outcome of shipping as a whole: what holds it up holds up all books alike."""
+    """Yield one outcome of shipping as a whole: a failure affects all tables alike."""
     if not books:
         return
     held = [book for book in books if book["state"] != "running"]

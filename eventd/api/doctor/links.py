@@ -1,4 +1,4 @@
-"""What else an operator should know of a group's links. Said only when there is something to say. Pure."""
+"""Further checks of a group's links, reported only when there is a finding. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 MOST_CONFLICTS = 5
-"""Kinds of id conflicts that are named, of a group: the most frequent ones."""
+"""Kinds of id conflicts of a group that are named: the most frequent ones."""
 MOST_ASIDE = 5
-"""Parts that are set aside and named, of a group."""
+"""Ineffective parts of a group that are named."""
 
 
 def check_links(group: GroupFacts) -> Iterator[Check]:
-    """The conditions of a group's links, in both directions."""
+    """Yield the checks of a group's links, in both directions."""
     for peer in group.peers:
         if not peer.trouble:
             yield from _link(peer)
@@ -49,7 +49,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
 
 
 def _conflicts(group: GroupFacts) -> Iterator[Check]:
-    """Event ids that two sides used: who has them, and whose events were not stored."""
+    """Yield the event ids that two sides used: which nodes hold them, and whose events were refused."""
     for each in group.conflicts[:MOST_CONFLICTS]:
         same = (each.source, each.key_id) == (each.owner, each.owner_key) and UNKNOWN not in each
         other = "to an earlier one of the same emitter" if same else f"to one of {_side(each.owner, each.owner_key)}"
@@ -148,7 +148,7 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
 
 
 def _parts(group: GroupFacts) -> Iterator[Check]:
-    """What was derived and is of no effect; of many, the first ones."""
+    """Yield ineffective parts; of many, the first ones."""
     for source, reason in group.aside[:MOST_ASIDE]:
         remedy = f"see what it would give: routerctl dynamic describe {source}"
         owner = source.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Asking doctor, and letting it mend what it safely can."""
+"""The operations of doctor: examine, and fix what is safe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AREAS = (AREA,)
 
 
 class ExamineParams(Params):
-    """What to look at."""
+    """What to examine."""
 
     area: str = Field(default="", description="federation; all areas if blank.")
     group: str = Field(default="", description="Only this group; all if blank.")
@@ -37,7 +37,7 @@ class ExamineParams(Params):
 
 
 class FixParams(ExamineParams):
-    """What to look at, and to mend as far as that is safe."""
+    """What to examine, and to fix where that is safe."""
 
 
 async def examine(services: Services, params: ExamineParams) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The remediation plan: what could be done about each finding, in a stable order. Pure, and changes nothing."""
+"""The remediation plan: an action for each finding, in a stable order. Pure, and changes nothing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ACTIONS = {
     "expected-delivery": ("investigate-missing-delivery-rows", SAFE),
     "subscription-runs": ("inspect-failed-subscription-runs", SAFE),
 }
-"""By the code of a check. What is not safe needs an operator's approval."""
+"""Actions by the code of a check. An unsafe one needs an operator's approval."""
 HELD = ("link-blocked", "link-failed")
-"""Checks of links that somebody has to put right: the action depends on the reason, and always needs approval."""
+"""Checks of links that an operator has to fix: the action depends on the reason, and always needs approval."""
 
 
 class Action(NamedTuple):
-    """One thing to do, sorted by what it is and what it is about."""
+    """One action, sorted by its kind and its target."""
 
     action: str
     group: str
@@ -38,7 +38,7 @@ class Action(NamedTuple):
     remedy: str = ""
 
     def show(self) -> dict[str, Any]:
-        """As JSON; targets that are blank are left out."""
+        """Return the action as JSON; empty targets are left out."""
         targets = {"targetPeer": self.peer, "targetGroup": self.group, "targetResource": self.resource}
         named = {name: value for name, value in targets.items() if value}
         remedy = {"remedy": self.remedy} if self.remedy else {}
@@ -53,7 +53,7 @@ class Action(NamedTuple):
 
 
 def plan_actions(checks: Iterable[Check]) -> list[Action]:
-    """One action for each thing to do and what it is about, however many checks ask for it."""
+    """Return one action for each kind and target, however many checks ask for it."""
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:
         if check.status not in (Status.WARN, Status.FAIL):
@@ -74,6 +74,6 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
 
 
 def show_plan(actions: Iterable[Action], now: int) -> dict[str, Any]:
-    """The plan as JSON. `now`: microseconds."""
+    """Return the plan as JSON. `now`: microseconds."""
     whole = now - now % SECOND
     return {"generatedAt": show_time(whole), "actions": [action.show() for action in actions]}

@@ -1,4 +1,4 @@
-"""Whether the node that serves the database is ready, as `/readyz` says. Pure."""
+"""Checks whether the node that serves the database is ready, as `/readyz` reports. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME, CODE = "node readiness", "node-readiness"
 
 
 async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]], group: str) -> list[Check]:
-    """What keeps the node from being ready, of one `group` only unless that is blank; nothing where no node runs."""
+    """Return what keeps the node from being ready, for one `group` unless that is empty; nothing if no node is running."""
     try:
         told = await ask()
     except Unavailable as error:

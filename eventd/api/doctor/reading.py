@@ -1,4 +1,4 @@
-"""Reading what doctor judges. Every look is bounded: what is not looked at in full is said, not guessed."""
+"""Reads the facts that doctor checks. Every read is bounded, and what it did not cover is reported, not estimated."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from eventd.store.rows.registry import read_resources
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
-"""Dead letters of a peer that are looked at one by one, the newest; older ones count as still of use."""
+"""Dead letters of a peer that are read individually, the newest; older ones count as retryable."""
 MOST_GAPS = 1000
-"""Inbound gaps of a group that are added up."""
+"""Inbound gaps of a group that are summed up."""
 ROUNDS = 60
-"""Looks at the log for all peers of a group together."""
+"""Reads of the log for all peers of a group together."""
 MOST_ROUNDS = 12
-"""Looks at the log for one peer."""
+"""Reads of the log for one peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What one look at a group begins with."""
+    """The data that an examination of a group starts with."""
 
     config: GroupConfig
     topic: TopicRow
@@ -59,7 +59,7 @@ class _Scene:
 
 
 async def read_groups(services: Services, name: str) -> list[GroupFacts]:
-    """The facts of all groups by name, or of one. Raises NotFound for one that is not declared."""
+    """Return the facts of all groups by name, or of one. Raises NotFound for an undeclared one."""
     names = [name] if name else await services.database.read(_read_names)
     aside = (await services.effective.current()).effective.set_aside
     return [await _read_group(services, each, aside) for each in names]
@@ -91,7 +91,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[SetAside]) 
 
 
 def _v1_requests(services: Services, group: str) -> int:
-    """Verified requests in v1 since the node was started; 0 beside a node, where nobody counts."""
+    """Return the verified v1 requests since the node started; 0 beside a node, where they are not counted."""
     if services.metrics is None:
         return 0
     name = "routerd_eventd_receiver_v1_requests_total"
@@ -99,9 +99,9 @@ def _v1_requests(services: Services, group: str) -> int:
 
 
 async def _keys_trouble(services: Services, config: GroupConfig) -> str:
-    """Why the group's keys could not be read once more; blank beside a node, whose user may not be the node's.
+    """Return why the group's keys could not be read again; empty beside a node, because the users may differ.
 
-    What the service manager keeps for the node is left out: it does not change while the node runs.
+    Credentials of the service manager are left out: they do not change while the node runs.
     """
     files = [config.secret_file, *(name for key in config.keys for name in (key.secret_file, key.public_key_file))]
     if services.metrics is None or any(name.startswith(CREDENTIAL) for name in files):
@@ -129,7 +129,7 @@ def _thresholds(slo: SloConfig | None) -> Thresholds:
 
 
 def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
-    """What senders told of, added up by sender and reason."""
+    """Return the gaps that senders reported, summed by sender and reason."""
     times: dict[tuple[str, str], list[int]] = {}
     for gap in read_inbound_gaps(conn, topic_id, node="", after=0, limit=MOST_GAPS):
         times.setdefault((gap.node, gap.reason), []).append(gap.recorded_at)
@@ -137,7 +137,7 @@ def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
 
 
 async def _has_own(services: Services, scene: _Scene, rounds: int) -> bool:
-    """Whether a live event of this node is stored, as far as a few looks at the newest ones tell."""
+    """Return whether a live event of this node is stored, as far as a few reads of the newest events show."""
     before = scene.head + 1
     for _ in range(rounds):
         found, further = await services.database.read(_look_for_own, scene, before)
@@ -148,7 +148,7 @@ async def _has_own(services: Services, scene: _Scene, rounds: int) -> bool:
 
 
 def _look_for_own(conn: Connection, scene: _Scene, before: int) -> tuple[bool, int | None]:
-    """Whether one is among the newest before a position, and where to go on; None at the beginning."""
+    """Return whether one is among the newest before a position, and where to continue; None at the beginning."""
     ask = EventQuery(scene.topic.id, now=scene.now, before=before, newest=True)
     listed = list_latest(conn, ask)
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
@@ -190,7 +190,7 @@ def _link(cursor: Cursor | None) -> LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What lies beyond a peer's cursor: `events` and, apart from them, `stale` refreshes. Durations in microseconds."""
+    """The events after a peer's cursor: `events` and, separately, `stale` refreshes. Durations in microseconds."""
 
     events: int
     stale: int
@@ -202,9 +202,9 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Letters:
-    """Dead letters of a peer that can be tried again (`live`), how long the first of them has to live, and the rest.
+    """Dead letters of a peer that can be retried (`live`), the time until the first of them expires, and the others.
 
-    `refused_again`: those of the `live` that the peer refuses each time.
+    `refused_again`: those of the `live` that the peer refuses every time.
     """
 
     live: int = 0
@@ -241,13 +241,13 @@ def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> _Letters
     live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
     spent = len(newest) - len(live)
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)
-    if live and again == len(live):  # older ones, if there are any, most likely have the same reason
+    if live and again == len(live):  # older ones most likely have the same reason
         again = total - spent
     return _Letters(total - spent, again, spent, _left([letter.expires_at for letter in live], scene.now))
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
-    """How long the first of these has to live; None where none expires."""
+    """Return the time until the first of these expires; None if none expires."""
     first = _first(expiries)
     return None if first is None else first - now
 

@@ -1,7 +1,6 @@
-"""What to do about a link that does not go on, by its reason. Pure.
+"""The remedy for a blocked or failed link, by reason. Pure.
 
-Every reason with which a link is blocked or failed has an action and a remedy of its own. The page
-docs/operations/troubleshooting.md says more about each.
+Every reason has its own action and remedy; docs/operations/troubleshooting.md describes each in detail.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 
 class Remedy(NamedTuple):
-    """What the action is called in a plan, and what to do."""
+    """The name of the action in a plan, and its instruction."""
 
     action: str
     words: str
@@ -86,5 +85,5 @@ _OTHER = Remedy("inspect-link", "see what the peer says: its log names what it r
 
 
 def remedy_for(reason: str) -> Remedy:
-    """What to do about a link that is held up for this reason."""
+    """Return the remedy for a link with this reason."""
     return REMEDIES.get(reason) or (_HTTP if reason.startswith("http_") else _OTHER)

@@ -1,4 +1,4 @@
-"""A check and its outcome, and the report that checks add up to. Pure."""
+"""A check with its outcome, and the report of all checks. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eventd.api.doctor.facts import AREA, GroupFacts, Thresholds
 from eventd.api.framework.moments import show_seconds
 
 DROP, NO_ACTION = "drop-dead-letters", "none"
-"""Actions other than the one of the check's code."""
+"""Actions other than the one that belongs to the check's code."""
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     PASS = "pass"
     WARN = "warn"
@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A limit of the group that is not kept: the limit, and what there is instead, as `name=number`."""
+    """A violated limit of the group: the limit and the measured value, as `name=number`."""
 
     threshold: str
     actual: str
@@ -33,9 +33,10 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `group`, `peer` and `resource` say what a remedy would be about.
+    """One check. `group`, `peer` and `resource` are the targets of a remedy.
 
-    `reason`: why a link is held up, as a slug. `action`: what the plan proposes; blank: what it has for the code.
+    `reason`: the slug of why a link is blocked. `action`: overrides the action that belongs to the code; empty: that
+    one.
     """
 
     name: str
@@ -52,20 +53,20 @@ class Check:
     area: str = AREA
 
     def show(self) -> dict[str, str]:
-        """As JSON; what is blank is left out."""
+        """Return the check as JSON; empty members are left out."""
         named = {"code": self.code, "detail": self.detail, "remedy": self.remedy}
         shown = {"area": self.area, "code": "", "name": self.name, "status": str(self.status), **named}
         return {key: value for key, value in shown.items() if value or key not in named}
 
 
 def count_by_status(checks: Iterable[Check]) -> dict[str, int]:
-    """How many checks ended in each way."""
+    """Count the checks by outcome."""
     ended = [check.status for check in checks]
     return {str(status): ended.count(status) for status in Status}
 
 
 def overall(counts: Mapping[str, int]) -> Status:
-    """The worst; `skip` only where nothing passed."""
+    """Return the worst outcome; `skip` only if none passed."""
     for status in (Status.FAIL, Status.WARN):
         if counts[status]:
             return status
@@ -73,7 +74,7 @@ def overall(counts: Mapping[str, int]) -> Status:
 
 
 def report(groups: Sequence[GroupFacts], checks: Sequence[Check]) -> dict[str, Any]:
-    """The report as JSON, without a plan."""
+    """Return the report as JSON, without a plan."""
     counts = count_by_status(checks)
     return {
         "summary": {"overall": str(overall(counts)), **counts},

@@ -1,4 +1,4 @@
-"""Reading how the subscriptions of a group stand: what their plugins were given, and what waits or was parked."""
+"""Reads the state of a group's subscriptions: the runs of their plugins, their backlog and dead letters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from eventd.store.rows.runs import RunStatus, count_events, read_runs
 
 
 def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
-    """The subscriptions of a group, by name."""
+    """Return the runs of a group's subscriptions, by name."""
     known = subscriptions(read_resources(conn))
     states = read_states(conn, ListSubscriptions(group=group), now)
     return [_runs(conn, known[state["subscription"]], state, now) for state in states]
 
 
 def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any], now: int) -> Runs:
-    """What waits on a subscription that is refused everything has failed, as with a link."""
+    """Return the runs of one. The backlog of a subscription that refuses everything has failed, as with a link."""
     link = _link(state, now)
     waiting = 0 if _is_gathering(config, state, link) else int(state["waitingEvents"])
     lost = read_runs(conn, subscription=config.name, statuses=[RunStatus.LOST], limit=1)
@@ -41,7 +41,7 @@ def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any]
 
 
 def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: LinkFacts) -> bool:
-    """Whether what waits only waits for its window to close."""
+    """Return whether the backlog only waits for its window to close."""
     if link.state != "running" or not link.noticed:
         return False
     window = config.batch_window or (LONGEST if config.debounce else 0)

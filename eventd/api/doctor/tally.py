@@ -1,4 +1,4 @@
-"""What became of the newest events that a peer's cursor has passed: looked at one by one, as many as is quick."""
+"""Counts the outcome of the newest events that a peer's cursor has passed: one by one, within a bounded time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 ENOUGH = 5000
-"""Events of a peer that are looked at one by one."""
+"""Events of a peer that are read individually."""
 PAGE = 1000
-"""Events looked at in one transaction, so that no reader keeps a snapshot for long."""
+"""Events read in one transaction, so that no reader keeps a snapshot for long."""
 _ON_THE_WAY = (DeliveryState.PENDING, DeliveryState.FAILED)
 
 Read = Callable[..., Awaitable[Any]]
 
 
 class LedgerPage(NamedTuple):
-    """One page: each record with what became of it, and when a range first brought it (microseconds).
+    """One page: each record with its delivery, and when a range first sent it (microseconds).
 
-    `before` is where to go on, a position; None at the beginning of the log.
+    `before` is the position to continue at; None at the beginning of the log.
     """
 
     found: Sequence[tuple[Record, Delivery | None, int | None]]
@@ -37,7 +37,7 @@ class LedgerPage(NamedTuple):
 
 @dataclass(slots=True)
 class DeliveryTally:
-    """The events one peer should have, by what became of them. Durations in microseconds."""
+    """The events that one peer should have, by outcome. Durations in microseconds."""
 
     now: int
     since: int = 0
@@ -55,7 +55,7 @@ class DeliveryTally:
     in_full: bool = True
 
     def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
-        """Count one event. `oldest`: when the earliest batch that is still known was acknowledged."""
+        """Count one event. `oldest`: when the earliest known batch was acknowledged."""
         self.looked_at += 1
         if delivery.state is DeliveryState.IN_PATH:
             self.in_path += 1
@@ -73,7 +73,7 @@ class DeliveryTally:
         elif delivery.state is DeliveryState.EXPIRED:
             self.expired += 1
         elif oldest is not None and record.recorded_at >= oldest:
-            # Batches acknowledged before it was even recorded are still known, so its own would be too.
+            # Earlier batches are still known, so a batch of this event would be, too.
             self.missing.append((record.position, record.event_id))
         else:
             self.unproven += 1
@@ -87,14 +87,14 @@ class DeliveryTally:
             self.pending_expires_in = left if self.pending_expires_in is None else min(self.pending_expires_in, left)
 
     def _note_lag(self, record: Record, acked_at: int | None) -> None:
-        """How late it was. What was there before the peer could be sent only since then; repairs are late by nature."""
+        """Record the delivery's delay. Events older than the peer count from its declaration; repairs are not counted."""
         if acked_at is not None:
             lag = max(0, acked_at - max(record.recorded_at, self.since))
             self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)
 
 
 async def read_sample(read: Read, topic_id: int, books: PeerLedger, rounds: int, now: int) -> DeliveryTally:
-    """Count the newest events that the cursor has passed, in at most `rounds` looks at the log."""
+    """Count the newest events that the cursor has passed, in at most `rounds` reads of the log."""
     cursor = books.books.cursor
     tally = DeliveryTally(now)
     if cursor is None:
@@ -116,7 +116,7 @@ async def read_sample(read: Read, topic_id: int, books: PeerLedger, rounds: int,
 
 
 def _exact(types: Sequence[str]) -> Sequence[str]:
-    """The types to ask the log for; none where a wildcard is among them, which it does not know."""
+    """Return the types to read from the log; none if a wildcard is among them, which the log does not match."""
     return () if any("*" in name for name in types) else types
 
 

@@ -1,4 +1,5 @@
-"""Error codes, their HTTP statuses and the two JSON forms of an error. Loads no HTTP library: clients use it, too.
+"""Error codes, their HTTP statuses and the two JSON forms of an error. Clients use it, too, so it loads no HTTP
+library.
 
 `/api/v1` answers `{"error": {"code", "message", "hint"?, "detail"?}}`. `/v0` answers `{"error": {"code", "message",
 "detail"?}}`, where the message includes the hint. `code` is a stable slug.
@@ -41,7 +42,7 @@ class NoSuchRoute(NotFound):
 
 
 class WrongMethod(Invalid):
-    """The path is served, with other methods."""
+    """The path is served with other methods."""
 
     code = "method_not_allowed"
 
@@ -76,7 +77,7 @@ class BadParams(Invalid):
     code = "invalid_params"
 
     def __init__(self, fields: dict[str, str], more: int = 0) -> None:
-        """`more`: how many fields are wrong beside those that are named."""
+        """`more`: the number of wrong fields besides the named ones."""
         told = [f"{name} {message}" for name, message in fields.items()]
         several = "".join(f"\n  {line}" for line in [*told, *([f"and {more} more"] if more else [])])
         count = len(told) + more
@@ -91,7 +92,7 @@ class Internal(EventdError):
 
 
 def internal(incident: str) -> Internal:
-    """The error for a fault that the log of the node describes under the number of the incident."""
+    """Return the error for a fault that the node's log describes under the incident number."""
     return Internal(f"a fault in the node; its log has it as incident {incident}", hint="please report it")
 
 
@@ -120,7 +121,7 @@ _STATUS = {
 
 
 class ErrorForm(NamedTuple):
-    """How one surface writes an error: the statuses and codes that differ there, and where the hint goes."""
+    """The JSON form of errors of one part of the API: its own statuses and codes, and where the hint is shown."""
 
     statuses: Mapping[str, int]
     codes: Mapping[str, str]
@@ -128,17 +129,17 @@ class ErrorForm(NamedTuple):
     line_end: bytes
 
     def status(self, error: EventdError) -> int:
-        """The HTTP status: that of the nearest class with a code of its own that has one."""
+        """Return the HTTP status: that of the nearest class whose code has one."""
         codes = _codes_of(error)
         own = next((self.statuses[code] for code in codes if code in self.statuses), None)
         return own or next(_STATUS[code] for code in codes if code in _STATUS)
 
     def code(self, error: EventdError) -> str:
-        """The code under which this surface knows the error."""
+        """Return the code of the error in this form."""
         return next((self.codes[code] for code in _codes_of(error) if code in self.codes), error.code)
 
     def body(self, error: EventdError) -> dict[str, Any]:
-        """The JSON of the error."""
+        """Return the JSON of the error."""
         problem: dict[str, Any] = {"code": self.code(error), "message": error.message}
         if error.hint and self.hint_in_message:
             problem["message"] = f"{error.message}; {error.hint}"
@@ -164,12 +165,12 @@ TOPICS_FORM = ErrorForm(
 
 
 def _codes_of(error: EventdError) -> list[str]:
-    """The codes of the error's classes, the nearest first."""
+    """Return the codes of the error's classes, the nearest first."""
     return [vars(kind)["code"] for kind in type(error).__mro__ if "code" in vars(kind)]
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """The error that a node answered with, for a client. An answer in another form is mapped by its status."""
+    """Return the error of a response, for a client. A response in another form is mapped by its status."""
     try:
         problem = json.loads(body)["error"]
         code, message, hint = str(problem["code"]), str(problem["message"]), str(problem.get("hint", ""))
@@ -178,7 +179,7 @@ def restore(status: int, body: bytes) -> EventdError:
         kind = EventdError if status == 404 else _by_status(status)
         return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
     error = (_by_code(code) or _by_status(status))(message, hint=hint)
-    vars(error).update(code=code, detail=problem.get("detail"))  # a later version may have codes of its own
+    vars(error).update(code=code, detail=problem.get("detail"))  # a later version may have more codes
     return error
 
 

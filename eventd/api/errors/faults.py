@@ -1,4 +1,4 @@
-"""Every error of a handler becomes an answer, in the form of the surface that was called."""
+"""Turns every exception of a handler into a response in the form of the called path."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def answering(
     chance: Chance,
     require_caller: Callable[[web.Request], object] = lambda _: None,
 ) -> Any:
-    """A middleware that answers errors in the form of the path. A caller whom `require_caller` refuses is not even
-    told which paths exist.
-    """
+    """Return the middleware for errors. With `require_caller`, unauthorized callers do not learn which paths exist."""
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -52,7 +50,7 @@ def answering(
                 return _cut(request, "the process has no memory left")
             return answer(Throttled("the node is short of memory: try again later, or with less at once"), form)
         except (ConnectionError, asyncio.CancelledError):
-            raise  # the client is gone, or the node stops: no answer could be sent
+            raise  # the client disconnected, or the node stops: no response can be sent
         except Exception:
             incident = chance.token(4).hex()
             logger.exception("request failed", extra={"route": route_of(request), "incident": incident})
@@ -64,12 +62,12 @@ def answering(
 
 
 def _has_begun(request: web.Request) -> bool:
-    """Whether a part of the answer was sent: the client would take another answer for the rest of it."""
+    """Return whether a part of the response was sent: the client would read a second one as its continuation."""
     return request.writer.output_size > 0
 
 
 def _cut(request: web.Request, why: str) -> web.Response:
-    """Cut the connection, so that the client notices that the answer is incomplete. The returned one is never sent."""
+    """Close the connection, so that the client notices the incomplete response. The returned response is never sent."""
     logger.warning("answer cut off", extra={"route": route_of(request), "why": why})
     if request.transport is not None:
         request.transport.abort()
@@ -77,6 +75,6 @@ def _cut(request: web.Request, why: str) -> web.Response:
 
 
 def route_of(request: web.Request) -> str:
-    """The pattern of the route, not the path: a path may hold anything."""
+    """Return the pattern of the route instead of the path, which may contain anything."""
     resource = request.match_info.route.resource
     return f"{request.method} {resource.canonical if resource else '?'}"

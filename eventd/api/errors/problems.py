@@ -1,4 +1,4 @@
-"""HTTP answers: errors in the form of their surface, and JSON results."""
+"""HTTP responses: errors in the form of their path, and JSON results."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _JSON = "application/json"
 _PEER_HINT = "this is the API: peers send to the port of `spec.listen` of the EventGroup"
 
 FrameworkRefusal = web.HTTPException
-"""What the HTTP library raises by itself, for an unknown path for example."""
+"""Errors that aiohttp raises itself, for example for an unknown path."""
 
 
 def answer(error: EventdError, form: ErrorForm = API_FORM, *, allow: str = "") -> web.Response:
-    """The answer to a request that failed with `error`. `allow` names the methods that the path is served with."""
+    """Return the response to a request that failed with `error`. `allow` names the methods of the path."""
     status = form.status(error)
     headers: dict[str, str] = dict(getattr(error, "headers", {}))
     if allow:
@@ -36,7 +36,7 @@ def answer(error: EventdError, form: ErrorForm = API_FORM, *, allow: str = "") -
 
 
 def success(value: Any, *, ready: bool = True) -> web.Response:
-    """A result as JSON. A node that is not `ready` answers with status 503 and the same body."""
+    """Return a result as JSON. A node that is not `ready` answers with status 503 and the same body."""
     if ready:
         return web.Response(body=encode(value), content_type=_JSON)
     headers = {"Retry-After": str(RETRY_SECONDS)}
@@ -44,12 +44,12 @@ def success(value: Any, *, ready: bool = True) -> web.Response:
 
 
 def encode(value: Any) -> bytes:
-    """JSON on one line, with a line end for terminals."""
+    """Return JSON on one line, with a line break for terminals."""
     return msgspec.json.encode(value) + b"\n"
 
 
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
-    """The error for a request that the HTTP library refused, and the methods that are allowed instead."""
+    """Return the error for a request that aiohttp refused, and the allowed methods."""
     match problem:
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(problem.allowed_methods))

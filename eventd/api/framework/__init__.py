@@ -1,5 +1,5 @@
-"""The API framework: what a route is, how requests are admitted, read within bounds, answered and described.
+"""The API framework: routes, admission, bounded request reading, responses, and the OpenAPI description.
 
 May import: api.bodies, api.errors, api.listener, dynamic, log.core, log.topics, observe, resources, resources.reading,
-    runtime, settings, store.engine, store.rows, text.
+runtime, settings, store.engine, store.rows, text.
 """

@@ -1,4 +1,4 @@
-"""Who may call a route, asked before anything of the request is read."""
+"""Decides whether a caller may use a route, before the request's body is read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.route import Route
 
 NAMED = ("topic", "router")
-"""Names in paths that the prefixes of a key apply to, beside `group`."""
+"""Names in paths that a key's prefixes apply to, besides `group`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Identifies callers and bounds what their requests hold. `max_body_bytes`: of the settings."""
+    """Identifies callers and limits their requests. `max_body_bytes`: from the settings."""
 
     callers: Callers
     limits: ConcurrencyLimits
     max_body_bytes: int
 
     def identify(self, route: Route, request: web.Request) -> ApiKey:
-        """The caller. Raises `Unauthorized`. Browsers can send the key of a stream only in the query."""
+        """Return the caller's key. Raises `Unauthorized`. Browsers can send the key of a stream only in the query."""
         if not route.scopes:
             if route.probe and self.callers.keys.guards_probes:
                 self.callers.identify(request)
@@ -35,7 +35,7 @@ class Admission:
 
     @contextmanager
     def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:
-        """Count the request, and end it with its key. A stream counts itself as a stream. Raises `Throttled`."""
+        """Count the request, and end it when its key ends. Streams are counted separately. Raises `Throttled`."""
         if not (route.surface.counted and route.scopes):
             yield
         elif route.stream:
@@ -47,7 +47,7 @@ class Admission:
 
 
 def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
-    """The topic or router that the path names, if any. Raises `Forbidden`: first for a scope, then for a name."""
+    """Return the topic or router that the path names, if any. Raises `Forbidden`: first for a scope, then for a name."""
     for scope in route.scopes:
         key.require_scope(scope)
     if "group" in path:

@@ -1,7 +1,7 @@
 """API keys: their scopes, and the groups, topics and routers that each is limited to.
 
 Only the SHA-256 of a key is kept. Keys come from the settings, or are created at run time and stored in the database.
-Without any key everything is allowed, and then only this machine may reach the API.
+Without any key everything is allowed, but only from this machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OutOfReach(DetailedError, Forbidden):
 
 
 class ApiKey(NamedTuple):
-    """What a key may do. Empty `prefixes`: with every group and topic. `expires_at` in microseconds; None: never.
+    """The permissions of a key. Empty `prefixes`: every group and topic. `expires_at` in microseconds; None: never.
 
     `name` is empty for a key of the settings.
     """
@@ -51,7 +51,7 @@ class ApiKey(NamedTuple):
 
     @classmethod
     def of(cls, line: KeyRow) -> ApiKey:
-        """A key of the database."""
+        """Return a key of the database."""
         scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
         return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
 
@@ -61,17 +61,17 @@ class ApiKey(NamedTuple):
             raise Forbidden(f"this key lacks the scope {scope}", hint=f"it has {', '.join(sorted(self.scopes))}")
 
     def sees(self, group: str) -> bool:
-        """Whether the key is for this group."""
+        """Return whether the key may access this group."""
         return not self.prefixes or group.startswith(self.prefixes)
 
     def require_names(self, *names: str) -> None:
-        """Raises `Forbidden` for the first topic or router that the key is not for."""
+        """Raises `Forbidden` for the first topic or router that the key may not access."""
         for name in names:
             if not self.sees(name):
                 raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
 
     def require_group(self, group: str | None) -> None:
-        """Raises `Forbidden` when the key is limited to other groups; `None` stands for all groups at once."""
+        """Raises `Forbidden` if the key is limited to other groups; `None` stands for all groups together."""
         if self.prefixes and group is None:
             raise Forbidden("this key is for some names only", hint="name one of them, or use a key without a limit")
         if group is not None and not self.sees(group):
@@ -82,10 +82,10 @@ ANYONE = ApiKey(b"", frozenset(SCOPES), ())
 
 
 class Keys:
-    """The keys in force: those of the settings, which `read` gives again for `reload`, and those of the database.
+    """The valid keys: those of the settings, which `read` returns again for `reload`, and those of the database.
 
     `exposed` is the address at which other machines can reach an API without keys; empty where that is intended or no
-    machine can. `guards_probes`: health and readiness need a key, too, where there are keys.
+    machine can. `guards_probes`: health and readiness need a key, too, if there are keys.
     """
 
     def __init__(
@@ -108,17 +108,17 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
-        """The keys of the settings. Raises `BadSettings`."""
+        """Return the keys of the settings. Raises `BadSettings`."""
         is_meant = settings.api_listen.is_loopback or settings.allow_insecure_no_auth
         exposed = "" if is_meant else str(settings.api_listen)
         return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
 
     def __bool__(self) -> bool:
-        """Whether callers need a key. Revoked keys count: to revoke the last one must not open the API."""
+        """Return whether callers need a key. Revoked keys count: revoking the last one must not open the API."""
         return bool(self._said or self._are_made or self._exposed)
 
     def require_any(self) -> None:
-        """Raises `SettingsError` when other machines could reach the API, and it has no keys."""
+        """Raises `SettingsError` if other machines could reach the API and it has no keys."""
         if self._exposed and not self._said and not self._are_made:
             raise SettingsError(
                 f"other machines can reach the API on {self._exposed}, and it has no keys",
@@ -127,19 +127,19 @@ class Keys:
             )
 
     def reload(self) -> None:
-        """Read the keys of the settings again. Raises `SettingsError`; then the present ones stay in force."""
+        """Read the keys of the settings again. Raises `SettingsError`; then the present ones stay valid."""
         self._said = tuple(self._read())
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
-        """Replace the keys of the database, all at once. Uses of a key that is no longer among them end now."""
+        """Replace the keys of the database at once. Requests with a removed key end now."""
         found = list(lines)
         self._are_made = bool(found)
         self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
         self._end_gone()
 
     def identify(self, authorization: str) -> ApiKey:
-        """The key of an `Authorization` header. Raises `Unauthorized`."""
+        """Return the key of an `Authorization` header. Raises `Unauthorized`."""
         if not self:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
@@ -149,10 +149,13 @@ class Keys:
         return self.find(token.strip())
 
     def find(self, token: str) -> ApiKey:
-        """The key itself, as it is sent. Raises `Unauthorized`."""
+        """Return the key with this token. Raises `Unauthorized`."""
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         found = None
-        for key in (*self._said, *self._made):  # all of them: the time it takes must not tell which one came close
+        for key in (
+            *self._said,
+            *self._made,
+        ):  # compares all of them: the duration must not reveal how close a token came
             if hmac.compare_digest(key.digest, digest):
                 found = found or key
         if found is None:
@@ -162,14 +165,14 @@ class Keys:
         return found
 
     def holds(self, key: ApiKey) -> bool:
-        """Whether a key that was found is still in force, with all that it allowed."""
+        """Return whether a key is still valid with all of its permissions."""
         if key is ANYONE:
             return not self
         return key in (*self._said, *self._made) and not self._has_expired(key)
 
     @contextmanager
     def using(self, key: ApiKey, end: Callable[[], None]) -> Iterator[None]:
-        """While this is open, `end` is called as soon as the key is revoked or expires, also during a stream."""
+        """Call `end` as soon as the key is revoked or expires while the block runs, also during a stream."""
         use = object()
         self._uses[use] = key, end
         self._look_at_expiry(use)
@@ -211,8 +214,8 @@ class Keys:
 def require_local_name(host: str) -> None:
     """Raises `Forbidden` for a host name that is not one of this machine's own.
 
-    A web page can make its own name point at this machine and then talk to an API without keys through its visitor's
-    browser; the name in the Host header shows it.
+    A web page can make its own name point at this machine and then call an API without keys through its visitor's
+    browser; the name in the Host header reveals it.
     """
     name = host.rsplit(":", 1)[0] if host.count(":") <= 1 or "]:" in host else host
     name = name.strip("[]").lower()
@@ -228,18 +231,18 @@ def require_local_name(host: str) -> None:
 def require_own_page(origin: str, host: str) -> None:
     """Raises `Forbidden` for a request that a page of another origin makes through its visitor's browser.
 
-    Without keys the browser needs none, and it sends a request without a body without a preflight.
+    Without API keys the browser needs none, and it sends a request without a body without a preflight.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
         raise Forbidden("a page of another origin may not use this API", hint="set up keys and send one")
 
 
 def parse_keys(text: str) -> tuple[ApiKey, ...]:
-    """Entries `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, parted by commas or line ends.
+    """Parse `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, separated by commas or line breaks.
 
-    Scopes are joined with `+`, prefixes with `|`; a line that begins with `#` is a comment. A colon with nothing after
-    it is refused: a script whose variable is unset would make a key that may do everything. Raises ValueError, which
-    names an entry by its number and never shows any of it.
+    Scopes are joined with `+`, prefixes with `|`; lines that begin with `#` are comments. A colon without a value is
+    refused: a script whose variable is unset would create a key with all permissions. Raises ValueError, which names an
+    entry by its number and never shows any of it.
     """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
@@ -261,15 +264,15 @@ def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | Non
     try:
         granted = read_scopes([] if all_scopes else [scopes or ""])
     except ValueError as error:
-        # The word may be the other half of a key that holds a colon, so it is not shown.
+        # The word may be the other half of a key that contains a colon, so it is not shown.
         raise ValueError(f"entry {number}: {error} (a key must not hold a colon)") from None
     return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted, tuple(limits))
 
 
 def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
-    """The scopes that are named, joined with `+` or one by one; all of them where `texts` is empty.
+    """Return the named scopes, joined with `+` or given one by one; all scopes where `texts` is empty.
 
-    Raises ValueError, also for a blank text, which names a word by its place and never shows it.
+    Raises ValueError, also for a blank text; it names a word by its position and never shows it.
     """
     words = [word.strip().lower() for text in texts for word in text.split("+")]
     for place, word in enumerate(words, start=1):

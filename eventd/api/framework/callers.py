@@ -14,34 +14,36 @@ from eventd.settings.model import Endpoint
 
 
 class Callers:
-    """Identifies the callers of one listener, and tells its limiter which connections to trust."""
+    """Identifies the callers of one listener, and reports trusted connections to its limiter."""
 
     def __init__(self, keys: Keys, limiter: ConnectionLimiter) -> None:
         self.keys = keys
         self._limiter = limiter
 
     def heard(self, request: web.Request) -> None:
-        """To be called when the head of a request has arrived: its connection is no longer timed."""
+        """Called when the head of a request has arrived: its connection is no longer timed."""
         self._limiter.heard(request.transport)
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
-        """The caller's key, also from a `token` of the query. Raises `Unauthorized` and `Forbidden`."""
+        """Return the caller's key, also from a `token` in the query. Raises `Unauthorized` and `Forbidden`."""
         if not self.keys:
             require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
             if _is_local(request.transport.get_extra_info("sockname") if request.transport else None):
                 _require_local_name(request.headers.get("Host", ""))
         authorization = request.headers.get("Authorization", "") or (f"Bearer {token}" if token else "")
         key = self.keys.identify(authorization)
-        self._limiter.trust(request.transport, key.digest.hex(), by_address=False)  # a proxy has one for all callers
+        self._limiter.trust(
+            request.transport, key.digest.hex(), by_address=False
+        )  # a proxy has one connection for all callers
         return key
 
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
-        """While this is open, the connection is cut as soon as the key is revoked or expires."""
+        """Close the connection as soon as the key is revoked or expires while the block runs."""
         return self.keys.using(key, partial(_cut, request))
 
 
 def _cut(request: web.Request) -> None:
-    """Cut the connection, also in the middle of an answer."""
+    """Close the connection, also in the middle of a response."""
     if request.transport is not None:
         request.transport.abort()
 
@@ -51,5 +53,5 @@ _require_local_name = lru_cache(maxsize=64)(require_local_name)
 
 @lru_cache(maxsize=64)
 def _is_local(address: Any) -> bool:
-    """Whether `address`, of our end of a connection, is a loopback address."""
+    """Return whether the local `address` of a connection is a loopback address."""
     return isinstance(address, tuple) and Endpoint(address[0], address[1]).is_loopback

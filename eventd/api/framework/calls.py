@@ -1,4 +1,4 @@
-"""One request, as handlers other than operations get it."""
+"""One request, as passed to handlers other than operations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ B = TypeVar("B")
 
 @dataclass(slots=True)
 class Call(Generic[C, Q, B]):
-    """A request: the `context` its handler works with, who calls, the decoded topic or router of its path (empty where
-    there is none), its query and its body.
-    """
+    """A request: the `context` of its handler, the caller's key, the decoded topic or router of its path (empty without
+    one), its query and its body."""
 
     context: C
     request: web.Request
@@ -32,5 +31,5 @@ class Call(Generic[C, Q, B]):
     begun: float
 
     def performance(self) -> Performance:
-        """The time since the request came; to be taken last."""
+        """Return the time since the request arrived; call it last."""
         return Performance(server_total_ms=round((self.clock.monotonic() - self.begun) * 1000, 3))

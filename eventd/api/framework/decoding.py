@@ -1,4 +1,4 @@
-"""Decoding of bodies and queries into msgspec models: bodies strictly, queries leniently."""
+"""Decodes bodies and queries into msgspec models: bodies strictly, queries leniently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventd.errors import Invalid
 from federation.event import is_plain
 
 _AT_ONCE = 256 << 10
-"""Bytes that are copied and checked for UTF-8 at once."""
+"""Bytes that are copied and checked for UTF-8 together."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ Q = TypeVar("Q", bound=Query)
 
 
 def decode(text: bytes | bytearray, model: type[T]) -> T:
-    """A JSON text as its model. Raises `Invalid`, also for a member of the model that occurs twice.
+    """Decode a JSON text to its model. Raises `Invalid`, also for a member that occurs twice.
 
     Members of type `Raw` refer to the text and keep it in memory.
     """
@@ -41,7 +41,7 @@ def decode(text: bytes | bytearray, model: type[T]) -> T:
 
 
 def decode_error(error: Exception) -> Invalid:
-    """The error for a text that is not JSON."""
+    """Return the error for a text that is not JSON."""
     why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
     return Invalid(f"the body is not valid JSON: {why.removeprefix('JSON is malformed: ')}")
 
@@ -71,7 +71,7 @@ def _defaults(model: Any) -> Any:
 
 
 def read_query(request: web.Request, model: type[Q]) -> Q:
-    """The query. A value that cannot be read as its type becomes the default; of several values the first counts.
+    """Return the query. A value of the wrong type becomes the default; of several values the first counts.
 
     Raises `Invalid` for a text that no database stores.
     """

@@ -1,4 +1,4 @@
-"""Members that are given twice in a body: the decoder takes the last one, and what was meant nobody knows."""
+"""Refuses bodies with duplicate members: the decoder would use the last one, which may not be the intended one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventd.errors import Invalid
 
 
 def require_once(text: bytes | bytearray, value: Any) -> None:
-    """Raises `Invalid` where a member of a model occurs twice in the text that was decoded as `value`."""
+    """Raises `Invalid` if a member of a model occurs twice in the text that was decoded as `value`."""
     model: Any = type(value)
     shape = _shape(model)
     if not _is_plainly_once(text, value, shape):
@@ -23,7 +23,7 @@ def require_once(text: bytes | bytearray, value: Any) -> None:
 
 
 class _Name:
-    """A member's name as it stands in one place: no two of them are the same key of a dict."""
+    """A member's name at one place: two of them are never the same key of a dict."""
 
     __slots__ = ("text",)
 
@@ -41,7 +41,7 @@ def _shape(model: Any) -> inspect.Type:
 
 
 class _Member(NamedTuple):
-    """A member of a model: how to get it, its default if it has one, and its shape if there are members in that."""
+    """A member of a model: its getter, its default if it has one, and its shape if it has members itself."""
 
     name: str
     get: attrgetter[Any]
@@ -63,11 +63,10 @@ def _member(field: inspect.Field) -> _Member:
 
 
 def _is_plainly_once(text: bytes | bytearray, value: object, shape: inspect.Type) -> bool:
-    """Whether it takes no look at the structure to see that no member of a model was given twice.
+    """Return whether it is certain without parsing that no member of a model occurs twice.
 
-    A member that is not at its default was given: where its name stands in the text no more often than that, in
-    members or anywhere else, or once at all, none of them was given again. A name may be written with escapes of its
-    letters.
+    A member that differs from its default was given. If its name occurs in the text no more often than such members, or
+    only once, then no member was given twice. Names may be written with escapes.
     """
     if b"\\u00" in text and any(escape in text for escape in (b"\\u005", b"\\u006", b"\\u007")):
         return False
@@ -77,7 +76,7 @@ def _is_plainly_once(text: bytes | bytearray, value: object, shape: inspect.Type
 
 
 def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> None:
-    """Count the members that are not at their defaults, by name, in many values at once."""
+    """Count the members that differ from their defaults, by name, in many values together."""
     match kind:
         case inspect.StructType(cls=model) if values:
             for name, get, default, inner in _members(model):
@@ -98,7 +97,7 @@ def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> 
 
 
 def _has_members(kind: inspect.Type) -> bool:
-    """Whether there are members of a model in it."""
+    """Return whether the type contains members of a model."""
     match kind:
         case inspect.StructType():
             return True
@@ -111,7 +110,7 @@ def _has_members(kind: inspect.Type) -> bool:
 
 
 def _look(text: memoryview, kind: inspect.Type, place: str) -> None:
-    """Raises `Invalid` where a member of a model occurs twice in what has been decoded as that model."""
+    """Raises `Invalid` if a member of a model occurs twice in the part that was decoded as that model."""
     match kind:
         case inspect.StructType(fields=fields):
             given = [(name.text, value) for name, value in _MEMBERS.decode(text).items()]

@@ -1,9 +1,9 @@
-"""The handler of a route and the models of what it takes and answers, read from its signature.
+"""The handler of a route and the models of its parameters and response, read from its signature.
 
 An operation is `async def name(services: Services, params: SomeParams) -> dict[str, Any]`: `routerctl` calls it without
-HTTP, too. Other handlers take a call, which names the context they work with, the model of the query and that of the
-body: `async def name(call: Call[SomeQuery, SomeBody]) -> SomeAnswer`. `Annotated[web.Response, Model]` is the type of
-a handler that writes its response itself.
+HTTP, too. Other handlers take a call, which names their context, the model of the query and that of the body: `async
+def name(call: Call[SomeQuery, SomeBody]) -> SomeAnswer`. `Annotated[web.Response, Model]` is the type of a handler that
+writes its response itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from eventd.api.framework.route import Handler, Route
 
 
 class Endpoint(NamedTuple):
-    """A loaded handler. `context` is the type of its first parameter; an operation has `params`, and all else None."""
+    """A loaded handler. `context` is the type of its first parameter; for an operation `params` is set, and all else
+    None."""
 
     run: Handler
     context: type
@@ -47,7 +48,7 @@ def _find(place: str) -> Handler:
 
 
 def _model(hint: Any) -> Any:
-    """The model that a hint stands for; None where it is no model, such as a response that a handler wrote itself."""
+    """Return the model of a type hint; None if it is not a model, such as a response that the handler wrote itself."""
     if get_origin(hint) is Annotated:
         return get_args(hint)[1]
     is_model = hasattr(hint, "__struct_fields__") or get_origin(hint) is dict

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, as a key may see them."""
+"""Metrics in Prometheus' text format, limited to the groups of a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
-    """The metrics of a registry as text; with `sees`, only those of these groups."""
+    """Return the metrics of a registry as text; with `sees`, only those of these groups."""
     if sees is None:
         return generate_latest(registry)
     apart = CollectorRegistry()
@@ -27,7 +27,7 @@ class _GroupMetrics(Collector):
         self._sees = sees
 
     def describe(self) -> Iterator[Metric]:
-        return iter(())  # its names need no check: they are those of the whole
+        return iter(())  # its names need no check: they are those of the registry
 
     def collect(self) -> Iterator[Metric]:
         for metric in self._registry.collect():

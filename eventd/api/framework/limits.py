@@ -1,4 +1,4 @@
-"""Limits on what one key, and all keys together, may hold at once."""
+"""Limits on what one key, and all keys together, may hold at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.log.topics.topics import Ceilings
 
 
 class Limits(NamedTuple):
-    """The limits of a node; 0 is no limit."""
+    """The limits of a node; 0: unlimited."""
 
     max_topics: int = 100_000
     max_routers: int = 10_000
@@ -27,12 +27,12 @@ class Limits(NamedTuple):
 
     @property
     def ceilings(self) -> Ceilings:
-        """The limits of all topics together."""
+        """Return the limits of all topics together."""
         return Ceilings(self.max_topics, self.max_total_bytes)
 
 
 class ConcurrencyLimiter:
-    """Admits `most` of something at once, and `most_per_key` for each key; 0 is no limit. `taken`: how many now."""
+    """Admits `most` uses at a time, and `most_per_key` for each key; 0: unlimited. `taken`: the current number."""
 
     def __init__(self, what: str, most: int, most_per_key: int) -> None:
         self._what = what
@@ -43,7 +43,7 @@ class ConcurrencyLimiter:
 
     @contextmanager
     def take(self, key: ApiKey) -> Iterator[None]:
-        """Count one as long as the block runs. Raises `Throttled`."""
+        """Count one use while the block runs. Raises `Throttled`."""
         if 0 < self._most <= self.taken:
             raise Throttled(f"{self._most} {self._what} are open already: end one, or try again later")
         if 0 < self._most_per_key <= self._by_key[key.digest]:
@@ -60,7 +60,7 @@ class ConcurrencyLimiter:
 
 
 class ConcurrencyLimits:
-    """Those of a process: requests, streams (SSE and WebSockets alike), and the memory for bodies."""
+    """The limits of a process: requests, streams (SSE and WebSockets together), and the memory for bodies."""
 
     def __init__(self, limits: Limits) -> None:
         self.bodies = BodyMemory.of_process(limits.max_body_bytes)

@@ -1,4 +1,4 @@
-"""Base models of what a call takes and answers: each serves for reading, writing and describing."""
+"""Base models of requests and responses: each serves for decoding, encoding and describing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Body(Struct, kw_only=True):
 
 
 class Performance(Struct, kw_only=True):
-    """How long a request took. Milliseconds."""
+    """The duration of a request in milliseconds."""
 
     server_total_ms: float
     wal_append_ms: float | UnsetType = UNSET
@@ -31,7 +31,7 @@ class Performance(Struct, kw_only=True):
 
 
 class Answer(Struct, kw_only=True):
-    """Base of an answer. Members that are UNSET are left out."""
+    """Base of a response. Members that are UNSET are left out."""
 
     performance: Performance
 
@@ -39,12 +39,12 @@ class Answer(Struct, kw_only=True):
 class Query(Struct, kw_only=True, frozen=True):
     """Base of a query string: members of type bool, int or str, each with a default.
 
-    A value that cannot be read as its type becomes the default, and unknown names are ignored.
+    A value of the wrong type becomes the default, and unknown names are ignored.
     """
 
 
 class NoQuery(Query, frozen=True):
-    """Nothing is read from the query."""
+    """A query without parameters."""
 
 
 def require_u64(**members: int) -> None:

@@ -1,4 +1,4 @@
-"""Times as requests and answers write them."""
+"""Times in requests and responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from federation.lenient import parse_time
 
 
 def read_moment(name: str, text: str, now: int) -> int | None:
-    """Microseconds of an RFC 3339 time, or of a duration back from `now`; None for a blank text. Raises Invalid."""
+    """Return the microseconds of an RFC 3339 time, or of an age before `now`; None for an empty text. Raises Invalid."""
     if not text:
         return None
     try:
@@ -27,7 +27,7 @@ def read_moment(name: str, text: str, now: int) -> int | None:
 def read_span(
     since: str, until: str, now: int, *, names: tuple[str, str] = ("since", "until")
 ) -> tuple[int | None, int | None]:
-    """Both ends of a span of time, each as `read_moment` reads it. Raises Invalid when it ends before it begins.
+    """Return both ends of a span of time, each as `read_moment` does. Raises Invalid if it ends before it begins.
 
     `names`: of the options or fields, for messages.
     """
@@ -38,10 +38,10 @@ def read_span(
 
 
 def show_time(time: int | None) -> str | None:
-    """RFC 3339 in UTC; None for none."""
+    """Return the time in RFC 3339, UTC; None for None."""
     return None if time is None else from_micros(time).isoformat().replace("+00:00", "Z")
 
 
 def show_seconds(duration: int) -> float:
-    """Microseconds as seconds, to the millisecond."""
+    """Return microseconds as seconds, to the millisecond."""
     return round(duration / 1e6, 3)

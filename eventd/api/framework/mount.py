@@ -1,4 +1,4 @@
-"""Mounts routes on an application: every request is admitted, read within bounds, handled and answered here."""
+"""Mounts routes on an application: requests are admitted, read within limits, handled and answered here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 
 Contexts = Mapping[type, Any]
-"""What handlers work with, by the type of their first parameter."""
+"""The contexts of handlers, by the type of their first parameter."""
 
 
 def make_app(
@@ -32,7 +32,7 @@ def make_app(
     clock: Clock,
     chance: Chance,
 ) -> web.Application:
-    """An application that serves the routes."""
+    """Return an application that serves the routes."""
     callers = admission.callers
 
     @web.middleware

@@ -1,4 +1,4 @@
-"""The API as OpenAPI 3.1, generated from the route table and the models of the handlers."""
+"""The OpenAPI 3.1 description of the API, generated from the route table and the models of the handlers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ REFUSALS = {
     500: "A fault of the node.",
     503: "Not now; try again after `Retry-After` seconds.",
 }
-"""Statuses of errors that are described."""
+"""Error statuses that are described."""
 
 
 class Problem(Struct, kw_only=True):
-    """Why a request was refused. `code` is a stable word, `detail` holds facts by name."""
+    """Why a request was refused. `code` is a stable slug, `detail` holds values by name."""
 
     code: str
     message: str
@@ -44,13 +44,13 @@ class Problem(Struct, kw_only=True):
 
 
 class Refusal(Struct, kw_only=True):
-    """The body of every answer beyond 399."""
+    """The body of every response with a status of 400 or more."""
 
     error: Problem
 
 
 class HintedProblem(Struct, kw_only=True):
-    """Why a request was refused. `code` is a stable word, `hint` the next step, `detail` holds facts."""
+    """Why a request was refused. `code` is a stable slug, `hint` the next step, `detail` holds values by name."""
 
     code: str
     message: str
@@ -59,13 +59,13 @@ class HintedProblem(Struct, kw_only=True):
 
 
 class HintedRefusal(Struct, kw_only=True):
-    """The body of every answer beyond 399, outside /v0."""
+    """The body of every response with a status of 400 or more, outside /v0."""
 
     error: HintedProblem
 
 
 def describe(routes: Iterable[Route], title: str, version: str) -> Json:
-    """The whole document."""
+    """Return the whole document."""
     described = [(route, load(route)) for route in routes if route.method != "HEAD"]
     schemas = _Schemas(described)
     paths: dict[str, Json] = {}
@@ -81,7 +81,7 @@ def describe(routes: Iterable[Route], title: str, version: str) -> Json:
 
 
 class _Schemas:
-    """The schemas of all models. Those of parameters are taken apart: path, query and body share their members."""
+    """The schemas of all models. Parameters of operations are split into path, query and body."""
 
     def __init__(self, described: Iterable[tuple[Route, Endpoint]]) -> None:
         models: dict[Any, None] = {}
@@ -106,7 +106,7 @@ class _Schemas:
         return schema
 
     def of_params(self, model: Any, *, leave_out: Iterable[str] = ()) -> Json:
-        """An object of the members of an operation's parameters, without some."""
+        """Return an object schema of the members of an operation's parameters, without those of `leave_out`."""
         schema = self._params[model]
         left = {name: member for name, member in schema.get("properties", {}).items() if name not in leave_out}
         required = [name for name in schema.get("required", ()) if name in left]
@@ -114,7 +114,7 @@ class _Schemas:
 
 
 def refusal_of(route: Route) -> type[Struct]:
-    """The model of the errors of a route."""
+    """Return the error model of a route."""
     return Refusal if route.surface is TOPICS else HintedRefusal
 
 
@@ -159,7 +159,7 @@ def _answers(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
 
 
 def _id(route: Route) -> str:
-    """The id of an operation; those under /v0 have had theirs before there was a description of the rest."""
+    """Return the id of an operation; those under /v0 keep the ids of their first published description."""
     words = f"{route.method.lower()} {route.path.removeprefix('/v0/').removeprefix('/api/v1/')}"
     return re.sub(r"\W+", "_", words if route.surface is TOPICS else f"api {words}").strip("_")
 

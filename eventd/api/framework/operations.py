@@ -1,4 +1,4 @@
-"""What operations work with and take. The HTTP API and `routerctl` run the same operations."""
+"""The dependencies and parameters of operations. The HTTP API and `routerctl` run the same operations."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:  # a command loads only what it needs
 
 
 GROUP = "group "
-"""Prefix of the name of a readiness check that concerns one group."""
+"""Prefix of the name of a readiness check for one group."""
 
 
 async def _nothing() -> None:
-    """Stands in where no node runs in this process."""
+    """Do nothing: no node runs in this process."""
 
 
 def _keys_in_files(group: GroupConfig) -> KeyRing:
-    """The keys of a group, read without the credentials of a service manager."""
+    """Return the keys of a group, read without the credentials of a service manager."""
     from eventd.resources.keyring import load_ring
 
     return load_ring(group, None)
@@ -40,11 +40,11 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
 class Services:
     """The dependencies of operations, in a running node and in a command that works on its database.
 
-    `take_over` applies new declarations to the node of this process, so that an answer means that they are in force
+    `take_over` applies new declarations to the node of this process, so that a response means that they are applied
     here; other processes notice by themselves. `metrics` and `following` (the effective configuration) belong to the
-    running node; a command has none. `ring` gives the keys of a group; it may read files, and raises
-    `SecretUnreadable`. `readiness` gives the readiness checks of the running node, by name, each "ok" or a problem;
-    None where no node runs. It raises `Unavailable` where a node runs and does not answer.
+    running node; a command has none. `ring` returns the keys of a group; it may read files, and raises
+    `SecretUnreadable`. `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
+    None if no node runs. It raises `Unavailable` if a node runs and does not answer.
     """
 
     log: EventLog
@@ -56,7 +56,7 @@ class Services:
 
     @property
     def effective(self) -> Following:
-        """The effective configuration: that of the running node, or one that a command reads itself."""
+        """Return the effective configuration: that of the running node, or one that a command reads itself."""
         from eventd.dynamic.effective import Following
 
         return self.following or Following(self.database, self.clock, counts=False)
@@ -73,7 +73,7 @@ class Services:
 class Params(BaseModel):
     """Base of the parameters of an operation. In JSON and queries the names are camelCase; unknown names are refused.
 
-    A field called `group` is the name of an EventGroup: a key that is limited to some groups must be for this one.
+    A field called `group` is the name of an EventGroup: a key that is limited to some groups must include it.
     """
 
     model_config = ConfigDict(
@@ -83,7 +83,7 @@ class Params(BaseModel):
     @field_validator("*")
     @classmethod
     def _can_be_looked_up(cls, value: Any) -> Any:
-        """No database stores U+0000 in a text, or bytes of a command line that are not UTF-8."""
+        """Refuse texts that no database stores: U+0000, or bytes of a command line that are not UTF-8."""
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and not is_plain(text):
                 raise ValueError("holds U+0000 or bytes that are not UTF-8")
@@ -91,8 +91,8 @@ class Params(BaseModel):
 
     @classmethod
     def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Self | None:
-        """The parameters from the usual body of a request without a query, given the names in its path.
+        """Return the parameters of a typical request without a query, given the names in its path.
 
-        None: read them in the general way, which also reports problems.
+        None: use the general way, which also reports problems.
         """
         return None

@@ -1,7 +1,7 @@
-"""Paging: how many entries a page has, and where the next one begins, in the forms of both surfaces.
+"""Paging: the size of a page and the start of the next one, in the forms of /api/v1 and /v0.
 
-/api/v1 takes `limit` and, in lists of the log, the token `after`: `epoch:position`, so that a token of another history
-is noticed. /v0 takes `page_size` and `cursor`, which names the last entry of the page before.
+/api/v1 takes `limit` and, in lists of the log, the token `after`: `epoch:position`, so that a token of another epoch is
+noticed. /v0 takes `page_size` and `cursor`, which names the last entry of the page before.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
 
 PAGE_SIZE, MAX_PAGE_SIZE = 100, 1000
-"""Entries of a page: as a rule, and at most."""
+"""The default and the largest number of entries of a page."""
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="Maximum entries of the page.")]
 After = Annotated[str, Field(description="Continue after this token.")]
 
 
 class NamePage(Query, frozen=True):
-    """A page of named things in the order of their names' bytes: of names with a `prefix`, after a `cursor`."""
+    """A page of named entries, ordered by the bytes of their names: of names with a `prefix`, after a `cursor`."""
 
     prefix: str = ""
     page_size: int = PAGE_SIZE
@@ -35,12 +35,12 @@ class NamePage(Query, frozen=True):
 
     @property
     def limit(self) -> int:
-        """Entries of the page."""
+        """Return the number of entries of the page."""
         return max(1, min(MAX_PAGE_SIZE, self.page_size))
 
     @property
     def after(self) -> str:
-        """The name after which the page begins; empty for the first page. Raises `Invalid`."""
+        """Return the name after which the page begins; empty for the first page. Raises `Invalid`."""
         if not self.cursor:
             return ""
         try:
@@ -57,25 +57,26 @@ def _bad_cursor(cursor: str) -> Invalid:
 
 
 def write_cursor(name: str) -> str:
-    """The cursor of the page after this name."""
+    """Return the cursor of the page after this name."""
     return base64.b64encode(msgspec.json.encode({"after": name})).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class PageStart:
-    """Where a page of the log begins. `gap`: why entries before it are missing: {"reason", "message"}."""
+    """The start of a page of the log. `gap`: why entries before it are missing: {"reason", "message"}."""
 
     position: int
     gap: dict[str, str] | None = None
 
 
 def write_token(head: Head, position: int) -> str:
-    """A position of the log for clients: with the history that it belongs to."""
+    """Return the token of a position of the log: it includes the epoch."""
     return f"{head.epoch}:{position}"
 
 
 def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
-    """The position in a token. One of another history begins at the start, with a gap. Raises `Invalid`."""
+    """Return the start that a token names. A token of another epoch starts at the beginning, with a gap. Raises
+    `Invalid`."""
     if not text:
         return PageStart(0)
     epoch, _, number = text.partition(":")

@@ -1,4 +1,4 @@
-"""Reads the parameters of an operation; every problem names its field, in our own words."""
+"""Reads the parameters of an operation; every problem names its field, in this program's words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
 MOST_PROBLEMS = 20
-"""Maximum number of wrong fields that are named: to describe one costs far more than to send it."""
+"""Wrong fields that are named: describing one costs far more than sending it."""
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_type": lambda _: "must be text",
@@ -54,15 +54,15 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
-    """The parameters, checked. Raises `BadParams` with every field that is wrong.
+    """Return the validated parameters. Raises `BadParams` with every wrong field.
 
-    Those in `plain` are known to hold no U+0000: to search a batch of events for it costs six times its decoding.
+    Values in `plain` are known to contain no U+0000: searching a batch of events costs six times its decoding.
     """
     checked = {name: value for name, value in values.items() if name not in plain}
     if flaws := dict(islice(_unstorable(checked, ""), MOST_PROBLEMS)):
         raise BadParams(flaws)
     unknown = values.keys() - _names(model)
-    if len(unknown) > MOST_PROBLEMS:  # before the model says so of each, at length
+    if len(unknown) > MOST_PROBLEMS:  # before pydantic reports each of them
         first = [name for name in values if name in unknown][:MOST_PROBLEMS]
         raise BadParams({shorten(name): _unknown(name, model) for name in first}, len(unknown) - len(first))
     try:
@@ -77,14 +77,14 @@ def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str
 
 
 def _is_huge(value: Any) -> bool:
-    """Whether the value holds a number that no database stores."""
+    """Return whether the value contains a number that no database stores."""
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_is_huge, value))
     return isinstance(value, int) and abs(value) > _LARGEST
 
 
 def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The values of a query: a field that is a list takes every value of its name, another one only one."""
+    """Return the values of a query: a list field takes every value of its name, any other field only one."""
     lists = {_outer_name(model, name) for name, field in model.model_fields.items() if _is_list(field.annotation)}
     values: dict[str, Any] = {}
     for name, value in pairs:
@@ -98,7 +98,7 @@ def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict
 
 
 def merge(path: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """All values of a request. The query and the body may repeat a value of the path, and not contradict it."""
+    """Return all values of a request. The query and the body may repeat a value of the path, but not contradict it."""
     merged = dict(path)
     for values in others:
         if twice := [name for name, value in values.items() if name in merged and merged[name] != value]:
@@ -121,7 +121,7 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Texts that no database stores: without this check the answer would be an error of the node."""
+    """Yield texts that no database stores: without this check the response would be an internal error."""
     match value:
         case str():
             if "\x00" in value:

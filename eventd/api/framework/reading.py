@@ -1,6 +1,6 @@
-"""What a request carries, read for its handler: first within bounds, then decoded.
+"""Reads requests for their handlers: first within limits, then decoded.
 
-The body of an operation is one JSON object, which the names in the path and the query complete; every wrong field is
+The body of an operation is one JSON object, completed by the names in the path and the query; every wrong field is
 reported. The query and the body of other calls have a model each: the query is read leniently, the body strictly.
 """
 
@@ -28,7 +28,7 @@ _NUL = rb"\u0000"
 
 
 class BodyReader:
-    """Reads the bodies of a route's requests, of at most `most` bytes or what the route allows."""
+    """Reads the bodies of a route's requests, of at most `most` bytes or the route's own limit."""
 
     def __init__(self, route: Route, most: int, *, may_be_empty: bool) -> None:
         self._surface = route.surface
@@ -37,7 +37,7 @@ class BodyReader:
         self._by_setting = most <= route.body.bytes
 
     async def read(self, request: web.Request, held: BodyReservation) -> bytes | bytearray:
-        """The body, which must be declared as JSON unless it is empty and may be.
+        """Return the body, which must be declared as JSON unless it is empty and may be.
 
         Raises `WrongMediaType`, `TooLarge`, `Throttled`, `SlowBody` and `Invalid`.
         """
@@ -65,7 +65,7 @@ class ParamsReader:
         self._bodies = BodyReader(route, most, may_be_empty=True)
 
     async def read(self, request: web.Request, held: BodyReservation) -> Params:
-        """The parameters. Raises `BadParams` with every field that is wrong, and what `BodyReader` does."""
+        """Return the parameters. Raises `BadParams` with every wrong field, and the errors of `BodyReader`."""
         text: bytes | bytearray = await self._bodies.read(request, held) if self._has_body else b""
         params = None
         if not request.query_string and len(text) <= HUGE_BYTES:
@@ -85,7 +85,7 @@ class ParamsReader:
     ) -> Params:
         named = from_query(self._model, query)
         body = _decode_object(text, self._values) if text else {}
-        # JSON has one way to write U+0000: a text without it holds no value with it.
+        # JSON has one way to write U+0000: a text without it contains no such value
         plain = body.keys() - path.keys() - named.keys() if _NUL not in text else ()
         return read_params(self._model, merge(path, named, body), plain)
 
@@ -111,7 +111,7 @@ class CallReader:
         self._may_be_empty = route.may_be_empty
 
     async def read(self, request: web.Request, held: BodyReservation) -> tuple[Any, Any]:
-        """The query and the body. Raises `Invalid`, and what `BodyReader` does."""
+        """Return the query and the body. Raises `Invalid`, and the errors of `BodyReader`."""
         query = read_query(request, self._query)
         if self._model is None:
             return query, None

@@ -1,4 +1,4 @@
-"""What a route is. Loads no code that answers requests: clients only need the address of an operation."""
+"""The type of a route. Loads no code that handles requests: clients only need the address of an operation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 class BodyLimits(NamedTuple):
-    """The largest body of a request: in bytes, and in JSON values. 0 values: the decoder of the model bounds them."""
+    """The largest body of a request, in bytes and in JSON values. 0 values: limited by the model's decoder."""
 
     bytes: int
     values: int = 0
 
 
 class Surface(NamedTuple):
-    """What differs between the surfaces of the API.
+    """The differences between the surfaces of the API.
 
     `counted`: requests count towards EVENTD_MAX_INFLIGHT_PER_KEY, and end as soon as their key does. `strict_type`: the
     media type of a body must be JSON in UTF-8; otherwise it only has to begin with `application/json`.
@@ -36,22 +36,22 @@ TOPICS: Final = Surface(TOPICS_FORM, counted=True, strict_type=False)
 
 
 def surface_of(path: str) -> Surface:
-    """The surface that a path belongs to, whether or not there is a route."""
+    """Return the surface that a path belongs to, whether or not there is a route."""
     return TOPICS if path == "/v0" or path.startswith("/v0/") else API
 
 
 class Route(NamedTuple):
     """One method of one path, and the function that handles it.
 
-    `path` may hold names in braces. The caller needs all `scopes`; without any it needs no key, except that a `probe`
-    needs one where keys guard health and readiness. `handler` is a function, or its place below `eventd.api`:
-    `admin.events:emit` is loaded when it is first needed. Its signature says what the route takes and answers (see
-    `endpoint`). `body` bounds the request body; only with `may_be_empty` may it be missing.
+    `path` may contain names in braces. The caller needs all `scopes`; without any it needs no key, except that a
+    `probe` needs one where keys guard health and readiness. `handler` is a function, or its place below `eventd.api`:
+    `admin.events:emit` is loaded when it is first needed. Its signature declares parameters and response (see
+    `endpoint`). `body` limits the request body; only with `may_be_empty` may it be missing.
 
-    `creates`: answers 201 where the result says that something was `created`. `media`: the type of an answer that is
-    not JSON. `stream`: lasts as long as the client likes, so it counts towards the streams, and the key may be sent as
-    `token` in the query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: statuses of
-    errors besides those that every such route may answer with. `unready`: 503 carries the answer itself.
+    `creates`: answers 201 where the result has `created` set. `media`: the type of a response that is not JSON.
+    `stream`: lasts as long as the client stays, so it counts as a stream, and the key may be sent as `token` in the
+    query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: error statuses besides those
+    common to all such routes. `unready`: status 503 carries the result itself.
     """
 
     method: Method
@@ -71,5 +71,5 @@ class Route(NamedTuple):
 
     @property
     def surface(self) -> Surface:
-        """The surface that the route belongs to."""
+        """Return the surface that the route belongs to."""
         return surface_of(self.path)

@@ -1,4 +1,4 @@
-"""What the decoder of bodies finds wrong, in words a client knows: the member first, then what it must be."""
+"""Words the errors of msgspec for clients: first the member, then what it must be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def reworded(problem: str, model: Any) -> str:
-    """What is wrong with a body that was to be a `model`."""
+    """Return the problem of a body that does not fit `model`."""
     what, _, path = problem.partition(" - at `")
     member = path.removeprefix("$").removeprefix(".").removesuffix("`")
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
@@ -44,7 +44,7 @@ def _either(words: Any) -> str:
 
 @cache
 def _values(model: Any) -> dict[str, tuple[Any, ...]]:
-    """The values of every member, also of inner ones, that may only have some."""
+    """Return the allowed values of every member, also of nested ones, that has a fixed set."""
     found: dict[str, tuple[Any, ...]] = {}
     _gather(inspect.type_info(model), found)
     return found

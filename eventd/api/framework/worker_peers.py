@@ -1,7 +1,7 @@
 """The worker processes of one node: each of them answers for all.
 
-Each has two sockets in a folder that only the node's own user can enter. One serves its own state to the other workers;
-the other serves the whole API, for requests that only this worker can answer.
+Each has two sockets in a folder that only the node's own user can enter. One serves its state to the other workers; the
+other serves the whole API, for requests that only this worker can answer.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from eventd.observe.metrics import Metrics
 from eventd.runtime.worker_share import Share
 
 PATIENCE_SECONDS = 2.0
-"""How long another worker may take to report its state; then the answer is given without it."""
+"""How long to wait for another worker's state before answering without it."""
 _CHECKS = "/checks"
 _FIGURES = "/figures"
 _EARLIEST = "process_start_time_seconds"
 _ALIKE = "process_max_fds"
 _OF_ONE_WAY = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
-"""Headers that are about one connection (RFC 9110 section 7.6.1), and not for the next."""
+"""Headers that concern one connection (RFC 9110 section 7.6.1) and are not proxied."""
 _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
 class WorkerPeers:
-    """The other workers of this node, and the sockets at which they reach this one: `open` them, and `close` them."""
+    """The other workers of this node, and the sockets at which they reach this one; `open` and `close` them."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
         self._share = share
         self._readiness = readiness
         self._metrics = metrics
         self.check_claim: Callable[[], Awaitable[str]] | None = None
-        """Checks that the node holds its claim on the database: `ok`, or the problem. None where it needs no claim."""
+        """Checks that the node holds its claim on the database: `ok`, or the problem. None if it needs no claim."""
         self._runner: Runner | None = None
 
     async def open(self, api: Runner) -> None:
@@ -59,30 +59,30 @@ class WorkerPeers:
         await self._runner.setup()
         for runner, what in ((self._runner, "state"), (api, "api")):
             place = self._socket(self._share.worker, what)
-            place.unlink(missing_ok=True)  # of one that was killed
+            place.unlink(missing_ok=True)  # left by a worker that was killed
             await web.UnixSite(runner, str(place)).start()
 
     async def close(self) -> None:
-        """Close the socket of the state."""
+        """Close the sockets."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     # --- for all of them --------------------------------------------------------------------------------------
 
     async def readiness(self) -> dict[str, str]:
-        """The readiness checks of all workers; a worker that does not answer is a failed check of its own."""
+        """Return the readiness checks of all workers; a worker that does not answer is a failed check of its own."""
         checks = self._readiness()
         for index, text in (await self._ask_all(_CHECKS)).items():
             told: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
             for name, state in told.items():
                 if checks.get(name, "ok") == "ok":
                     checks[name] = state
-        if self.check_claim is not None:  # last: another node may take the claim while the workers are asked
+        if self.check_claim is not None:  # last: another node may take the claim while the workers are queried
             checks["claim"] = await self.check_claim()
         return checks
 
     async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """The metrics of all workers as those of one, as text; with `sees`, only those of these groups."""
+        """Return the merged metrics of all workers as text; with `sees`, only those of these groups."""
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
             return render(self._metrics.registry, sees)
@@ -91,7 +91,7 @@ class WorkerPeers:
         return render(together, sees)
 
     async def _ask_all(self, path: str) -> dict[int, str | None]:
-        """The answers of the other workers, by index; None for one that does not answer in time."""
+        """Return the responses of the other workers, by index; None for one that does not answer in time."""
         others = [index for index in range(self._share.workers) if index != self._share.worker]
         return {index: await self._ask(index, path) for index in others}
 
@@ -119,7 +119,7 @@ class WorkerPeers:
 
     @property
     def session_prefix(self) -> str:
-        """Prefix of the ids of watch sessions that this worker holds, so that the others know whose they are."""
+        """Return the prefix of the ids of this worker's watch sessions, by which other workers recognise them."""
         return "wid_" if self._share.is_whole else f"wid_{self._share.worker}."
 
     @web.middleware
@@ -146,9 +146,9 @@ class WorkerPeers:
                 try:
                     async for chunk in asked.content.iter_any():
                         await response.write(chunk)
-                except (ClientError, OSError):  # that worker has ended, or the client is gone
+                except (ClientError, OSError):  # that worker has ended, or the client disconnected
                     if request.transport is not None:
-                        request.transport.abort()  # a cut, so that the client notices that the answer is incomplete
+                        request.transport.abort()  # closing the connection shows the client that the response is incomplete
                 return response
 
 
@@ -162,13 +162,13 @@ def _parse(text: str) -> list[Metric]:
 
 
 class _MergedMetrics(Collector):
-    """The metrics of several workers as those of one: counts are added up."""
+    """The merged metrics of several workers: counts are summed."""
 
     def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
         self._processes = processes
 
     def describe(self) -> Iterator[Metric]:
-        return iter(())  # its names need no check: they are those of the first
+        return iter(())  # its names need no check: they are those of the first worker
 
     def collect(self) -> Iterator[Metric]:
         metrics: dict[str, Metric] = {}

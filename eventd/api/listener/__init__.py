@@ -1,4 +1,4 @@
-"""The HTTP listener: connections, parsing, WebSocket frames, and what a stranger can make them hold.
+"""The HTTP listener: connections, parsing, WebSocket frames, and the limits on unproven clients.
 
 May import: api.bodies, api.errors, runtime.
 """

@@ -1,6 +1,6 @@
-"""Bounds the memory of request bodies that are still arriving, and chooses the one to drop when they take too much.
+"""Limits the memory of request bodies that are still arriving, and chooses the one to drop above the limit.
 
-A body proves nothing before its last byte has arrived. So when room is short, the address that holds most of it loses
+A body proves nothing before its last byte has arrived. So when memory is short, the address that holds most of it loses
 its slowest body: withheld bodies give way to those that arrive.
 """
 
@@ -36,7 +36,7 @@ class _Body:
 
 
 class ArrivingBodies:
-    """The bodies that arrive at a listener, at most `most` bytes of them."""
+    """The arriving bodies of a listener, at most `most` bytes of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -44,10 +44,10 @@ class ArrivingBodies:
         self._bodies: dict[_Body, None] = {}
 
     async def read(self, request: web.Request, limit: int) -> bytes:
-        """The raw body of a request.
+        """Return the raw body of a request.
 
-        Raises `TooLarge` as soon as it is known to have more than `limit` bytes, `NoRoom` where it has to make room,
-        and `V1Refused` where it cannot be read.
+        Raises `TooLarge` as soon as it is known to exceed `limit` bytes, `NoRoom` if it has to give way, and
+        `V1Refused` if it cannot be read.
         """
         error = TooLarge(f"a body has at most {limit} bytes", limit=limit, unit="bytes")
         if request.content_length is not None and request.content_length > limit:
@@ -73,7 +73,7 @@ class ArrivingBodies:
         return b"".join(body.chunks)
 
     def _take(self, body: _Body, chunk: bytes, now: float) -> None:
-        if body not in self._bodies:  # it gave way, but this chunk was here before its deadline came
+        if body not in self._bodies:  # it gave way, but this chunk arrived before its deadline
             raise NoRoom
         body.chunks.append(chunk)
         body.size += len(chunk)
@@ -86,7 +86,7 @@ class ArrivingBodies:
             slowest.deadline.reschedule(now)
 
     def _slowest(self, now: float) -> _Body:
-        """The body that came slowest of those from the address that holds most."""
+        """Return the slowest body of the address that holds most."""
         held: defaultdict[str, int] = defaultdict(int)
         for body in self._bodies:
             held[body.address] += body.size

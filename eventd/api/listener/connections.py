@@ -1,8 +1,7 @@
-"""Limits how many connections a listener has at once, and chooses the one to close when there are too many.
+"""Limits the number of connections of a listener, and chooses the one to close above the limit.
 
-An untrusted connection is closed when another one needs its place, and the address with the most untrusted connections
-loses one first. So a stranger that opens many connections and keeps them displaces its own, not those of peers or of
-other strangers.
+An untrusted connection is closed when another one needs its slot, and the address with the most untrusted connections
+loses one first. So a client that opens many connections displaces its own, not those of peers or of other clients.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from eventd.runtime.clock import Clock
 T = TypeVar("T")
 
 HEAD_SECONDS = 10.0
-"""The head of a connection's first request has to arrive within this time; after it, the keep-alive time bounds."""
+"""The time in which the head of a connection's first request must arrive; later ones have the keep-alive time."""
 BACKLOG = 512
 SHARE = 2
-"""One key, or one address, holds at most this fraction (1/SHARE) of a listener's places as trusted connections."""
+"""One key, or one address, holds at most this fraction (1/SHARE) of a listener's slots as trusted connections."""
 _SITE_BITS = 64
-"""An IPv6 address stands for its network: one host has as many addresses as it likes."""
+"""An IPv6 address stands for its network: one host can have any number of addresses."""
 TAKEN_SECONDS = 3.0
 """How long a start waits for an address that is in use: workers of a node that was just killed still hold it."""
 _TAKEN_AGAIN_SECONDS = 0.05
 _TURNS_TO_ENTER = 3
 """Turns of the event loop between the accept of a connection and its arrival at the limiter."""
 _READ_BYTES = 256 << 10
-"""Read at once from a connection that is trusted."""
+"""Bytes read at once from a trusted connection."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -48,7 +47,7 @@ class AddressTaken(Unavailable):
 
 
 def cannot_listen(message: str, error: OSError, hint: str) -> Unavailable:
-    """The error for an address that cannot be listened on."""
+    """Return the error for an address that cannot be listened on."""
     kind = AddressTaken if error.errno == errno.EADDRINUSE else Unavailable
     return kind(f"{message}: {error.strerror or error}", hint=hint)
 
@@ -66,7 +65,7 @@ async def patiently(listen: Callable[[], Awaitable[T]], clock: Clock) -> T:
 
 
 async def listen(host: str, port: int, clock: Clock) -> list[socket.socket]:
-    """Sockets that listen for the API, which several processes may share. Raises `Unavailable`."""
+    """Return listening sockets for the API, which several processes may share. Raises `Unavailable`."""
     return await patiently(lambda: _listen(host, port), clock)
 
 
@@ -101,7 +100,7 @@ class ConnectionMetrics(Protocol):
 
 
 def address_of(transport: asyncio.BaseTransport | None) -> str:
-    """The address of the other end, of IPv6 its network; blank where there is none, as with a socket in a folder."""
+    """Return the address of the remote end, for IPv6 its network; empty without one, as for a Unix socket."""
     peer = transport.get_extra_info("peername") if transport is not None else None
     if not isinstance(peer, tuple):
         return ""
@@ -114,7 +113,7 @@ def address_of(transport: asyncio.BaseTransport | None) -> str:
 
 
 class ServerProtocol(Protocol):
-    """The server's own protocol for one connection."""
+    """aiohttp's protocol for one connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -129,13 +128,13 @@ class ServerProtocol(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
 
     def hold_reading(self) -> None:
-        """Read nothing from the connection, whatever flow control says."""
+        """Stop reading from the connection, regardless of flow control."""
 
     def release_reading(self) -> None: ...
 
 
 class ConnectionLimiter:
-    """Admits at most `most` connections to one listener. `parsing` is that of its process."""
+    """Admits at most `most` connections to one listener. `parsing` belongs to its process."""
 
     def __init__(self, group: str, most: int, watcher: ConnectionMetrics, parsing: ParsingTime | None = None) -> None:
         self._group = group
@@ -145,8 +144,8 @@ class ConnectionLimiter:
         self.buffer = memoryview(bytearray(_READ_BYTES))
         """Read buffer of all connections: its content is copied before the event loop does anything else."""
         self._connections: dict[asyncio.Transport, Connection] = {}
-        self._strangers: _Holders = defaultdict(dict)  # by address, in the order in which they came
-        self._trusted: _Holders = defaultdict(dict)  # by key, and by address, in the order in which they were trusted
+        self._strangers: _Holders = defaultdict(dict)  # by address, in the order of their arrival
+        self._trusted: _Holders = defaultdict(dict)  # by key, and by address, in the order in which they became trusted
         self._shut = False
         self._closed = False
         self._show()
@@ -156,12 +155,12 @@ class ConnectionLimiter:
         try:
             await _Site(runner, self, host=host, port=port).start()
         except OSError as error:
-            if (error.errno or 0) <= 0:  # no address at all: a name that is not known
+            if (error.errno or 0) <= 0:  # an unknown host name
                 raise
             raise OSError(error.errno, os.strerror(error.errno or 0)) from None
 
     async def open_at(self, runner: web.BaseRunner, sockets: Iterable[socket.socket]) -> None:
-        """Accept connections at sockets that listen already, perhaps for other processes as well."""
+        """Accept connections at listening sockets, which other processes may share."""
         for listening in sockets:
             await _Site(runner, self, sock=listening).start()
 
@@ -170,7 +169,7 @@ class ConnectionLimiter:
         self._shut = True
 
     def close(self) -> None:
-        """Remove the metrics of the listener, which has stopped."""
+        """Remove the metrics of the stopped listener."""
         self._closed = True
         self._watcher.connections(self._group, None)
 
@@ -180,10 +179,10 @@ class ConnectionLimiter:
             self._connections[transport].clock_off()
 
     def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
-        """A request over this connection has proven who sent it, and cannot be a repetition of an earlier one.
+        """A request over this connection has proven its sender, and cannot be a replay.
 
         With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above the share,
-        the connection that was trusted first becomes untrusted again.
+        the oldest trusted connection becomes untrusted again.
         """
         connection = self._connections.get(transport) if transport is not None else None
         if transport is None or connection is None or connection.trusted:
@@ -205,7 +204,7 @@ class ConnectionLimiter:
         self._strangers[connection.address][transport] = None
 
     def enter(self, transport: asyncio.Transport, connection: Connection) -> bool:
-        """Admit a connection if there is a place. If not, the address with most untrusted connections loses one."""
+        """Admit a connection if there is a slot. If not, the address with the most untrusted connections loses one."""
         if self._shut:
             return False
         if len(self._connections) >= self._most:
@@ -220,13 +219,13 @@ class ConnectionLimiter:
         return True
 
     def dismiss(self, transport: asyncio.Transport, reason: str) -> None:
-        """End a connection at once."""
+        """Close a connection at once."""
         self.leave(transport)
         self._watcher.turned_away(self._group, reason)
         transport.abort()
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """The connection has ended."""
+        """Remove a closed connection."""
         connection = self._connections.pop(transport, None)
         if connection is not None:
             _remove(self._strangers, connection.address, transport)
@@ -251,7 +250,7 @@ def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> Non
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection: its data goes to the server's own protocol, which is created once the connection is admitted.
+    """One connection: its data goes to aiohttp's protocol, which is created once the connection is admitted.
 
     `trusted` names the keys and addresses whose share it counts towards; empty while it is untrusted.
     """
@@ -280,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         self._look(transport, Acknowledgements(transport))
 
     def _look(self, transport: asyncio.Transport, acknowledgements: Acknowledgements) -> None:
-        """Close the connection if its other end has vanished; repeated while it is open."""
+        """Close the connection if its remote end has vanished; repeated while it is open."""
         loop = asyncio.get_running_loop()
         if acknowledgements.have_ended(loop.time()):
             self._limiter.dismiss(transport, "vanished")
@@ -340,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class _Site(web.BaseSite):
-    """As aiohttp's TCP site, with the limiter in front of its server."""
+    """aiohttp's TCP site, with the limiter in front of its server."""
 
     def __init__(self, runner: web.BaseRunner, limiter: ConnectionLimiter, **where: Any) -> None:
         super().__init__(runner, backlog=BACKLOG)
@@ -363,7 +362,8 @@ class _Site(web.BaseSite):
         )
 
     async def stop(self) -> None:
-        """Danger: what a server has accepted when it closes, and not handed over yet, asyncio leaves open for ever."""
+        """Danger: connections that a closing server has accepted but not yet passed on are left open by asyncio for
+        ever."""
         self._limiter.shut()
         loop = asyncio.get_running_loop()
         for listening in getattr(self._server, "sockets", ()):

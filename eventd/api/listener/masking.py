@@ -1,7 +1,7 @@
-"""Frames of a WebSocket client, as the HTTP library should see them.
+"""Checks the frames of a WebSocket client before aiohttp reads them.
 
-Frames that are not masked are refused: the protocol forbids them, and the library reads them. The room and the time
-that messages take are accounted for: the library bounds the size of one message only.
+Unmasked frames are refused: the protocol forbids them, but aiohttp reads them. The memory and time of messages are
+accounted for: aiohttp limits only the size of one message.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any, Protocol
 from eventd.api.listener.messages import IncomingMessages
 
 _BROKEN = b"\xf0\x00"
-"""A frame with reserved bits: the library closes the connection for it with 1002, a protocol error."""
+"""A frame with reserved bits: aiohttp closes the connection with 1002, a protocol error."""
 _MASKED, _SIZE = 0x80, 0x7F
 _LAST, _CONTROL = 0x80, 0x08
-"""Of the first byte: the frame is the last one of its message; it is no part of a message."""
+"""Bits of the first byte: the last frame of its message; a control frame."""
 _MASK_BYTES = 4
 _WIDE = {126: 2, 127: 8}
-"""Bytes of the size, where it does not fit into the second byte of a frame."""
+"""Bytes of the size that does not fit into the second byte of a frame."""
 
 
 class FrameReader(Protocol):
-    """What takes the bytes of a connection: the library's."""
+    """aiohttp's reader for the bytes of a connection."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]: ...
 
@@ -29,17 +29,17 @@ class FrameReader(Protocol):
 
 
 class MaskedFrames:
-    """Hands the bytes of a client on to the reader while every frame is masked.
+    """Passes the bytes of a client to the reader while every frame is masked.
 
-    The head of a frame is kept back until it is whole: behind a part of one, `_BROKEN` would be read as the rest of it.
-    `messages`: takes note of frames with data; once it refuses the client, nothing more is handed on.
+    The head of a frame is kept back until it is complete: after a part of one, `_BROKEN` would be read as its rest.
+    `messages` is notified of data frames; once it refuses the client, nothing more is passed on.
     """
 
     def __init__(self, reader: FrameReader, messages: IncomingMessages | None = None) -> None:
         self._reader = reader
         self._messages = messages
         self._head = b""  # of a frame, as far as it has arrived
-        self._rest = 0  # bytes of the frame before that have not
+        self._rest = 0  # bytes of the previous frame that have not arrived
         self._is_broken = False
 
     def feed_data(self, data: bytes) -> tuple[bool, Any]:
@@ -60,7 +60,7 @@ class MaskedFrames:
         self._reader.feed_eof()
 
     def _end_of_masked(self, data: bytes) -> int:
-        """Where the last frame ends whose head is whole in these bytes, and before it all others; they are masked."""
+        """Return where the last frame with a complete head ends in these bytes; all frames up to it are masked."""
         at = self._rest
         while at + 2 <= len(data):
             if not data[at + 1] & _MASKED:

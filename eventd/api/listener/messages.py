@@ -1,4 +1,4 @@
-"""Messages of one WebSocket client: the memory they take until they are handled, and the time they take to arrive."""
+"""Limits the messages of one WebSocket client: their memory until they are handled, and their time to arrive."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from eventd.errors import EventdError
 
 
 class IncomingMessages:
-    """Gives each message over `LIGHT_BYTES` room in `bodies`, from the first frame's head until it is handled.
+    """Reserves memory in `bodies` for each message over `LIGHT_BYTES`, from its first frame's head until it is handled.
 
-    A frame's head reserves the room for the whole frame, as the head of a request does for its body. When there is no
-    room, when another key needs it, or when a message takes longer than `BODY_SECONDS` to arrive, the client is
-    refused: nothing more of it is read.
+    A frame's head reserves memory for the whole frame, as the head of a request does for its body. When there is none,
+    when another key needs it, or when a message takes longer than `BODY_SECONDS` to arrive, the client is refused:
+    nothing more of it is read.
     """
 
     def __init__(self, bodies: BodyMemory, key: bytes, most: int) -> None:
-        """`key`: the digest of the client's key; `most`: the library refuses messages of so many bytes."""
+        """`key`: the digest of the client's key; `most`: aiohttp refuses messages of so many bytes."""
         self.refusal: EventdError | None = None
         self._bodies = bodies
         self._key = key
         self._most = most
         self._on_refusal: Callable[[EventdError], None] | None = None
-        self._size = 0  # bytes of the message that is arriving, by the heads of its frames
+        self._size = 0  # bytes of the arriving message, by the heads of its frames
         self._is_arriving = False
-        self._is_last = False  # the frame that is arriving
-        self._held: BodyReservation | None = None  # by the message that is arriving
+        self._is_last = False  # the arriving frame
+        self._held: BodyReservation | None = None  # by the arriving message
         self._deadline: asyncio.TimerHandle | None = None
         self._arrived = 0
         self._handled = 0
@@ -37,13 +37,13 @@ class IncomingMessages:
         self._is_closed = False
 
     def attend(self, on_refusal: Callable[[EventdError], None]) -> None:
-        """Call this once when the client is refused, which may be now."""
+        """Call `on_refusal` once when the client is refused, which may be now."""
         self._on_refusal = on_refusal
         if self.refusal is not None:
             on_refusal(self.refusal)
 
     def begin_frame(self, size: int, *, last: bool) -> None:
-        """The head of a frame with data has arrived: so many bytes follow, the last ones of their message or not."""
+        """The head of a data frame has arrived: `size` bytes follow, which end their message if `last`."""
         if self._is_closed:
             return
         self._end_if_last()
@@ -53,7 +53,7 @@ class IncomingMessages:
             self._hold()
 
     def begin_control(self) -> None:
-        """The head of a control frame has arrived, so the frame before it is whole."""
+        """The head of a control frame has arrived, so the frame before it is complete."""
         self._end_if_last()
 
     def end_of_read(self, *, is_whole: bool) -> None:
@@ -66,7 +66,8 @@ class IncomingMessages:
             self._deadline = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
 
     def take(self) -> BodyReservation | None:
-        """The room of the next message, which is handled now and no longer gives way; None if the message is small.
+        """Return the reservation of the next message, which is handled now and no longer gives way; None for a small
+        message.
 
         Return it with `release`.
         """
@@ -76,25 +77,25 @@ class IncomingMessages:
             if arrived == number:
                 held.stop = None
                 return held
-            self.release(held)  # of a message that was handled before its end was seen: it must not block later ones
+            self.release(held)  # of a message that was handled before its end was noticed: it must not block later ones
         return None
 
     def allow_giving_way(self, held: BodyReservation | None) -> None:
-        """The message only waits for its client to read the answer: it gives way to another key again."""
+        """The message only waits for its client to read the response: it gives way to another key again."""
         if held is not None:
             held.stop = self._refuse_for_room
 
     def handled(self) -> None:
-        """The message that was taken is handled; a publish may still be waiting for the disk."""
+        """The message is handled; a publish may still be waiting for the disk."""
         self._handled += 1
 
     def release(self, held: BodyReservation | None) -> None:
-        """Return the room of a message."""
+        """Free the reservation of a message."""
         if held is not None:
             self._bodies.give_back(held)
 
     def close(self) -> None:
-        """The connection has ended. Frames that the library still reads while it closes take no room."""
+        """The connection has ended. Frames that aiohttp reads while closing reserve no memory."""
         self._is_closed = True
         self._stop_clock()
         for _, held in self._waiting:
@@ -113,7 +114,7 @@ class IncomingMessages:
             self._refuse(error)
 
     def _end_if_last(self) -> None:
-        """The frame that was arriving is whole: if it is the last of its message, so is the message."""
+        """The arriving frame is complete; if it is the last of its message, so is the message."""
         if self._is_last:
             self._end_message()
 
@@ -126,7 +127,7 @@ class IncomingMessages:
         self._is_arriving = self._is_last = False
 
     def _expire(self) -> None:
-        """Where an earlier message is being handled, the rest of this one may be waiting to be read."""
+        """Refuse a message that arrives too slowly; not while an earlier one is handled, which delays the reading."""
         self._stop_clock()
         if self._handled < self._arrived:
             self.end_of_read(is_whole=False)

@@ -1,7 +1,7 @@
-"""What strangers can make a process compute: parsing their bytes has a share of its time, which addresses divide.
+"""Limits the processor time for parsing bytes of unproven clients, and divides it among their addresses.
 
-A parser does far more for some bytes than for others: a body in chunks of one byte costs it a hundred times as much as
-one in a single piece. So the time that parsing takes is bounded, instead of each way to make it long.
+Some bytes cost a parser far more than others: a body in chunks of one byte costs a hundred times as much as one in a
+single piece. So the time itself is limited, instead of each way to make it long.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from typing import Protocol
 from eventd.runtime.clock import cpu_seconds
 
 SHARE = 0.25
-"""Part of a process's time for parsing what connections send that have proven nothing."""
+"""The fraction of a process's time for parsing bytes of unproven connections."""
 BURST_SECONDS = 0.1
-"""What they did not use of the share during this time, they may use at once."""
+"""The unused share of this time can be used at once."""
 READ_BYTES = 8 << 10
-"""Read at once from a connection that has proven nothing: the most that a turn parses, and that waits for its turn."""
+"""Bytes read at once from an unproven connection: the most that one turn parses, and that wait for a turn."""
 
 
 class UntrustedConnection(Protocol):
-    """A connection that has proven nothing."""
+    """A connection that has not proven its sender."""
 
     address: str
 
     def parse(self, data: bytes) -> None: ...
 
     def hold_reading(self) -> None:
-        """Read nothing more for now."""
+        """Stop reading for now."""
 
     def release_reading(self) -> None: ...
 
     def abort(self) -> None:
-        """End the connection at once: its bytes could not be parsed."""
+        """Close the connection at once: its bytes could not be parsed."""
 
 
 class ParsingTime:
-    """Has strangers' bytes parsed while their share lasts. Otherwise connections wait.
+    """Parses the bytes of unproven clients within their share of time. Beyond it, connections wait.
 
-    Turns go to the address that has used the least time. So an address whose bytes cost little does not wait for those
-    whose bytes cost much. An address that is new, or comes back, begins with what every waiting address could have used
-    by now: otherwise addresses that are always new would leave no turn to the others.
+    Turns go to the address that has used the least time, so an address with cheap bytes does not wait for one with
+    expensive bytes. An address that is new or returns starts with what every waiting address could have used so far:
+    otherwise ever new addresses would leave no turn to the others.
     """
 
     def __init__(self, cpu: Callable[[], float] = cpu_seconds) -> None:
-        """`cpu`: seconds of processor time that the thread has used."""
+        """`cpu`: returns the seconds of processor time that the thread has used."""
         self._cpu = cpu
-        self._used_until = 0.0  # by the loop's clock: when the share has made up for what was used
-        self._spent = 0.0  # seconds, for all that was parsed
+        self._used_until = 0.0  # by the loop's clock: when the share has made up for the used time
+        self._spent = 0.0  # seconds, for all parsing
         self._waiting: dict[str, OrderedDict[UntrustedConnection, bytes]] = {}  # by address, the next connection first
         self._used: OrderedDict[str, float] = OrderedDict()  # seconds, of addresses that are ahead and do not wait
-        self._floor = 0.0  # seconds that an address has used that waited all the time, with equal turns for all
-        self._order: list[tuple[float, int, str]] = []  # a heap of waiting addresses, with what they have used
+        self._floor = 0.0  # seconds that an address which always waited has used, with equal turns for all
+        self._order: list[tuple[float, int, str]] = []  # a heap of waiting addresses with their used time
         self._ranked: set[str] = set()  # the addresses in it
         self._count = itertools.count()  # among equals, first come, first served
         self._next_turn: asyncio.TimerHandle | None = None
 
     def parse(self, stranger: UntrustedConnection, data: bytes) -> None:
-        """Have these bytes parsed, now or in their turn. The connection is not read from while it waits."""
+        """Parse these bytes, now or in their turn. The connection is not read from while it waits."""
         if not self._waiting and not self._seconds_to_wait():
             self._parse(stranger, data)
             return
@@ -82,7 +82,7 @@ class ParsingTime:
 
     def _enqueue(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float) -> None:
         self._waiting[address] = held
-        if address not in self._ranked:  # as it is when all its connections ended, and others came
+        if address not in self._ranked:  # as if all its connections had ended and others arrived
             self._ranked.add(address)
             heappush(self._order, (used, next(self._count), address))
 
@@ -135,13 +135,13 @@ class ParsingTime:
             self._charge(address, held, used, self._spent - before)
 
     def _charge(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float, seconds: float) -> None:
-        """Count a turn of an address that had `used` some, and queue it again for the connections still `held`."""
+        """Count a turn of an address that had `used` some time, and queue it again for the connections still `held`."""
         self._floor += seconds / (len(self._waiting) + 1)
         if held:
             self._enqueue(address, held, used + seconds)
         else:
             self._used[address] = used + seconds
-        for _ in range(min(2, len(self._used))):  # a turn adds one at most
+        for _ in range(min(2, len(self._used))):  # a turn adds at most one
             address, used = self._used.popitem(last=False)
             if used > self._floor:
                 self._used[address] = used

@@ -1,4 +1,4 @@
-"""The HTTP server of a listener: that of the library, but what the library refuses is answered in our form."""
+"""The HTTP server of a listener: aiohttp's, but requests that aiohttp refuses are answered in the API's form."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from eventd.runtime.chance import Chance
 Answer = Callable[[EventdError], web.Response]
 """Turns an error into the response of a surface."""
 MESSAGES = web.RequestKey("messages", IncomingMessages)
-"""To be set on a request before its connection becomes a WebSocket."""
+"""Set on a request before its connection becomes a WebSocket."""
 FEW_CHUNKS = 16
-"""So many pieces of a body may wait to be read one by one."""
+"""Pieces of a body that may wait to be read one by one."""
 logger = logging.getLogger("eventd.api")
 
 
 class Runner(web.AppRunner):
-    """Runs an application. Requests that never reach it are answered by `answer`.
+    """Runs an application. Requests that do not reach it are answered by `answer`.
 
-    Neither the answer nor the log repeats the bytes of such a request: a header may hold a key.
+    Neither the response nor the log repeats the bytes of such a request: a header may contain a key.
     """
 
     __slots__ = ("_answer", "chance")
@@ -87,9 +87,10 @@ class _Protocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to a request that cannot be read, or whose handler failed outside the application's own checks."""
+        """Return the response to an unreadable request, or one whose handler failed outside the application's
+        middleware."""
         if isinstance(exc, ConnectionError):
-            raise exc  # the client has gone: there is nobody to answer, and nothing wrong with the node
+            raise exc  # the client disconnected: no response can be sent, and the node is not at fault
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
         response = self._answer(_error_of(exc, self._chance))
@@ -102,9 +103,9 @@ class _Protocol(web.RequestHandler):
         super().set_parser(cast(Any, MaskedFrames(parser, messages)), data_received_cb)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the client. After some that cannot be read nothing is: there will be a refusal, and then the end.
+        """Pass on bytes of the client. After unreadable ones nothing is read: a refusal follows, and then the end.
 
-        The system hands on megabytes before the refusal has its turn, and the library parses each piece again.
+        The system delivers megabytes before the refusal is sent, and aiohttp would parse each piece again.
         """
         if self._unreadable:
             return
@@ -117,12 +118,12 @@ class _Protocol(web.RequestHandler):
         _join_chunks(self._body)
 
     def hold_reading(self) -> None:
-        """Read nothing from the connection until `release_reading`, also where the library wants to go on."""
+        """Stop reading from the connection until `release_reading`, even if aiohttp resumes it."""
         self._is_held = True
         self._pause_transport_reading()
 
     def release_reading(self) -> None:
-        """Read again, unless the library has paused the connection itself."""
+        """Read again, unless aiohttp has paused the connection itself."""
         self._is_held = False
         if not (self._reading_paused or self._buffer_paused):
             self._resume_transport_reading()
@@ -134,13 +135,13 @@ class _Protocol(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         between_requests = self._task_handler if self._current_request is None else None
         super().connection_lost(exc)
-        if between_requests is not None:  # the library would go on waiting for the rest of a body
+        if between_requests is not None:  # aiohttp would continue to wait for the rest of a body
             between_requests.cancel()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """As the library does; a refusal of its own, such as of an `Expect` header, gets our form first."""
+        """Finish as aiohttp does; its own refusals, such as of an `Expect` header, first get the API's form."""
         if isinstance(resp, problems.FrameworkRefusal):
             path, method = request.path, request.method
             refused = self._answer(problems.of_framework(resp, path, method)[0])
@@ -150,12 +151,12 @@ class _Protocol(web.RequestHandler):
         with self._untaken.hold(request.transport, len(body) if isinstance(body, bytes | bytearray) else 0):
             finished = await super().finish_response(request, resp, start_time)
         if isinstance(resp, web.Response) and (request.transport is None or request.transport.is_closing()):
-            resp.body = None  # it was not taken, and the connection refers to it until garbage is collected
+            resp.body = None  # not read to its end, and the connection refers to it until garbage collection
         return finished
 
 
 def _join_chunks(body: StreamReader) -> None:
-    """Make one piece of the chunks that have arrived: the library parses anew for each piece that is read."""
+    """Join the chunks that have arrived: aiohttp parses again for each piece that is read."""
     if type(body) is StreamReader and len(body._buffer) > FEW_CHUNKS and not body._buffer_offset:
         joined = b"".join(body._buffer)
         body._buffer.clear()
@@ -172,7 +173,7 @@ def _error_of(problem: BaseException | None, chance: Chance) -> EventdError:
         case InvalidURLError():
             return Invalid("the request cannot be read: its target is not a valid URL")
         case HttpProcessingError():
-            why = problem.message.partition("\n")[0].rstrip(":")  # what follows are the bytes themselves
+            why = problem.message.partition("\n")[0].rstrip(":")  # the bytes themselves follow
             return Invalid(f"the request cannot be read as HTTP: {why}")
     incident = chance.token(4).hex()
     logger.error("request failed", exc_info=problem, extra={"incident": incident})

@@ -1,7 +1,7 @@
-"""Bounds the memory of answers that clients have not read yet, and chooses the one to drop when they take too much.
+"""Limits the memory of responses that clients have not read yet, and chooses the one to drop above the limit.
 
-An answer is in memory until its client has read most of it, and a client may read slowly. So when they are too many,
-the address that holds most of them loses the one that is read slowest.
+A response stays in memory until its client has read most of it, and a client may read slowly. Above the limit, the
+address that holds most loses the response that is read slowest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from eventd.api.listener.connections import address_of
 
 MOST_BYTES = 128 << 20
-"""Bytes of large unread answers of one listener, about."""
+"""Bytes of large unread responses of one listener, approximately."""
 SMALL_BYTES = 64 << 10
-"""Answers up to this size do not count."""
+"""Responses up to this size do not count."""
 _LEAST_SECONDS = 1.0
-"""Minimum age of an answer in seconds when its speed is computed: a younger one has had no time to be slow."""
+"""Minimum age of a response in seconds when its speed is computed: a younger one has had no time to be slow."""
 
 
 @dataclass(eq=False, slots=True)
@@ -32,12 +32,12 @@ class _Answer:
     begun: float
 
     def speed(self, now: float) -> float:
-        """Bytes a second."""
+        """Return the speed in bytes per second."""
         return (self.size - self.transport.get_write_buffer_size()) / max(now - self.begun, _LEAST_SECONDS)
 
 
 class UnreadAnswers:
-    """The large answers of a listener that are on their way, at most `most` bytes of them beside the newest."""
+    """The large responses that a listener is sending, at most `most` bytes of them besides the newest."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
@@ -46,7 +46,7 @@ class UnreadAnswers:
 
     @contextmanager
     def hold(self, transport: asyncio.WriteTransport | None, size: int) -> Iterator[None]:
-        """An answer of so many bytes, until its client has taken most of it. It may end other connections."""
+        """Count a response of this size until its client has read most of it. May close other connections."""
         if transport is None or size <= SMALL_BYTES:
             yield
             return

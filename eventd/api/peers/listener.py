@@ -1,4 +1,4 @@
-"""The listener of a group: what peers may ask, as HTTP. Turns what `ingress` says into v1 text and v2 answers."""
+"""The HTTP listener of a group for its peers. Turns the results of `ingress` into v1 text and v2 responses."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from federation.signing import Head
 from federation.wire import ErrorAnswer, encode_json
 
 KEEPALIVE_SECONDS = 30.0
-"""How long the runner of the application should keep an idle connection: longer than senders do. It bounds as well how
-long the head of a next request may take."""
+"""How long the application's runner should keep an idle connection: longer than senders do. It also limits how long the
+head of a next request may take."""
 READING_BYTES = 96 << 20
-"""Memory for the bodies of v2 that are still arriving, over all senders of a group: their heads are proven."""
+"""Memory for v2 bodies that are still arriving, for all senders of a group: their heads are verified."""
 READING_BYTES_V1 = 32 << 20
-"""The same for v1, whose senders have proven nothing yet: they cannot take it from the others."""
+"""The same for v1, whose senders are not verified yet: they cannot take it from the others."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimiter) -> web.Application:
-    """The application of one group. `ingress` gives the receiving side of the moment: it changes with the group."""
+    """Return the application of one group. `ingress` returns the current receiving side, which changes with the group."""
     routes: dict[str, tuple[str, Handler]] = {
         V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, limiter)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
@@ -75,7 +75,7 @@ def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimite
 
 
 def refused_by_library(error: EventdError) -> web.Response:
-    """What a peer gets for a request that is not valid HTTP."""
+    """Return the response to a request that is not valid HTTP."""
     return web.Response(status=API_FORM.status(error), body=f"{error}\n".encode(), headers=_TEXT)
 
 
@@ -126,7 +126,7 @@ async def _v2(
 
 
 def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:
-    """Where it is given before the body was read, what is left of that must not be taken for the next request."""
+    """Return a response. If the body was not read, its rest must not be parsed as the next request."""
     response = web.Response(status=status, body=body, headers=headers)
     if not request.content.is_eof():
         response.force_close()

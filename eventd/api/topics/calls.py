@@ -1,4 +1,4 @@
-"""The context of the handlers under /v0, and the calls that they get."""
+"""The context of the handlers under /v0, and the type of their calls."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ B = TypeVar("B")
 class V0:
     """The dependencies of the handlers under /v0.
 
-    `workers` knows the state of all processes of the node; `stopping` is done when the node begins to stop;
-    `started` is when the node began to serve, on the monotonic clock.
+    `workers` knows the state of all processes of the node; `stopping` is done when the node begins to stop; `started`
+    is when the node began to serve, on the monotonic clock.
     """
 
     log: EventLog
@@ -49,7 +49,7 @@ class V0:
     _parts: dict[Any, Any] = field(default_factory=dict)
 
     def part(self, make: Callable[[V0], T]) -> T:
-        """An object that lives as long as the node: created by `make` on the first call, then always the same."""
+        """Return an object that lives as long as the node, created by `make` on the first call."""
         if make not in self._parts:
             self._parts[make] = make(self)
         part: T = self._parts[make]
@@ -65,11 +65,11 @@ class V0:
 
     @property
     def uptime_ms(self) -> int:
-        """Milliseconds since the node began to serve."""
+        """Return the milliseconds since the node began to serve."""
         return round((self.clock.monotonic() - self.started) * 1000)
 
     async def count_topics(self) -> int:
-        """The number of topics that hold records."""
+        """Return the number of topics that hold records."""
         return await self.database.read(count_topics)
 
     def moved(self, topic_id: int) -> None:
@@ -78,7 +78,7 @@ class V0:
         self.routing.changed()
 
     async def catch_up(self, topic: str) -> None:
-        """Run the routers that write to a topic, so that a read sees what their sources hold now."""
+        """Run the routers that write to a topic, so that a read includes what their sources hold now."""
         if self.routing.feeds(topic):
             line = await self.database.read(find_topic, topic)
             if line is not None:
@@ -92,5 +92,5 @@ class Call(framework.Call[V0, Q, B]):
 
     @property
     def v0(self) -> V0:
-        """What it works with."""
+        """Return the dependencies."""
         return self.context

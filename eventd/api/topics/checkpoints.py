@@ -1,8 +1,7 @@
-"""Ids of the events of a stream: where its client stands in every topic, or a short name for that.
+"""Ids of the events of a stream: the client's seq in every topic, or a checkpoint that stands for them.
 
-An id comes back in a header, which has a limit. While the places of all topics fit into `ID_BYTES`, the id holds them
-and needs no memory here. Beyond that it names a checkpoint: an event of one stream of a session, whose places the
-session keeps.
+An id returns in a header, which has a limit. While the seqs of all topics fit into `ID_BYTES`, the id contains them and
+needs no memory. Beyond that it names a checkpoint: an event of one stream of a session, which keeps the seqs.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import msgspec
 from eventd.api.topics.start import MOST_SEQ
 
 ID_BYTES = 4096
-"""Bytes of the longest id that holds the places themselves."""
+"""The longest id in bytes that contains the seqs themselves."""
 TOPIC_BYTES = 300
-"""Memory of the checkpoints of one stream for each topic, by estimate, beside the events."""
+"""Estimated memory of the checkpoints of one stream for each topic, besides the events."""
 MOVES = 8192
 """Events of one stream whose checkpoints are kept: more than the buffers between node and client hold of small ones."""
 _CHECKPOINT = re.compile(r"([0-9a-f]{12})\.(\d{1,9})\.(\d{1,15})")
@@ -28,12 +27,12 @@ _SEQS = msgspec.json.Decoder(dict[str, int])
 
 
 def write_places(seqs: Mapping[str, int]) -> bytes:
-    """Where a client stands in each of its topics: base64url of a JSON object, by name."""
+    """Return the client's seq in each of its topics: base64url of a JSON object, by name."""
     return urlsafe_b64encode(msgspec.json.encode(dict(sorted(seqs.items())))).rstrip(b"=")
 
 
 def read_places(text: str) -> dict[str, int]:
-    """What `write_places` wrote; nothing for anything else."""
+    """Return what `write_places` wrote; empty for anything else."""
     try:
         found = _SEQS.decode(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError):
@@ -42,21 +41,21 @@ def read_places(text: str) -> dict[str, int]:
 
 
 def may_need_checkpoints(names: Iterable[str]) -> bool:
-    """Whether the places of these topics may be too long for an id that holds them."""
+    """Return whether the seqs of these topics may be too long for an id."""
     return len(write_places(dict.fromkeys(names, MOST_SEQ))) > ID_BYTES
 
 
 def read_checkpoint(text: str) -> tuple[str, int, int] | None:
-    """The session's tag, the stream and the number of the event that an id names; None for an id of the other form."""
+    """Return the session's tag, the stream and the number of the event of a checkpoint's id; None for another id."""
     found = _CHECKPOINT.fullmatch(text)
     return (found[1], int(found[2]), int(found[3])) if found else None
 
 
 class Checkpoints:
-    """The checkpoints of one stream of the session `tag`, which began at the places `begun`.
+    """The checkpoints of one stream of the session `tag`, which began at the seqs `begun`.
 
-    The newest `MOVES` are exact. An older one leads back to where the stream began: the client gets records again, and
-    misses none.
+    The newest `MOVES` are exact. An older one leads back to the start of the stream: the client receives records again,
+    and misses none.
     """
 
     def __init__(self, tag: str, stream: int, begun: Mapping[str, int]) -> None:
@@ -71,11 +70,11 @@ class Checkpoints:
 
     @property
     def size(self) -> int:
-        """Bytes of memory, by estimate."""
+        """Return the memory in bytes, estimated."""
         return TOPIC_BYTES * len(self._names) + 10 * len(self._seqs)
 
     def add(self, name: str, seq: int) -> bytes:
-        """The client is sent an event that takes it to a seq of one topic; the id of its checkpoint."""
+        """Add an event that takes the client to a seq of one topic; return the id of its checkpoint."""
         at = self._count % MOVES
         if self._count < MOVES:
             self._topics.append(self._indexes[name])
@@ -88,11 +87,11 @@ class Checkpoints:
 
     @property
     def last(self) -> bytes:
-        """The id of the newest checkpoint."""
+        """Return the id of the newest checkpoint."""
         return b"%b.%d" % (self._label, self._count)
 
     def places(self, count: int) -> dict[str, int]:
-        """Where the client stood after so many events; nothing where there were not so many."""
+        """Return the client's seqs after this number of events; empty if there were fewer."""
         if count > self._count:
             return {}
         oldest = max(0, self._count - MOVES)

@@ -1,4 +1,4 @@
-"""Claims that are made together, where a queue is configured so: none of several nodes gets all the jobs."""
+"""Groups simultaneous claims, if a queue is configured so: none of several nodes gets all the jobs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ClaimCohorts:
         self._waiting: dict[str, list[Member]] = {}
 
     def waiting(self, queue: str) -> int:
-        """How many nodes wait for jobs of a queue."""
+        """Return the number of nodes that wait for jobs of a queue."""
         return len(self._waiting.get(queue, ()))
 
     async def claim(self, queue: str, wish: JobRequest) -> ClaimResult:
-        """Jobs for one node, at once or with others. Raises what `ClaimJobs` does."""
+        """Return jobs for one node, claimed at once or with others. Raises what `ClaimJobs` does."""
         claimed = await self._v0.log.submit(self._claim(queue, [wish], gathered=False))
         return await self._join(queue, wish, claimed.gather_ms / 1000) if claimed.gather_ms else claimed
 
@@ -35,7 +35,7 @@ class ClaimCohorts:
         members = self._waiting.setdefault(queue, [])
         members.append((wish, future))
         if len(members) == 1:
-            # Runs once: an error is answered to all that claim.
+            # Runs once: an error is answered to all claims.
             self._v0.supervisor.spawn(self._gather(queue, seconds), f"claims of {queue}")
         return await future
 

@@ -1,7 +1,7 @@
 """Clients that follow topics, each at its own pace: the common part of SSE streams and WebSockets.
 
-A client is written to as long as it reads. A client that does not read is left alone until it does, and then continues
-from its own position: nothing is buffered for it, and no other client waits.
+A client is written to as long as it reads. One that does not read continues later from its own position: nothing is
+buffered for it, and no other client waits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from eventd.runtime.clock import Clock
 HELD_BYTES = 64 << 10
 """Unread bytes after which a client counts as behind. Besides these, at most one page waits for it."""
 BEAT_SECONDS = 0.25
-"""Seconds between checks for clients that are gone or need a heartbeat."""
+"""Seconds between checks for clients that disconnected or need a heartbeat."""
 logger = logging.getLogger("eventd.api")
 PARTING_SECONDS = 0.25
-"""How long a client has to read the last message of a node that stops."""
+"""How long a client has to read the last message of a stopping node."""
 
 
 class ClientStream:
@@ -41,12 +41,12 @@ class ClientStream:
 
     @property
     def closed(self) -> bool:
-        """Whether the client is gone."""
+        """Return whether the client disconnected."""
         return self._transport.is_closing()
 
     @property
     def full(self) -> bool:
-        """Whether the client does not read what was sent."""
+        """Return whether the client does not read what was sent."""
         return self._transport.get_write_buffer_size() > HELD_BYTES
 
     def write(self, text: bytes) -> None:
@@ -59,11 +59,11 @@ class ClientStream:
         await self._writer.drain()
 
     def abort(self) -> None:
-        """Cut the connection now, with everything that is unread."""
+        """Close the connection now, with everything unread."""
         self._transport.abort()
 
     def part(self, text: bytes) -> None:
-        """Send a last message. A client that does not read it at once is cut off: a node that stops must not wait."""
+        """Send a last message. A client that does not read it at once is disconnected: a stopping node must not wait."""
         self.write(text)
         asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
 
@@ -73,7 +73,7 @@ class ClientStream:
 
 
 class WatchCursor(NamedTuple):
-    """How far a client was sent a topic: a seq, and the history of the topic that it belongs to."""
+    """How far a topic was sent to a client: a seq, and its epoch."""
 
     seq: int
     epoch: str
@@ -82,7 +82,7 @@ class WatchCursor(NamedTuple):
 class FollowedTopic:
     """One topic that one client follows, without the records of `nodes`.
 
-    The client was sent everything up to the seq `after` of the history `epoch`.
+    The client was sent everything up to the seq `after` of the `epoch`.
     """
 
     def __init__(self, follower: Follower, feed: Feed, nodes: frozenset[str], cursor: WatchCursor) -> None:
@@ -92,14 +92,14 @@ class FollowedTopic:
         self.is_first = True
         """Whether nothing has been read for the client yet."""
         self.owes_end = True
-        """Whether the client has to be notified when it catches up."""
+        """Whether the client must be notified when it catches up."""
         self.has_left = False
         self._hidden = frozenset(map(encoded, nodes))
         self._follower = follower
 
     @property
     def name(self) -> str:
-        """Name of the topic."""
+        """Return the name of the topic."""
         return self.feed.want.name
 
     def take(self, page: Page) -> None:
@@ -112,7 +112,7 @@ class FollowedTopic:
         try:
             self._follower.tell(self, page.without(self._hidden))
         except Exception:
-            self.look()  # and meet the error where it affects only this client
+            self.look()  # where the error affects only this client
         else:
             if not (self.has_left or self._follower.has_ended):
                 self.feed.await_more(self)
@@ -154,20 +154,20 @@ class Follower(ABC):
 
     @abstractmethod
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """A page as a message to the client; empty where it has no news."""
+        """Return a page as a message to the client; empty if it has no news."""
 
     @abstractmethod
     def heartbeat(self) -> bytes:
-        """A message without news, which shows that the node is up."""
+        """Return a message without news, which shows that the node is up."""
 
     @abstractmethod
     def error(self, code: str, message: str) -> bytes:
-        """The last message of a stream that fails."""
+        """Return the last message of a failing stream."""
 
     # --- which topics ---------------------------------------------------------------------------------------------
 
     def follow(self, want: TopicRequest, cursor: WatchCursor) -> None:
-        """Send the client a topic from a cursor on; replaces where it stood in that topic."""
+        """Send the client a topic from a cursor on; replaces its previous cursor in that topic."""
         if self.has_ended:
             return
         self.leave(want.name)
@@ -204,7 +204,7 @@ class Follower(ABC):
                     else:
                         await self._rest()
             except ConnectionError:
-                pass  # the client is gone
+                pass  # the client disconnected
             except EventdError as error:
                 self.stream.write(self.error(TOPICS_FORM.code(error), str(error)))
             except Exception:
@@ -250,7 +250,7 @@ class Follower(ABC):
         await self._nap
 
     def wake(self) -> None:
-        """Continue `run`: the client has work."""
+        """Resume `run`: the client has work."""
         if self._nap is not None and not self._nap.done():
             self._nap.set_result(None)
 
@@ -268,7 +268,7 @@ class Follower(ABC):
         self.wake()
 
     def stop(self) -> None:
-        """Tell the client that the node stops, and end its stream."""
+        """Notify the client that the node stops, and end its stream."""
         if not self.has_ended:
             self.stream.part(self.error("server_shutting_down", "the node is stopping: connect again"))
             self.end()

@@ -1,4 +1,4 @@
-"""Clients that stay connected and work: they are sent jobs as these come, as many as they want to hold at a time.
+"""Sends jobs to connected workers as they arrive, up to the number that each wants to hold.
 
 One dispatcher serves all workers of a queue. It claims jobs when the queue is written to, when a job is settled, and
 when a lease or a delay ends, and distributes them over its workers.
@@ -24,14 +24,14 @@ from eventd.runtime.clock import SECOND
 
 HEARTBEAT_SECONDS = 15.0
 BROKEN_SECONDS = 1.0
-"""Seconds until a dispatcher that could not claim jobs tries again."""
+"""Seconds until a dispatcher that failed to claim jobs tries again."""
 FULL_SECONDS = 0.2
 """Seconds until it checks again on a worker that does not read its stream."""
 logger = logging.getLogger("eventd.api")
 
 
 class Worker(SseFollower):
-    """A client that works on a queue. `held`: leases of the jobs that it was sent and seems to hold, by seq."""
+    """A client that works on a queue. `held`: leases of the jobs that it was sent and probably holds, by seq."""
 
     stays = True
 
@@ -45,12 +45,12 @@ class Worker(SseFollower):
 
     @property
     def node(self) -> str:
-        """The node name of the client."""
+        """Return the node name of the client."""
         return self._wish.node
 
     @property
     def holder(self) -> JobHolder:
-        """How many jobs it may be given now: none while it does not read its stream, or when it is gone."""
+        """Return how many jobs it may be given now: none while it does not read its stream, or after it disconnected."""
         most = 0 if self.stream.full or self.stream.closed else self._wish.most
         return JobHolder(self._wish._replace(most=most), dict(self.held))
 
@@ -63,7 +63,7 @@ class Worker(SseFollower):
             self.say(b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, text))
 
     def dismiss(self) -> None:
-        """Tell it that the queue was deleted, and end its stream."""
+        """Notify it that the queue was deleted, and end its stream."""
         told = {"code": 409, "error": f"the queue {self._queue!r} is no more", "topic": self._queue}
         self.say(b"event: error\ndata: %b\n\n" % msgspec.json.encode(told))
         self.end()
@@ -90,7 +90,7 @@ class QueueDispatcher:
         self._name = name
         self._watch = v0.log.wakeups.watch((topic_id,))
         self._is_broken = self._is_closed = False
-        v0.supervisor.keep(self._serve, f"jobs of {name}")  # it must live: no worker of the queue would get a job
+        v0.supervisor.keep(self._serve, f"jobs of {name}")  # it must live: otherwise no worker of the queue gets a job
 
     def look(self) -> None:
         """Check the queue again: it has changed."""
@@ -112,7 +112,7 @@ class QueueDispatcher:
         self._v0.log.wakeups.unwatch(self._watch)
 
     async def _refill(self) -> float:
-        """Claim jobs and hand them out; in how many seconds to check again, if nothing happens before."""
+        """Claim jobs and distribute them; return the seconds until the next check, if nothing happens before."""
         # Workers that hold least come first, so that none of them gets all jobs.
         workers = sorted(self.workers, key=lambda worker: len(worker.held))
         holders, ceilings = [worker.holder for worker in workers], self._v0.limits.ceilings
@@ -133,7 +133,7 @@ class QueueDispatcher:
         return self._pause(refilled.look_at)
 
     def _pause(self, look_at: int | None) -> float:
-        """Seconds until a lease ends. Changes by other processes are only noticed at the next check."""
+        """Return the seconds until a lease ends. Changes by other processes are only noticed at the next check."""
         longest = FULL_SECONDS if any(worker.stream.full for worker in self.workers) else HEARTBEAT_SECONDS
         if look_at is None:
             return longest

@@ -15,7 +15,7 @@ from eventd.observe.metrics import METRICS_CONTENT_TYPE
 
 
 class Health(Struct, kw_only=True):
-    """The process answers."""
+    """The process is up."""
 
     status: str
     version: str
@@ -23,7 +23,7 @@ class Health(Struct, kw_only=True):
 
 
 class Ready(Struct, kw_only=True):
-    """`status` is `ready`, or `not ready`, and then the status of the answer is 503."""
+    """`status` is `ready`, or `not ready` with the HTTP status 503."""
 
     status: str
     wal_replay_complete: bool
@@ -31,12 +31,13 @@ class Ready(Struct, kw_only=True):
 
 
 async def show_health(call: Call[NoQuery, None]) -> Annotated[web.Response, Health]:
-    """Whether the process answers."""
+    """Return whether the process is up."""
     return success(Health(status="ok", version=call.v0.version, uptime_ms=call.v0.uptime_ms))
 
 
 async def show_ready(call: Call[NoQuery, None]) -> Annotated[web.Response, Ready]:
-    """Whether the node is ready. It listens only after its log is open, so there is never anything left to replay."""
+    """Return whether the node is ready. It listens only after its log is open, so there is never anything left to
+    replay."""
     ready = all(state == "ok" for state in (await call.v0.workers.readiness()).values())
     topics = await call.v0.count_topics()
     status = "ready" if ready else "not ready"
@@ -44,7 +45,7 @@ async def show_ready(call: Call[NoQuery, None]) -> Annotated[web.Response, Ready
 
 
 async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
-    """The metrics of topics, for Prometheus or, where the client accepts it, as JSON."""
+    """Return the metrics of topics, for Prometheus or, if the client accepts it, as JSON."""
     figures = await gather(call.v0, call.key)
     if "application/json" in call.request.headers.get("Accept", ""):
         return success(as_json(figures))

@@ -1,4 +1,4 @@
-"""A job as its holder gets it."""
+"""A job as its holder receives it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _JOB = {
     "required": ["$seq", "lease_id", "deadline", "$ts", "deliveries", "data"],
 }
 ShownJobs = Annotated[Raw, Meta(extra_json_schema={"type": "array", "items": _JOB})]
-"""The texts of jobs, put together as they are stored."""
+"""The texts of jobs, joined as they are stored."""
 
 
 def show_job(job: Job, topic: str = "") -> str:
-    """A job as JSON, with the name of its `topic` where it comes alone. Times in milliseconds."""
+    """Return a job as JSON, with the name of its `topic` if it is sent alone. Times in milliseconds."""
     stored = read_body(job.body)
     parts = [f'"topic":{encoded(topic)}'] if topic else []
     parts.append(f'"$seq":{job.seq},"lease_id":"{job.lease_id}","deadline":{job.deadline // 1000}')

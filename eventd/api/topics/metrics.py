@@ -20,11 +20,11 @@ from eventd.runtime.clock import Moment
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 MAX_TOPICS = 1000
-"""Maximum number of topics with figures of their own: the first by name."""
+"""Topics with metrics of their own: the first by name."""
 
 
 class TopicMetrics(NamedTuple):
-    """All figures at one time, as far as a key may see them."""
+    """All values at one time, as far as a key may read them."""
 
     figures: TopicFigures
     topics: list[TopicState]
@@ -39,7 +39,7 @@ class TopicMetrics(NamedTuple):
 
 
 async def gather(v0: V0, key: ApiKey) -> TopicMetrics:
-    """Read the figures. A key that is limited to some names gets the sums of these alone."""
+    """Read the values. A key that is limited to some names gets only their sums."""
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
         list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, at=at
@@ -74,7 +74,7 @@ def _sum(topics: list[TopicState]) -> TopicFigures:
 
 
 def as_json(gathered: TopicMetrics) -> dict[str, Any]:
-    """As one object."""
+    """Return them as one object."""
     figures = gathered.figures
     return {
         "topics": sum(figures.by_class.values()),
@@ -106,20 +106,20 @@ def as_json(gathered: TopicMetrics) -> dict[str, Any]:
 
 
 def as_text(gathered: TopicMetrics) -> bytes:
-    """In Prometheus' text format."""
+    """Return them in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Figures(gathered))
     return generate_latest(registry)
 
 
 class _Figures(Collector):
-    """The figures as metrics."""
+    """The values as metrics."""
 
     def __init__(self, gathered: TopicMetrics) -> None:
         self._gathered = gathered
 
     def describe(self) -> Iterator[Metric]:
-        return iter(())  # the names are constant: they need no check for each answer
+        return iter(())  # the names are constant: no check for each response
 
     def collect(self) -> Iterator[Metric]:
         yield from _totals(self._gathered)
@@ -173,7 +173,7 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
 
 
 def _flushes(work: WriterStats) -> Metric:
-    """How long flushes took."""
+    """Return the durations of flushes."""
     text = "Microseconds that commits took which waited for the disk."
     family = HistogramMetricFamily("topics_wal_fsync_latency_us", text)
     within = zip((*map(str, BOUNDS), "+Inf"), accumulate(work.flushes_within), strict=True)

@@ -10,11 +10,11 @@ from federation.lines import size_of
 INT64_MAX = 2**63 - 1
 MOST_FILTERED = 1000
 MOST_FILTERED_BYTES = 16 << 10
-"""Nodes whose records one reader may leave out."""
+"""Total size of the node ids whose records one reader may exclude."""
 
 
 class Tombstone(Struct, kw_only=True):
-    """Records a reader has missed: `gap_from` to `gap_to` went involuntarily, for `reason`."""
+    """Records that a reader missed: `gap_from` to `gap_to` were removed without a request of their owner, for `reason`."""
 
     gap_from: int
     gap_to: int
@@ -25,7 +25,7 @@ class Tombstone(Struct, kw_only=True):
 
 
 def filter_ids(node: str | list[str] | None) -> frozenset[str]:
-    """The node ids a reader asks not to get records of. Raises `Invalid` for more than a reader has nodes.
+    """Return the node ids whose records a reader excludes. Raises `Invalid` for too many.
 
     A watch keeps them for as long as its session lives.
     """

@@ -1,4 +1,4 @@
-"""Waiting for a page: clients that wait for the same one share the watch and the read."""
+"""Long polls: clients that wait for the same page share the watch and the read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 
 
 class Poll:
-    """What several clients wait for, as long as one of them does."""
+    """A wait that several clients share, as long as one of them remains."""
 
     def __init__(self, ask: TopicQuery, watch: Watch, v0: V0) -> None:
         self.watch = watch
@@ -26,7 +26,7 @@ class Poll:
         self._sign: asyncio.Future[None] | None = None
 
     async def read(self) -> TopicPage:
-        """The page as it is since the last sign of the topic; read once for all who ask between two signs."""
+        """Return the page since the topic's last signal; read once for all clients between two signals."""
         if self._reading is None or self._turn != self.watch.turn:
             self._turn = self.watch.turn
             name = f"a page of {self._ask.topic}"
@@ -34,7 +34,7 @@ class Poll:
         return await asyncio.shield(self._reading)
 
     def after(self, turn: int) -> asyncio.Future[None]:
-        """The next sign of the topic since `turn`; one future for all who wait for it, not to be cancelled."""
+        """Return a future for the topic's next signal after `turn`; shared by all who wait for it, not to be cancelled."""
         if self.watch.turn > turn or self._sign is None or self._sign.done():
             self._sign = self.watch.after(turn)
         return self._sign
@@ -44,7 +44,7 @@ class Poll:
 
 
 class Polls:
-    """All that clients wait for."""
+    """All waiting clients."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
@@ -52,7 +52,7 @@ class Polls:
 
     @contextmanager
     def of(self, topic_id: int, ask: TopicQuery) -> Iterator[Poll]:
-        """A part in the wait for what is asked, of the topic that has the name now. It begins before the first read."""
+        """Join the wait for a request to the topic that has the name now. It begins before the first read."""
         wakeups, key = self._v0.log.wakeups, (topic_id, replace(ask, now=0))
         poll = self._polls.get(key)
         if poll is None:
@@ -68,14 +68,14 @@ class Polls:
 
 
 def is_at_end(found: TopicPage) -> bool:
-    """Whether a page says nothing but that there is nothing new."""
+    """Return whether a page contains no news."""
     return not found.records and found.tombstone is None and found.caught_up
 
 
 async def wait_for_more(v0: V0, ask: TopicQuery, first: TopicPage, seconds: float) -> TopicPage:
-    """The page as soon as there is anything new on it, even if only other seqs; or as it is when the time is over.
+    """Return the page as soon as it contains news, even if only other seqs; or unchanged when the time is over.
 
-    The watch stands before the page is read again, so nothing that is written in between is missed.
+    The watch begins before the page is read again, so nothing that is written in between is missed.
     """
     over = v0.clock.timer(seconds)
     with v0.part(Polls).of(first.topic_id, ask) as poll:

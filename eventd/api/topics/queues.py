@@ -1,4 +1,4 @@
-"""Queues: jobs are claimed, acknowledged, returned and extended, or sent to clients that stay connected."""
+"""Queues: claim, acknowledge, return and extend jobs, or receive them over a stream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEASE_ID = re.compile(r"lease_[0-9a-f]{1,64}")
 
 
 class ClaimBody(Body):
-    """Who claims, at most how many jobs, and for how long; if that is not given, for as long as the queue says."""
+    """The claiming node, the largest number of jobs, and the lease; without one, that of the queue."""
 
     node: str
     max: U32 = 0
@@ -41,7 +41,7 @@ class ClaimBody(Body):
 
 
 class SettleBody(Body, kw_only=True):
-    """Jobs of a node. `lease_ids` has one for each seq, or none at all; an empty one stands for any lease."""
+    """Jobs of a node. `lease_ids` has one for each seq, or none at all; an empty one matches any lease."""
 
     node: str
     seqs: list[U64]
@@ -52,7 +52,7 @@ class SettleBody(Body, kw_only=True):
 
 
 class NackBody(SettleBody):
-    """Jobs that are given back, and in how many milliseconds they may be handed out again."""
+    """Jobs to return, and the milliseconds until they may be claimed again."""
 
     delay_ms: U64 = 0
 
@@ -62,7 +62,7 @@ class NackBody(SettleBody):
 
 
 class ExtendBody(SettleBody, kw_only=True):
-    """Jobs that are kept, and for how many milliseconds from now."""
+    """Jobs to keep, and for how many milliseconds from now."""
 
     lease_ms: U64
 
@@ -72,7 +72,7 @@ class ExtendBody(SettleBody, kw_only=True):
 
 
 class Claimed(Answer):
-    """Jobs, and how many more may be claimed. `deadline` and `$ts` of a job are in milliseconds."""
+    """Jobs, and how many more can be claimed. `deadline` and `$ts` of a job are in milliseconds."""
 
     topic: str
     claimed: ShownJobs
@@ -81,7 +81,7 @@ class Claimed(Answer):
 
 
 class Acked(Answer):
-    """How many jobs are done. `skipped` are those the node does not hold."""
+    """The number of acknowledged jobs. `skipped` are those that the node does not hold."""
 
     topic: str
     acked: int
@@ -91,7 +91,7 @@ class Acked(Answer):
 
 
 class Nacked(Answer):
-    """How many jobs were given back. `skipped` are those the node does not hold."""
+    """The number of returned jobs. `skipped` are those that the node does not hold."""
 
     topic: str
     nacked: int
@@ -101,7 +101,8 @@ class Nacked(Answer):
 
 
 class Extended(Answer):
-    """How many leases go on, and until when, by seq, in milliseconds. `skipped` are jobs the node does not hold."""
+    """The number of extended leases, and their ends by seq in milliseconds. `skipped` are jobs that the node does not
+    hold."""
 
     topic: str
     extended: int
@@ -110,7 +111,7 @@ class Extended(Answer):
 
 
 class WorkQuery(Query, frozen=True):
-    """Who works, how many jobs it holds at a time, and for how long; 0: for as long as the queue says."""
+    """The working node, how many jobs it holds at a time, and the lease; 0: that of the queue."""
 
     node: str = ""
     max: int = 1
@@ -136,7 +137,7 @@ async def claim(call: Call[NoQuery, ClaimBody]) -> Claimed:
 
 
 def _bounded(most: int) -> int:
-    """The number of jobs to claim; 0 means one."""
+    """Return the number of jobs to claim; 0 means one."""
     return max(1, min(MOST_JOBS, most))
 
 
@@ -192,7 +193,7 @@ async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> Settlement
 
 
 def _handles(body: SettleBody) -> Sequence[JobHandle]:
-    """The jobs that a body names. Raises `Invalid` and `BatchTooLarge`."""
+    """Return the jobs that a body names. Raises `Invalid` and `BatchTooLarge`."""
     seqs, lease_ids = body.seqs, body.lease_ids
     if not body.node:
         raise Invalid("`node` is empty", hint="name the node that holds the jobs")
@@ -210,7 +211,7 @@ def _handles(body: SettleBody) -> Sequence[JobHandle]:
 
 
 async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
-    """Receive jobs of a queue as they come."""
+    """Receive jobs of a queue over a stream."""
     request, v0, query = call.request, call.v0, call.query
     require_stream(request)
     require_node(query.node)

@@ -1,10 +1,10 @@
-"""When topics were last read. It is kept in memory alone: it only says what is wanted just now."""
+"""When topics were last read. Kept in memory only: it shows current demand."""
 
 from __future__ import annotations
 
 
 class Recency:
-    """The last read of up to `most` topics; of those beyond, the ones that were read longest ago are forgotten."""
+    """The last read of up to `most` topics; beyond that, the least recently read are forgotten."""
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
@@ -18,5 +18,5 @@ class Recency:
             del self._read_ms[next(iter(self._read_ms))]
 
     def last_ms(self, topic_id: int) -> int | None:
-        """When it was last read, in milliseconds; None: never, or long ago."""
+        """Return when it was last read, in milliseconds; None: never, or long ago."""
         return self._read_ms.get(topic_id)

@@ -1,4 +1,4 @@
-"""The records of a topic: written, read page by page, and deleted by request."""
+"""The records of a topic: write, read by page, delete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RECORD = {
     "required": ["$seq", "$ts"],
 }
 Records = Annotated[Raw, Meta(extra_json_schema={"type": "array", "items": _RECORD})]
-"""The texts of records, put together as they are stored."""
+"""The texts of records, joined as they are stored."""
 _PREDICATE: dict[str, Any] = {
     "anyOf": [
         {"type": "null"},
@@ -50,16 +50,16 @@ _PREDICATE: dict[str, Any] = {
 
 
 class ReturnSeqs(Query, frozen=True):
-    """`return_seqs`: whether the seqs are told one by one."""
+    """`return_seqs`: whether the seqs are listed individually."""
 
     return_seqs: bool = True
 
 
 class DiffBody(Body):
-    """A page of at most `limit` records beyond the seq `from_seq`, and about `max_batch_bytes` of data and meta.
+    """A page of at most `limit` records after the seq `from_seq`, and about `max_batch_bytes` of data and meta.
 
-    `node`: whose records the reader does not want back. With `wait_ms` an empty page at the head waits so long for a
-    record. `epoch` is that of the page before: in another one, seqs mean other records. A limit of 0 is the usual one.
+    `node`: whose records are excluded. With `wait_ms` an empty page at the head waits that long for a record. `epoch`
+    is that of the page before: in another one, seqs mean other records. A limit of 0 means the default.
     """
 
     from_seq: U64 = 0
@@ -76,7 +76,7 @@ class DiffBody(Body):
 
 
 class Diff(Answer):
-    """A page. All up to `next_from_seq` was looked at; `tombstone` tells of what is missing before that."""
+    """A page. Everything up to `next_from_seq` was read; `tombstone` describes records missing before it."""
 
     topic: str
     records: Records
@@ -90,7 +90,7 @@ class Diff(Answer):
 
 
 class DeleteBody(Body):
-    """Records below `before_seq` whose tag `match` is about; at least one of the two."""
+    """Records below `before_seq` whose tag matches `match`; at least one of the two."""
 
     before_seq: U64 | None = None
     match: Annotated[Any, Meta(extra_json_schema=_PREDICATE)] = None
@@ -100,7 +100,7 @@ class DeleteBody(Body):
 
 
 class DeleteAnswer(Answer):
-    """How many records went, and how the topic stands then."""
+    """The number of deleted records, and the state of the topic afterwards."""
 
     topic: str
     deleted: int
@@ -111,7 +111,7 @@ class DeleteAnswer(Answer):
 
 
 async def write(call: Call[ReturnSeqs, WriteBody]) -> WriteAnswer:
-    """Write a batch of records; a topic that is missing is made."""
+    """Write a batch of records; a missing topic is created."""
     header = call.request.headers.get("Idempotency-Key", "")
     written = await writing.write(call.v0, call.key, call.name, call.body, header)
     return writing.shown(call.name, written, call.performance(), seqs=call.query.return_seqs)
@@ -157,7 +157,7 @@ def _ask(call: Call[NoQuery, DiffBody]) -> TopicQuery:
 
 
 def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
-    """The tombstone as readers get it."""
+    """Return the tombstone for readers."""
     if found is None:
         return None
     return Tombstone(
@@ -171,7 +171,7 @@ def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
 
 
 async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
-    """Delete records, for good and without a trace to readers."""
+    """Delete records for good; readers see no tombstone."""
     body = call.body
     if body.before_seq is None and body.match is None:
         raise Invalid("the body selects no records", hint="send `before_seq`, `match`, or both")

@@ -1,4 +1,4 @@
-"""Routers: created, configured, shown, listed, deleted."""
+"""Routers: create, configure, show, list and delete them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected
 from eventd.log.topics.topics import GROUP, require_name
 
 TOLD_REFUSED = 10
-"""Records that were set aside last, which are told of a router."""
+"""The newest dead letters that a router shows."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
@@ -33,8 +33,8 @@ GuaranteeName = Literal["at_least_once", "exactly_once"]
 class RouterBody(Body):
     """What a router copies, and how. `filter` chooses by the tag, as a delete does; null copies all.
 
-    With `fan_in` a copy keeps its identity: routers from several sources may then meet in one topic, and close cycles,
-    and each record is there once. `map` says what events are made of records, where the destination is a group's topic.
+    With `fan_in` a copy keeps its identity: routers from several sources may then write to one topic, and form cycles,
+    and each record is stored once. `map` describes the events made of records, if the destination is a group's topic.
     """
 
     source: str
@@ -50,7 +50,7 @@ class RouterBody(Body):
 
 
 class RouterAnswer(Answer):
-    """A router, and what it does."""
+    """A router, and its configuration."""
 
     router: str
     source: str
@@ -65,13 +65,13 @@ class RouterAnswer(Answer):
 
 
 class RouterSet(RouterAnswer, kw_only=True):
-    """A router was made, or set."""
+    """A router was created, or configured."""
 
     created: bool
 
 
 class RefusedRecord(msgspec.Struct, kw_only=True):
-    """A record that was set aside at `ts` (milliseconds): its identity, where it has one by itself, and why."""
+    """A dead letter at `ts` (milliseconds): its identity, if it has one of its own, and the reason."""
 
     ts: int
     id: str
@@ -80,10 +80,10 @@ class RefusedRecord(msgspec.Struct, kw_only=True):
 
 
 class RouterShown(RouterAnswer, kw_only=True):
-    """How a router stands.
+    """The state of a router.
 
-    `forwarded_total` counts copies, and what its source had lost before they were made; `refused_total`, records that
-    were set aside, and `refused` are the last of them. `lag`: seqs of its source that wait. `state`: running, or
+    `forwarded_total` counts copies, and what its source had lost before they were made; `refused_total` counts dead
+    letters, of which `refused` holds the newest. `lag`: seqs of its source in the backlog. `state`: running, or
     backing-off, for `reason`.
     """
 
@@ -96,7 +96,7 @@ class RouterShown(RouterAnswer, kw_only=True):
 
 
 class RouterListed(msgspec.Struct, kw_only=True):
-    """A router, in short: enough to see what it makes of the graph."""
+    """A router in short: enough to see its edge of the graph."""
 
     router: str
     source: str
@@ -109,7 +109,7 @@ class RouterListed(msgspec.Struct, kw_only=True):
 
 
 class RouterList(Answer):
-    """Routers in the order of their names' bytes. `next_cursor` stands where there are more."""
+    """Routers, ordered by the bytes of their names. `next_cursor` is present if there are more."""
 
     routers: list[RouterListed]
     next_cursor: str | UnsetType = UNSET
@@ -147,7 +147,7 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
 
 
 def _router(name: str, body: RouterBody) -> Router:
-    """The router that a body describes. Raises `Invalid`."""
+    """Return the router that a body describes. Raises `Invalid`."""
     if not NAME.fullmatch(name):
         raise Invalid(
             f"{name[:80]!r} is not a valid router name",
@@ -223,7 +223,7 @@ async def show(call: Call[NoQuery, None]) -> RouterShown:
 
 
 async def _find(call: Call[Any, Any]) -> RouterRow:
-    """The router of the path. Raises `RouterNotFound`, `Forbidden` where one of its topics is not the key's."""
+    """Return the router of the path. Raises `RouterNotFound`, and `Forbidden` if the key may not access its topics."""
     line = await call.v0.database.read(read_router, call.name) if NAME.fullmatch(call.name) else None
     if line is None:
         raise RouterNotFound(call.name)

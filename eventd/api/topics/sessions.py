@@ -1,7 +1,7 @@
-"""Sessions of watchers: which topics a client follows, how it wants them, and how far it was told.
+"""Sessions of watchers: the topics that a client follows, in which form, and how far they were sent.
 
-They are kept in memory. A session outlives its streams for a while, so that a client can come back to where it was; a
-client that keeps the id of the last event it saw can come back to there.
+Sessions are kept in memory. A session outlives its streams for a while, so that a client can resume; a client that
+keeps the id of its last event can resume from there.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from eventd.log.topics.errors import Throttled
 SESSION_SECONDS = 300.0
 """How long a session is kept without a stream."""
 SESSIONS_BYTES = 256 << 20
-"""What all sessions may take of memory, by estimate: one that follows 256 topics takes a hundred times what most do."""
+"""Estimated memory of all sessions: one that follows 256 topics takes a hundred times as much as most."""
 ENDED_STREAMS = 4
-"""Streams of a session whose checkpoints are kept after they have ended, beside those that are open."""
+"""Ended streams of a session whose checkpoints are kept, besides the open ones."""
 _ID_BYTES = 16
 
 
 class Stream(Protocol):
-    """One that is open on a session."""
+    """An open stream of a session."""
 
     def cursors(self) -> Mapping[str, WatchCursor]:
-        """How far its client was told of each topic."""
+        """Return how far each topic was sent to its client."""
         ...
 
 
 class StreamStart(NamedTuple):
-    """What a new stream is to tell, and from where; `checkpoints` where its ids may be too long without them."""
+    """The topics and cursors of a new stream; `checkpoints` if its ids may be too long without them."""
 
     number: int
     wants: list[tuple[TopicRequest, WatchCursor]]
@@ -57,12 +57,12 @@ class StreamStart(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """What a client wants to follow. `topics`: the ids, by name, of the topics as they were when it began.
+    """What a client follows. `topics`: the topic ids by name, as they were when it began.
 
-    `begun`: where its last stream began. What was written to a stream beyond that may never have reached the client:
-    only an id that comes back proves it. `told`: the furthest that any of its streams has written.
-    `heartbeat` and `idle_since` in seconds. `open`: streams that are open or about to be; `streams`: those that began.
-    `counted`: the size that `Sessions` has counted.
+    `begun`: where its last stream began. What was written to a stream beyond that may not have reached the client: only
+    an id that it sends proves it. `told`: the furthest that any of its streams has written. `heartbeat` and
+    `idle_since` in seconds. `open`: streams that are open or about to be; `streams`: those that began. `counted`: the
+    size that `Sessions` has counted.
     """
 
     key: ApiKey
@@ -77,7 +77,7 @@ class Session:
     streams: dict[int, Stream] = field(default_factory=dict)
     told: dict[str, WatchCursor] = field(init=False)
     stream_size: int = field(init=False)
-    """Bytes of memory that a stream may come to need in the session, by estimate."""
+    """Estimated memory in bytes that a stream may need in the session."""
     _own_size: int = field(init=False)
     _first: dict[str, int] = field(init=False)
     _streams_begun: int = 0
@@ -93,15 +93,15 @@ class Session:
 
     @property
     def size(self) -> int:
-        """Bytes of memory, by estimate: of an open stream, all that it may come to need."""
+        """Return the estimated memory in bytes: for an open stream, all that it may need."""
         ended = sum(kept.size for number, kept in self._checkpoints.items() if number not in self.streams)
         return self._own_size + self.open * self.stream_size + ended
 
     def begin_stream(self, present: Mapping[str, TopicSnapshot], last_event_id: str) -> StreamStart:
-        """Where a new stream begins, when these topics are `present`.
+        """Return the start of a new stream, when these topics are `present`.
 
-        A client that says what it saw last goes on from there; it cannot skip what it was never told. Without that it
-        begins where the last stream did.
+        A client that sends its last event id continues after it; it cannot skip what it was never sent. Without an id
+        the stream begins where the last one did.
         """
         for stream in self.streams.values():
             self.note(stream)
@@ -120,21 +120,21 @@ class Session:
         return StreamStart(self._streams_begun, wants, checkpoints)
 
     def note(self, stream: Stream) -> None:
-        """Remember how far a stream has come, of each topic where that is furthest."""
+        """Record how far a stream has come, for each topic where that is the furthest."""
         for name, cursor in stream.cursors().items():
             known = self.told[name]
             if cursor.epoch != known.epoch or cursor.seq > known.seq:
                 self.told[name] = cursor
 
     def end_stream(self, number: int) -> None:
-        """A stream has ended; how far it came stays known."""
+        """A stream has ended; its progress is kept."""
         self.note(self.streams.pop(number))
         ended = [number for number in self._checkpoints if number not in self.streams]
         for old in ended[:-ENDED_STREAMS]:
             del self._checkpoints[old]
 
     def _seen(self, last_event_id: str) -> Mapping[str, int]:
-        """Where the client stood after the event that it saw last; nothing of topics that its id does not tell of."""
+        """Return the client's seqs after its last event; empty for topics that its id does not cover."""
         named = read_checkpoint(last_event_id)
         if named is None:
             return read_places(last_event_id)
@@ -146,12 +146,12 @@ class Session:
 
     @property
     def _tag(self) -> str:
-        """What the ids of its checkpoints begin with: those of another session are nothing to this one."""
+        """Return the prefix of the ids of its checkpoints: those of another session are ignored."""
         return sha256(self.wid.encode()).hexdigest()[:12]
 
 
 class _Quota(NamedTuple):
-    """What comes below one limit. `most`: 0 is none. `taken`: by all sessions; `cost`: by one of them."""
+    """The uses of one limit. `most`: 0: unlimited. `taken`: by all sessions; `cost`: by one of them."""
 
     limit: str
     most: int
@@ -169,15 +169,15 @@ class Sessions:
         self._most = v0.limits.max_watch_sessions
         self._prefix = v0.workers.session_prefix
         self._sessions: dict[str, Session] = {}
-        self._bytes = 0  # what all were counted with
+        self._bytes = 0  # the values that were counted
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(self, session: Session) -> Session:
-        """Keep a session under an id that nobody can guess. Raises `Throttled`.
+        """Keep a session under an unguessable id. Raises `Throttled`.
 
-        Where there is no place left, a key that has more than this one loses sessions that are idle, the oldest first.
+        At the limit, a key that has more sessions than this one loses idle ones, the oldest first.
         """
         self._forget_idle()
         number = _Quota("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
@@ -189,7 +189,7 @@ class Sessions:
         return session
 
     def find(self, wid: str, key: ApiKey) -> Session:
-        """A session, for the key that it was made with. Raises `NotFound` and `Unauthorized`."""
+        """Return a session, for the key that created it. Raises `NotFound` and `Unauthorized`."""
         self._forget_idle()
         session = self._sessions.get(wid)
         if session is None:
@@ -200,7 +200,7 @@ class Sessions:
 
     @contextmanager
     def streaming(self, session: Session, number: int, stream: Stream) -> Iterator[None]:
-        """Remember how far a stream came when it ends."""
+        """Record the progress of a stream when it ends."""
         session.streams[number] = stream
         try:
             yield
@@ -209,7 +209,7 @@ class Sessions:
 
     @contextmanager
     def opening(self, session: Session) -> Iterator[None]:
-        """Keep the session, and the memory for one more of its streams, as long as the block runs.
+        """Keep the session, and reserve the memory for one more stream, while the block runs.
 
         Raises `Throttled`.
         """
@@ -228,9 +228,9 @@ class Sessions:
         return _Quota("watch_sessions_bytes", SESSIONS_BYTES, self._bytes, coming, lambda kept: kept.counted)
 
     def _make_room(self, asking: ApiKey, *claims: _Quota, but: Session | None = None) -> None:
-        """Have what comes of a key fit below all limits. Raises `Throttled`, and then ends no session.
+        """Make a key's request fit all limits. Raises `Throttled`, and then ends no session.
 
-        `but`: what comes is part of this session, which cannot make room for it.
+        `but`: the request belongs to this session, which must not be ended for it.
         """
         leaving: dict[str, Session] = {}
         for claim in claims:
@@ -239,7 +239,7 @@ class Sessions:
             self._end(session)
 
     def _choose(self, asking: ApiKey, claim: _Quota, leaving: dict[str, Session], but: Session | None) -> None:
-        """Add to `leaving` the idle sessions that have to end for one claim. Raises `Throttled`."""
+        """Add to `leaving` the idle sessions that must end for one limit. Raises `Throttled`."""
         over = claim.taken - sum(map(claim.cost, leaving.values())) + claim.coming - claim.most
         if over <= 0 or not claim.most:
             return
@@ -259,7 +259,7 @@ class Sessions:
             raise Throttled.by(claim.limit, claim.most)
 
     def _count(self, session: Session) -> None:
-        """Keep the total: the size of one session may have changed."""
+        """Update the total: the size of one session may have changed."""
         self._bytes += session.size - session.counted
         session.counted = session.size
 

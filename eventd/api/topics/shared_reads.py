@@ -1,4 +1,4 @@
-"""Shared reads: clients at the same position of a topic that want the same of it get the same page.
+"""Shared reads: clients at the same position of a topic with the same options receive the same page.
 
 Nothing is buffered for a client. Clients that have caught up wait at a `Feed`; when the topic grows, one read serves
 all of them. A client that is behind reads the pages after its own position, and shares each read with others there.
@@ -30,7 +30,7 @@ _NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
 
 
 class PageOptions(NamedTuple):
-    """How a client wants pages: without the records of some nodes, with which members, and how large at most."""
+    """The options of a client's pages: excluded nodes, members, and maximum size."""
 
     nodes: frozenset[str]
     view: View
@@ -39,7 +39,7 @@ class PageOptions(NamedTuple):
 
 
 class TopicRequest(NamedTuple):
-    """A topic, and how a client wants its pages."""
+    """A topic, and the options of its pages."""
 
     topic_id: int
     name: str
@@ -47,12 +47,12 @@ class TopicRequest(NamedTuple):
 
     @property
     def of_any_node(self) -> TopicRequest:
-        """The same, with the records of all nodes."""
+        """Return the same request with the records of all nodes."""
         return self._replace(pages=self.pages._replace(nodes=frozenset()))
 
 
 ReadKey = tuple[int, frozenset[str], str]
-"""What identifies a shared read: a seq, the nodes whose records are left out, and the history of the seq, if known."""
+"""The key of a shared read: a seq, the excluded nodes, and the epoch of the seq, if known."""
 
 
 class Page:
@@ -69,7 +69,7 @@ class Page:
         self._without: dict[frozenset[str], Page] = {}
 
     def without(self, nodes: frozenset[str]) -> Page:
-        """The page without the records of some nodes, whose names are given as JSON texts."""
+        """Return the page without the records of some nodes, whose names are given as JSON texts."""
         if not nodes or self.found is None or not self.found.dedupe_node or nodes.isdisjoint(self._nodes):
             return self
         hidden = nodes.intersection(self._nodes)
@@ -81,23 +81,23 @@ class Page:
 
     @cached_property
     def _nodes(self) -> list[str]:
-        """The node of each record, as JSON; empty for none."""
+        """Return the node of each record, as JSON; empty for none."""
         found = map(_NODE.match, () if self.found is None else self.found.records)
         return [match[1] if match else "" for match in found]
 
     @property
     def gone(self) -> bool:
-        """Whether the topic was deleted."""
+        """Return whether the topic was deleted."""
         return self.found is None
 
     @property
     def upto(self) -> int:
-        """The seq after which the next page begins."""
+        """Return the seq after which the next page begins."""
         return self.after if self.found is None else self.found.next_from_seq
 
     @property
     def epoch(self) -> str:
-        """The history that its seqs belong to; empty when the topic is no more."""
+        """Return the epoch of its seqs; empty if the topic no longer exists."""
         return "" if self.found is None else self.found.epoch
 
     @property
@@ -114,21 +114,21 @@ class Page:
 
     @property
     def begins_after(self) -> int:
-        """The seq after which its records begin: beyond what was lost."""
+        """Return the seq after which its records begin: beyond the lost ones."""
         return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
 
     @cached_property
     def records(self) -> str:
-        """Its records as one JSON list; empty when there are none."""
+        """Return its records as one JSON list; empty if there are none."""
         return f"[{','.join(self.found.records)}]" if self.found is not None and self.found.records else ""
 
     @cached_property
     def bounds(self) -> tuple[str, str, str]:
-        """The members that tell which seqs its records are of: from_seq, to_seq, head_seq."""
+        """Return the members that describe the range of its records: from_seq, to_seq, head_seq."""
         return f'"from_seq":{self.begins_after}', f'"to_seq":{self.upto}', f'"head_seq":{self.head_seq}'
 
     def loss(self, lost: Tombstone, reason: str = "") -> dict[str, str | int]:
-        """What a client is told of records that were lost, perhaps for another `reason`."""
+        """Return the description of lost records for a client, possibly for another `reason`."""
         return {
             "topic": self.name,
             "reason": reason or lost.reason,
@@ -140,24 +140,24 @@ class Page:
 
 
 class FeedReader(Protocol):
-    """A client at the end of a topic. `after` is where it stands."""
+    """A client at the end of a topic. `after` is its position."""
 
     after: int
 
     def take(self, page: Page) -> None:
-        """A page from where it stood. It may wait at the feed again, or go its own way."""
+        """Take a page from its position. It may wait at the feed again, or read by itself."""
         ...
 
     def look(self) -> None:
-        """There is something new, and it has to be read anew."""
+        """There is something new, which must be read again."""
         ...
 
 
 class Feed:
-    """One topic as some clients want it. Its interest in the topic is registered before any of them reads.
+    """One topic for clients with the same options. Its watch on the topic begins before any of them reads.
 
-    Which nodes' records a client does not want makes no feed of its own: of a page at the end of a topic they are left
-    out for each client, so that nodes which only do not want to hear themselves share one read.
+    Excluded nodes do not need a feed of their own: at the end of a topic they are removed for each client, so that
+    nodes which only exclude their own records share one read.
     """
 
     def __init__(self, want: TopicRequest, v0: V0) -> None:
@@ -166,30 +166,30 @@ class Feed:
         self._v0 = v0
         self._watch = v0.log.wakeups.watch((want.topic_id,))
         self._reads: dict[ReadKey, tuple[int, asyncio.Task[Page]]] = {}
-        self._last: tuple[int, TopicPage] | None = None  # a page that had caught up, after so many looks of the watch
+        self._last: tuple[int, TopicPage] | None = None  # a page that had caught up, at this turn of the watch
         self._waiting: dict[int, dict[FeedReader, None]] = {}
         # It must live: without it clients that have caught up get no news.
         self._serving = v0.supervisor.keep(self._serve_for_ever, f"feed of {want.name}")
 
     @property
     def turn(self) -> int:
-        """Moves with every sign that the topic has."""
+        """Return the turn, which changes with every signal of the topic."""
         return self._watch.turn
 
     @property
     def waiting(self) -> int:
-        """Number of clients that have caught up and wait."""
+        """Return the number of clients that have caught up and wait."""
         return sum(map(len, self._waiting.values()))
 
     def wait(self, client: FeedReader, turn: int) -> bool:
-        """Serve the client what is new from now on; False when there was a sign since `turn`, and it must look."""
+        """Serve the client what is new from now on; False if there was a signal since `turn`, and it must read."""
         if turn != self.turn:
             return False
         self.await_more(client)
         return True
 
     def await_more(self, client: FeedReader) -> None:
-        """For a client that was just served: the next page as well."""
+        """Serve the next page, too, to a client that was just served."""
         self._waiting.setdefault(client.after, {})[client] = None
 
     def forget(self, client: FeedReader) -> None:
@@ -200,10 +200,10 @@ class Feed:
             self._waiting.pop(client.after, None)
 
     async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Page:
-        """The page beyond a seq of the history `epoch`, without the records of some nodes, as new as this call.
+        """Return the page after a seq of the `epoch`, without the records of some nodes, as new as this call.
 
-        It is shared with all who ask for it before the topic moves on. A page that is there already costs a turn of
-        the loop: a caller that reads page after page would otherwise keep everything else waiting.
+        It is shared with all who request it before the topic changes. A cached page still costs a turn of the loop: a
+        caller that reads page after page would otherwise starve everything else.
         """
         turn, place = self.turn, (after, nodes, epoch)
         known, reading = self._reads.get(place, (-1, None))
@@ -241,9 +241,9 @@ class Feed:
         )
 
     def _at_hand(self, after: int) -> Page | None:
-        """The page beyond the end of the last one, out of memory; None: it has to be read.
+        """Return the page after the last one from memory; None: it must be read.
 
-        The topic must have grown, and changed in no other way, and by the hand of this process alone.
+        The topic must have grown and not changed in any other way, and by this process alone.
         """
         log, (looks, last) = self._v0.log, self._last or (-1, None)
         if last is None or looks != self._watch.looks or last.head_seq != after:
@@ -277,18 +277,18 @@ class Feed:
                 more |= await self._serve(after, clients)
 
     async def _serve(self, after: int, clients: Collection[FeedReader]) -> bool:
-        """The next page for all of them; whether there is another one that a client waits for."""
+        """Serve the next page to all of them; return whether there is another one that a client waits for."""
         try:
             page = self._at_hand(after) or await self.read(after)
         except Exception:
             for client in clients:
-                client.look()  # and meet the error itself
+                client.look()  # each client reads by itself and receives the error
             return False
         for served, client in enumerate(clients, 1):
             client.take(page)
             if not served % AT_ONCE:
                 await self._v0.clock.sleep(0)
-        # Danger: without a client that has got on, the same page would be served again and again, for ever.
+        # Danger: without a client that advances, the same page would be served again and again, for ever.
         return after < page.upto in self._waiting and not (page.caught_up or page.gone)
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class Feed:
 
 
 class Feeds:
-    """The feeds in use, each as long as somebody uses it."""
+    """The feeds in use, each as long as it has a user."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
@@ -306,11 +306,11 @@ class Feeds:
 
     @property
     def in_use(self) -> list[Feed]:
-        """The feeds that have users."""
+        """Return the feeds in use."""
         return [*self._feeds.values()]
 
     def use(self, want: TopicRequest) -> Feed:
-        """The feed of what is wanted, with the records of all nodes. End the use with `release`."""
+        """Return the feed of a request, with the records of all nodes. End the use with `release`."""
         want = want.of_any_node
         feed = self._feeds.get(want)
         if feed is None:

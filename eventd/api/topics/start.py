@@ -1,4 +1,4 @@
-"""Where a client begins in the topics it asks for, and how it wants their pages."""
+"""The start of a client in the requested topics, and the options of its pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_SEQ = 2**63 - 1
 
 
 class From(Struct, kw_only=True):
-    """Where to begin in a topic: beyond a seq, or with `tail` beyond its newest record."""
+    """The start in a topic: after a seq, or with `tail` after its newest record."""
 
     from_seq: U64 = 0
     tail: bool = False
@@ -39,7 +39,7 @@ class From(Struct, kw_only=True):
 
 
 class Viewing(Struct, kw_only=True):
-    """Which records a client wants, and what of them; it does not want those that carry a `node` it names."""
+    """The records and members that a client wants; records of the nodes in `node` are excluded."""
 
     node: str | list[str] | None = None
     include_meta: bool = True
@@ -47,13 +47,14 @@ class Viewing(Struct, kw_only=True):
     include_data: bool = True
 
     def pages(self, limit: int, max_bytes: int) -> PageOptions:
-        """Pages of at most so many records and about so many bytes, within our own bounds."""
+        """Return the options of pages with at most this many records and about this many bytes, within the node's
+        limits."""
         view = View(tags=self.include_tags, meta=self.include_meta, data=self.include_data)
         return PageOptions(filter_ids(self.node), view, min(limit, MOST_RECORDS), min(max_bytes, MOST_BYTES))
 
 
 class Beginning(Struct, kw_only=True):
-    """Where a client begins in a topic, and what the topic holds."""
+    """The start of a client in a topic, and the range that the topic holds."""
 
     from_seq: int
     head_seq: int
@@ -61,7 +62,7 @@ class Beginning(Struct, kw_only=True):
 
 
 class TopicSnapshot(NamedTuple):
-    """A topic as it was found: its id, the seq of its newest record, that of its oldest, and the history of them."""
+    """A topic when it was found: its id, the seqs of its newest and its oldest record, and their epoch."""
 
     topic_id: int
     head_seq: int
@@ -69,15 +70,15 @@ class TopicSnapshot(NamedTuple):
     epoch: str
 
     def begin(self, asked: From) -> Beginning:
-        """Where a client begins in it."""
+        """Return the start of a client in it."""
         first = self.head_seq if asked.tail else min(asked.from_seq, MOST_SEQ)
         return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq)
 
 
 async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:
-    """Topics as they are when all that was written upstream of them has arrived.
+    """Return topics after everything written upstream of them has arrived.
 
-    Raises `TopicNotFound`; `lenient` leaves out what is not there.
+    Raises `TopicNotFound`; `lenient` leaves missing ones out.
     """
     known = [name for name in names if NAME.fullmatch(name)]
     for name in known:

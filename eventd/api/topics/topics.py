@@ -1,4 +1,4 @@
-"""Topics: created, configured, shown, listed, deleted."""
+"""Topics: create, configure, show, list and delete them."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ TopicChanges: type[Struct] = msgspec.defstruct(
     kw_only=True,
     module=__name__,
 )
-"""A part of a topic's configuration: missing members stay as they are, null resets one to its default."""
+"""A part of a topic's configuration: missing members stay unchanged, null resets one to its default."""
 
 
 class InvalidSetting(DetailedError, Invalid):
-    """A topic cannot have this configuration; `detail` names the wrong member."""
+    """The configuration is not allowed for this topic; `detail` names the wrong member."""
 
 
 class TopicSet(Answer):
-    """A topic was made, or set; `config` is all that is set for it now."""
+    """A topic was created or configured; `config` is its whole configuration."""
 
     topic: str
     created: bool
@@ -51,7 +51,7 @@ class TopicSet(Answer):
 
 
 class QueueState(Struct, kw_only=True):
-    """The jobs of a queue: those that may be claimed, those that are, and those given up so far."""
+    """The jobs of a queue: claimable, claimed, and dead letters so far."""
 
     ready: int
     in_flight: int
@@ -59,7 +59,7 @@ class QueueState(Struct, kw_only=True):
 
 
 class TopicShown(Answer):
-    """How a topic stands. Times in milliseconds."""
+    """The state of a topic. Times in milliseconds."""
 
     topic: str
     type: str
@@ -76,7 +76,7 @@ class TopicShown(Answer):
 
 
 class TopicListed(Struct, kw_only=True):
-    """How a topic stands, in short."""
+    """The state of a topic in short."""
 
     topic: str
     head_seq: int
@@ -88,14 +88,14 @@ class TopicListed(Struct, kw_only=True):
 
 
 class TopicList(Answer):
-    """Topics in the order of their names' bytes. `next_cursor` stands where there are more."""
+    """Topics, ordered by the bytes of their names. `next_cursor` is present if there are more."""
 
     topics: list[TopicListed]
     next_cursor: str | UnsetType = UNSET
 
 
 class TopicDeleted(Answer):
-    """Whether there was a topic to delete, and the routers that went with it."""
+    """Whether there was a topic to delete, and the routers deleted with it."""
 
     topic: str
     deleted: bool
@@ -147,9 +147,9 @@ def _show_set(call: Call[Any, Any], put: TopicPut) -> TopicSet:
 
 
 def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
-    """Raises `Invalid` for a configuration that no topic of this name can have.
+    """Raises `Invalid` for a configuration that is not allowed for a topic of this name.
 
-    Raises `Forbidden` where its dead letters would go to a topic that the key is not for.
+    Raises `Forbidden` if its dead letters would go to a topic that the key may not access.
     """
     for name in config.__struct_fields__:
         value = getattr(config, name)
@@ -169,7 +169,7 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
 
 
 def require_known(name: str) -> None:
-    """Raises `TopicNotFound` for a name that no topic can have: some of these no database takes."""
+    """Raises `TopicNotFound` for a name that no topic can have: some of these no database accepts."""
     if not NAME.fullmatch(name):
         raise TopicNotFound(name)
 

@@ -19,14 +19,15 @@ from eventd.api.topics.start import Beginning, From, Viewing, find_topics, requi
 
 RECORDS = 256
 BYTES = 256 << 10
-"""Size of a page unless the client asks for another."""
+"""Size of a page unless the client sets another."""
 HEARTBEAT_MS = (1000, 60_000)
 RETRY_MS = 2000
 _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class NewSession(Viewing, Body):
-    """What to watch, and how. `consistency` makes no difference: readers see what was written before they ask."""
+    """What to watch, and how. `consistency` makes no difference: readers always see what was written before their
+    request."""
 
     topics: dict[str, From]
     limit: U32 = RECORDS
@@ -48,7 +49,7 @@ class SessionBegun(Answer):
 
 
 class Lenience(Query, frozen=True):
-    """`lenient`: topics that are not there are left out, rather than refused."""
+    """`lenient`: missing topics are left out instead of refused."""
 
     lenient: bool = False
 
@@ -103,7 +104,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
 
 
 async def begin_stream(request: web.Request) -> tuple[web.StreamResponse, ClientStream | None]:
-    """Begin a stream of events; None in place of its stream where the client is gone."""
+    """Begin a stream of events; None instead of its stream if the client disconnected."""
     response = web.StreamResponse(headers=_HEADERS)
     writer = await response.prepare(request)
     if (transport := request.transport) is None or writer is None:
@@ -119,12 +120,12 @@ def require_stream(request: web.Request) -> None:
 
 
 def event(kind: str, place: bytes, data: bytes) -> bytes:
-    """One event of a stream. JSON has no line breaks of its own."""
+    """Return one event of a stream. JSON contains no line breaks."""
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (place, kind.encode(), data)
 
 
 def _record_data(page: Page) -> bytes:
-    """The same for all clients, whatever else they follow."""
+    """Return the part that is the same for all clients, whatever else they follow."""
     if (data := page.texts.get(_record_data)) is None:
         begin, end, head = page.bounds
         data = f'{{"topic":"{page.name}",{begin},{head},"records":{page.records},{end}}}'.encode()
@@ -133,9 +134,9 @@ def _record_data(page: Page) -> bytes:
 
 
 class SseFollower(Follower):
-    """A client of a stream of server-sent events. `chunked`: as HTTP/1.1 has it.
+    """A client of a stream of server-sent events. `chunked`: with HTTP/1.1's transfer coding.
 
-    `checkpoints` name where it stands, where that is too long for an id.
+    `checkpoints` name its position, where that is too long for an id.
     """
 
     def __init__(
@@ -156,11 +157,11 @@ class SseFollower(Follower):
         self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
     def cursors(self) -> dict[str, WatchCursor]:
-        """How far the client was sent each topic."""
+        """Return how far the client was sent each topic."""
         return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """Clients of this topic alone that stand at the same place get the same bytes."""
+        """Return the message; clients of only this topic at the same position get the same bytes."""
         key = (SseFollower, self._chunked, following.is_first, following.owes_end)
         alone = len(self.topics) == 1
         text = page.texts.get(key) if alone else None
@@ -190,7 +191,7 @@ class SseFollower(Follower):
         return events
 
     def _id(self, name: str, seq: int | None) -> bytes:
-        """The id of an event that takes the client to `seq` of one topic; None: that topic is no more."""
+        """Return the id of an event that takes the client to `seq` of one topic; None: that topic no longer exists."""
         seqs = {name: following.after for name, following in self.topics.items()}
         if seq is None:
             seqs.pop(name, None)

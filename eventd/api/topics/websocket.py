@@ -1,7 +1,7 @@
 """Topics over a WebSocket: one connection on which a client follows topics and publishes to them.
 
-Each text frame is a JSON object. The client's say in `op` what is to be done, and may carry a `request_id` of any kind,
-which comes back with the answer. What was published is acknowledged in the order in which it came.
+Each text frame is a JSON object. The client names the operation in `op`, and may add a `request_id` of any type, which
+the response repeats. Publishes are acknowledged in the order in which they arrived.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from eventd.log.topics.errors import Throttled
 
 RECORDS = 1000
 BYTES = 1 << 20
-"""Of a page, if nothing else is asked for."""
+"""Size of a page by default."""
 MOST_FOLLOWED = 4096
 """Topics that one connection may follow."""
 UNDER_WAY = 64
 """Publishes of one client that wait for the disk together."""
 AT_ONCE = 50
-"""Frames of one client that are read before others have their turn of the loop."""
+"""Frames of one client that are read before the event loop turns to others."""
 SILENT_SECONDS = 15.0
-"""After so long without a word the client is pinged: so a connection that is no more is noticed."""
+"""After this time without a frame the client is pinged, which detects a dead connection."""
 CLOSE_SECONDS = 1.0
 """How long a client has to answer when the connection is closed."""
 _PING = b"\x89\x00"
@@ -50,16 +50,16 @@ logger = logging.getLogger("eventd.api")
 
 
 class Command(Struct):
-    """What every frame of a client carries."""
+    """The members that every frame of a client has."""
 
     op: str
     request_id: Raw = _NO_ID
 
 
 class Subscribe(Viewing, kw_only=True):
-    """Follow topics: `topic` beyond `from_seq` or from its end, and each of `topics` from its own place.
+    """Follow topics: `topic` after `from_seq` or from its end, and each of `topics` from its own position.
 
-    Following one anew replaces where it stood. `lenient`: what is not there is left out.
+    Following a topic again replaces its position. `lenient`: missing topics are left out.
     """
 
     topic: str | None = None
@@ -74,19 +74,19 @@ class Subscribe(Viewing, kw_only=True):
         require_u64(from_seq=self.from_seq, max_batch_bytes=self.max_batch_bytes)
 
     def beginnings(self) -> dict[str, From]:
-        """Where to begin, by topic."""
+        """Return the start of each topic."""
         single = {} if self.topic is None else {self.topic: From(from_seq=self.from_seq, tail=self.tail)}
         return single | (self.topics or {})
 
 
 class Unsubscribe(Struct, kw_only=True):
-    """Follow these topics no more."""
+    """Stop following these topics."""
 
     topic: str | None = None
     topics: list[str] | None = None
 
     def names(self) -> list[str]:
-        """The topics, each once."""
+        """Return the topics, each once."""
         single = [] if self.topic is None else [self.topic]
         return [*dict.fromkeys(single + (self.topics or []))]
 
@@ -99,11 +99,11 @@ class Publish(WriteBody, kw_only=True):
 
 
 class Ping(Struct):
-    """Only an answer is wanted."""
+    """Request a response only."""
 
 
 class Refusal(Struct, kw_only=True):
-    """Why a command was not done."""
+    """Why a command was refused."""
 
     code: str
     message: str
@@ -123,7 +123,7 @@ class UnsupportedMessage(Invalid):
 
 
 def frame(payload: bytes) -> bytes:
-    """A text as one frame of a server: whole, not masked, and so the same for every client."""
+    """Return a text as one server frame: unfragmented, unmasked, and so the same for every client."""
     size = len(payload)
     if size < 126:
         return b"\x81%c%b" % (size, payload)
@@ -133,12 +133,12 @@ def frame(payload: bytes) -> bytes:
 
 
 def say(op: str, **members: Any) -> bytes:
-    """What a server says, as a frame."""
+    """Return a server message as a frame."""
     return frame(msgspec.json.encode({"op": op, **members}))
 
 
 MAX_MESSAGE_BYTES = 4 << 20
-"""Bytes of one message of a client: it is held until it is whole, and decoded on the loop."""
+"""The largest message of a client in bytes: it is held until it is complete, and decoded on the event loop."""
 
 
 async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
@@ -157,19 +157,19 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     with v0.concurrency.streams.take(key), v0.callers.using(request, key), closing(messages):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
-            return socket  # the client is gone
+            return socket  # the client disconnected
         follower = WsFollower(registry, ClientStream(transport, writer), SILENT_SECONDS)
         await Conversation(v0, key, socket, messages, follower).run()
     return socket
 
 
 class WsFollower(Follower):
-    """A client of a WebSocket. It stays connected also when it follows nothing."""
+    """A client of a WebSocket. It stays connected while it follows nothing."""
 
     stays = True
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """Clients of this topic that stand at the same place get the same bytes."""
+        """Return the message; clients of this topic at the same position get the same bytes."""
         key = (WsFollower, following.owes_end)
         text = page.texts.get(key)
         if text is None:
@@ -200,7 +200,7 @@ def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
 
 
 class Conversation:
-    """One connection: what the client says is done in order, while it is told of what it follows."""
+    """One connection: the client's commands are executed in order, while it is sent the topics it follows."""
 
     def __init__(
         self,
@@ -227,42 +227,42 @@ class Conversation:
         }
 
     async def run(self) -> None:
-        """Until the client goes, or the node stops."""
+        """Serve until the client disconnects or the node stops."""
         telling = self._v0.supervisor.spawn(self._tell(), "telling a client of a WebSocket")
         self._messages.attend(self._turn_away)
         try:
             async for message in self._socket:
                 if self._messages.refusal is not None:
-                    break  # the room of this message may be another's already
+                    break  # the memory of this message may already belong to another
                 self._held = self._messages.take()
                 try:
                     await self._hear(message)
                     self._messages.allow_giving_way(self._held)
-                    await self._follower.stream.drain()  # a client that does not read answers gets no more of them
+                    await self._follower.stream.drain()  # a client that does not read responses gets no more of them
                 finally:
                     self._messages.handled()
                     self._messages.release(self._held)
         except ConnectionError:
-            pass  # the client is gone
+            pass  # the client disconnected
         finally:
             self._follower.end()
             await asyncio.wait({telling, *self._publishing, *self._ending})
 
     def _turn_away(self, error: EventdError) -> None:
-        """A message is refused while it arrives, so nothing that follows can be read."""
+        """Refuse a message while it arrives; nothing that follows can be read."""
         self._refuse(_NO_ID, error)
         self._follower.stream.part(b"")  # a client that does not read ends as well
-        # Runs once: whatever goes wrong, the connection ends.
+        # Runs once: on any error the connection ends.
         ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
         self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))
 
     async def _tell(self) -> None:
-        """What the client follows. It runs once: when it fails, so does the connection, and the client comes back."""
+        """Send what the client follows. Runs once: if it fails, the connection ends, and the client reconnects."""
         try:
             await self._follower.run()
             await self._socket.close(code=WSCloseCode.GOING_AWAY)
         except ConnectionError:
-            pass  # the client is gone
+            pass  # the client disconnected
         except Exception:
             self._follower.stream.abort()
             raise
@@ -285,7 +285,7 @@ class Conversation:
         except Exception:
             self._fail(request_id)
         self._heard += 1
-        if not self._heard % AT_ONCE:  # what has arrived is read, and mostly answered, without a wait
+        if not self._heard % AT_ONCE:  # arrived frames are read, and usually answered, without waiting
             await self._v0.clock.sleep(0)
 
     def _refuse(self, request_id: Raw, error: EventdError) -> None:
@@ -303,7 +303,7 @@ class Conversation:
         self._follower.stream.write(say(op, request_id=request_id, **members))
 
     async def _settle(self) -> None:
-        """What comes next sees all that was published before."""
+        """Wait until everything published before is visible to what follows."""
         if self._publishing:
             await asyncio.wait(self._publishing)
 
@@ -340,10 +340,10 @@ class Conversation:
         self._key.require_names(asked.topic)
         if asked.config is not None:
             self._key.require_scope("admin")
-            await self._settle()  # before it is written, it is looked whether there is such a topic
+            await self._settle()  # the topic's existence is checked before the write
         elif len(self._publishing) >= UNDER_WAY:
             await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
-        # Runs once: whatever goes wrong is answered.
+        # Runs once: any error is answered.
         held, self._held = self._held, None
         publishing = self._v0.supervisor.spawn(self._write(asked, request_id), "publish of a client of a WebSocket")
         self._publishing.add(publishing)

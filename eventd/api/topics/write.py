@@ -1,4 +1,4 @@
-"""A write: the batch that a client sends, its records, and the answer."""
+"""A write: a client's batch, its records, and the response."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_META = Raw()
 
 
 class RecordIn(Struct):
-    """A record to be written. `data` and `meta` may be any JSON value; null is no meta."""
+    """A record to write. `data` and `meta` may be any JSON value; null means no meta."""
 
     data: Raw
     tag: str | None = None
@@ -48,10 +48,10 @@ class RecordIn(Struct):
 
 
 class WriteBody(Body):
-    """A batch that is written as a whole or not at all.
+    """A batch that is written completely or not at all.
 
-    `node` is that of records without their own; a repeated `idempotency_key` writes nothing; `create`: whether a topic
-    that is missing is made, by `config` then.
+    `node` applies to records without their own; a repeated `idempotency_key` writes nothing; `create`: whether a
+    missing topic is created, with `config`.
     """
 
     records: list[RecordIn]
@@ -63,13 +63,13 @@ class WriteBody(Body):
 
     @classmethod
     def require_bounded(cls, text: bytes | bytearray) -> None:
-        """Raises `BatchTooLarge` for far more records than a batch has, before each of them becomes an object."""
+        """Raises `BatchTooLarge` for far more records than a batch may have, before each of them becomes an object."""
         if text.count(b"{") > _MANY and (records := count_elements(text, _MANY)) > _MANY:
             raise _too_many(records)
 
 
 class WriteAnswer(Answer):
-    """Where the records are. `deduped`: they were written before, under the same key."""
+    """The positions of the records. `deduped`: they were written before, with the same key."""
 
     topic: str
     first_seq: int
@@ -90,7 +90,7 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
         body.idempotency_key or header_key
     )  # problems of the batch come before those of its records
     drafts = await aside(_bulk(body.records), read_batch, body)
-    if not NAME.fullmatch(topic):  # not even looked for: some of these no database takes
+    if not NAME.fullmatch(topic):  # not even looked up: some of these no database accepts
         _refuse_name(topic, body.create, body.config)
     unit = Write(
         topic,
@@ -107,26 +107,26 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
 
 
 def _refuse_name(topic: str, create: bool | None, config: TopicConfig | None) -> None:
-    """Raises for a name that no topic can have: it does not exist, and cannot be created either."""
+    """Raises for a name that no topic can have: it does not exist and cannot be created."""
     if create is False or (create is None and config is not None and not config.auto_create):
         raise TopicNotFound(topic)
     require_name(topic)
 
 
 async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | None) -> TopicConfig | None:
-    """What a topic is made with. To say so takes the scope admin, where there is no such topic yet."""
+    """Return the configuration of a topic to create. Giving one requires the scope admin if the topic is missing."""
     if config is None:
         return None
     if "admin" not in key.scopes:
         if not NAME.fullmatch(topic) or await v0.database.read(find_topic, topic) is None:
             key.require_scope("admin")
-        return None  # the topic is there: nothing is made
+        return None  # the topic exists: nothing is created
     require_config(config, topic, key)
     return config
 
 
 def _read_key(key: str) -> str:
-    """An idempotency key; empty for none. Raises `Invalid`."""
+    """Return an idempotency key; empty for none. Raises `Invalid`."""
     if not is_plain(key):
         raise Invalid("the idempotency key holds U+0000, or bytes that are not UTF-8")
     if size_of(key) > MAX_KEY_BYTES:
@@ -135,15 +135,15 @@ def _read_key(key: str) -> str:
 
 
 def _bulk(records: Sequence[RecordIn]) -> int:
-    """Bytes of a batch, and as many for each record as would take as long to be read."""
+    """Return the bytes of a batch, plus a number for each record that takes as long to read."""
     return sum([len(record.data) for record in records]) + 128 * len(records)
 
 
 def read_batch(body: WriteBody) -> Drafts:
-    """The records in their stored form. Raises `Invalid`, `BatchTooLarge` and `RecordTooLarge`."""
+    """Return the records in their stored form. Raises `Invalid`, `BatchTooLarge` and `RecordTooLarge`."""
     _require_count(body.records)
     if len(body.records) > 1 and _bulk(body.records) > HUGE_BYTES:
-        for _ in _read_each(body, _BatchReader(body.node)):  # a refused batch must not be there twice
+        for _ in _read_each(body, _BatchReader(body.node)):  # a refused batch must not be in memory twice
             pass
     reader = _BatchReader(body.node)
     for stored in _read_each(body, reader):
@@ -173,18 +173,19 @@ def _too_many(records: int) -> BatchTooLarge:
 
 
 class _BatchReader:
-    """Reads the records of one batch: what many of them share is looked at once."""
+    """Reads the records of one batch: values that many of them share are checked once."""
 
     def __init__(self, node: str | None) -> None:
         self._default = node
         self._nodes: dict[str, str] = {}  # with the JSON text of each
         self._tags: dict[str, str] = {}
-        self._sources: set[str] = set()  # the empty one stands for nobody
+        self._sources: set[str] = set()  # empty: no node
         self._bodies: list[str] = []
         self._sizes: list[int] = []
 
     def read(self, record: RecordIn) -> tuple[str, int]:
-        """The stored form of a record, and the bytes of its data and meta. Raises `Invalid` and `RecordTooLarge`."""
+        """Return the stored form of a record, and the bytes of its data and meta. Raises `Invalid` and
+        `RecordTooLarge`."""
         node, tag, meta = self._default if record.node is None else record.node, record.tag, bytes(record.meta)
         node_text = "" if node is None else self._nodes.get(node) or _read(self._nodes, node, "node", MAX_NODE_BYTES)
         tag_text = "" if tag is None else self._tags.get(tag) or _read(self._tags, tag, "tag", MAX_TAG_BYTES)
@@ -203,14 +204,14 @@ class _BatchReader:
         self._sizes.append(stored[1])
 
     def drafts(self) -> Drafts:
-        """The whole batch."""
+        """Return the whole batch."""
         paths = [""] * len(self._bodies)
         types, sources = frozenset(self._tags), frozenset(self._sources)
         return Drafts(paths=paths, bodies=self._bodies, types=types, sources=sources, sizes=self._sizes)
 
 
 def _require_readable(data: Raw, meta: bytes) -> None:
-    """Raises `RecordTooLarge` for a text that could only become small enough by taking very many blanks out of it."""
+    """Raises `RecordTooLarge` for a text that could only fit after removing very many blanks."""
     size = len(memoryview(data)) + len(meta)
     if size > _BLANKS * MAX_RECORD_BYTES:
         raise RecordTooLarge(f"its data and meta have {size} bytes, more than {MAX_RECORD_BYTES}")
@@ -233,7 +234,7 @@ def _read_meta(meta: bytes) -> str:
 
 
 def shown(topic: str, written: WriteResult, performance: Performance, *, seqs: bool) -> WriteAnswer:
-    """What is told of a write; `seqs`: each of them, too."""
+    """Return the response to a write; with `seqs`, each of them, too."""
     performance.wal_append_ms = round(written.append_ms, 3)
     performance.fsync_ms = round(written.flush_ms, 3)
     return WriteAnswer(

@@ -1,7 +1,7 @@
-"""Verify: compares what the delivery ledger says a peer has with what the peer holds.
+"""Verify: compares the deliveries that this node has recorded for a peer with the events that the peer holds.
 
 May import: api.admin, api.framework, egress.peers, groups, log.core, log.cursors, log.delivery, resources, runtime,
-    store.engine.
+store.engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The comparison itself, in steps of which each is a few milliseconds of our work, or one question to the peer.
+"""The comparison, in steps of a few milliseconds of work or one query to the peer.
 
-First both sides sum up what they hold, in the same buckets. Where a bucket differs, our ids in it are asked for: those
-that the peer does not know explain the difference, or else what the peer holds in the bucket is looked at.
+First both sides sum up their events in the same buckets. Where a bucket differs, the peer is queried for this node's
+ids in it: those that it does not know explain the difference; otherwise the peer's events in the bucket are read.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from federation.compare import (
 
 FINEST = Grain(minutes=1, parts=MOST_PARTS)
 MOST_HELD = 4 * MOST_BUCKETS
-"""Buckets that are held; where there are more they become coarser."""
+"""Buckets that are held; beyond that they become coarser."""
 EACH = 8
-"""Events in a bucket, about, where there are not more than that allows: fewer would make more to tell than to ask."""
+"""Events in a bucket, approximately, within that limit: smaller buckets would cost more to transfer than to query."""
 FEWEST = 64
-"""Buckets that are not made fewer."""
+"""The minimum number of buckets."""
 MOST_ROUNDS = 5
-"""How often what is in differing buckets is looked at, each time as much as fits."""
+"""How often differing buckets are read, each time as many as fit."""
 MOST_RESTARTS = 2
-"""How often a comparison begins anew because the peer's log has begun another history."""
+"""How often a comparison restarts because the peer's log has begun another epoch."""
 MOST_PAGES = 10_000
-"""Answers by which a peer has to have told what it holds: some hours of work."""
+"""Responses in which a peer must have reported its events: some hours of work."""
 
 
 class Progress(NamedTuple):
-    """How far a stage is; `of` is 0 where nobody knows."""
+    """The progress of a stage; `of` is 0 if unknown."""
 
     stage: str
     done: int
@@ -77,8 +77,8 @@ class Comparison:
         self._grain = FINEST
         self._ours: dict[int, int] = {}
         self._theirs: dict[int, int] = {}
-        self._found: dict[int, int] = {}  # by how much each bucket differs
-        self._differing: dict[int, int] = {}  # what of that is not explained yet
+        self._found: dict[int, int] = {}  # the difference of each bucket
+        self._differing: dict[int, int] = {}  # the part of it that is not explained yet
         self._sizes: dict[int, int] = {}
         self._held: list[ListedRecord] = []
         self._at = self._number = self._rounds = 0
@@ -89,11 +89,12 @@ class Comparison:
 
     @property
     def scope(self) -> Scope:
-        """What is compared; known after the first step."""
+        """Return what is compared; known after the first step."""
         return self._scope
 
     async def work(self, asker: Asker, seconds: float) -> None:
-        """Go on for so long, or to the end; one step at least. Raises what `Asker.ask` raises, `HistoryEnded` aside."""
+        """Continue for this time, or to the end; at least one step. Raises what `Asker.ask` raises, except
+        `HistoryEnded`."""
         end = self._clock.monotonic() + seconds
         try:
             while self._stage is not None:
@@ -138,7 +139,7 @@ class Comparison:
             self._stage, self._at = self._ask_sums, 0
 
     async def _coarsen(self, most: int = MOST_HELD) -> None:
-        """Keep what is held within bounds: well within, so that it does not have to be done again at once."""
+        """Keep the number of buckets within its limit: well within, so that it need not be done again at once."""
         if len(self._ours) <= most and len(self._theirs) <= 2 * most:
             return
         while len(self._ours) > 0.75 * most or len(self._theirs) > 1.5 * most:
@@ -173,7 +174,7 @@ class Comparison:
         self._stage = self._find_absent if self._differing or late else self._resolve
 
     async def _find_absent(self, asker: Asker) -> None:
-        """List what we have in buckets that differ, and ask which of it the peer does not know."""
+        """List this node's ids in differing buckets, and query which of them the peer does not know."""
         scope, begun = self._scope, self._clock.monotonic()
         if self._at < scope.upto and len(self._held) < MOST_ASKED:
             found = await self._database.read(
@@ -209,7 +210,7 @@ class Comparison:
                 self._differing[held.key] = minus(self._differing[held.key], total_of([held.fingerprint]))
 
     async def _resolve(self, asker: Asker) -> None:
-        """Look at both sides of the buckets that still differ, as many as fit at once."""
+        """Read both sides of the buckets that still differ, as many as fit at once."""
         left = [key for key, total in self._differing.items() if total]
         if not left or self._rounds >= MOST_ROUNDS:
             self.findings.unresolved += len(left)
@@ -231,13 +232,13 @@ class Comparison:
 
 
 def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:
-    """What is left of our totals without those of the peer, for each bucket where that is something."""
+    """Return the difference between this node's sums and the peer's, for each bucket where there is one."""
     left = {key: minus(ours.get(key, 0), theirs.get(key, 0)) for key in {*ours, *theirs}}
     return {key: total for key, total in left.items() if total}
 
 
 def beyond(at: int, next_one: int | None, upto: int) -> int:
-    """How far the peer has come. Raises `Conflict` where it does not go on: it would be asked for ever."""
+    """Return how far the peer has come. Raises `Conflict` if it does not advance: it would be queried for ever."""
     if next_one is None:
         return upto
     if not at < next_one <= upto:

@@ -1,4 +1,4 @@
-"""What a comparison has found: gaps, disagreements, and what was set aside."""
+"""The findings of a comparison: gaps, disagreements, and dead letters."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 MOST_GAPS = 10_000
-"""Gaps that are told, each by its bounds."""
+"""Gaps that are reported, each by its bounds."""
 MOST_IDS = 100_000
-"""Ids that are told, over all gaps."""
+"""Ids that are reported, over all gaps."""
 MOST_OTHERS = 1_000
-"""Ids of events that the peer holds and we do not, or holds otherwise."""
+"""Ids of events that only the peer holds, or holds with other content."""
 
 
 class Verdict(StrEnum):
-    """What it means that the peer does not hold an event of ours."""
+    """The meaning of an event that the peer does not hold."""
 
     MISSING = "missing"
     PENDING = "pending"
     EXPIRED = "expired"
     REFUSED = "refused"
     IN_PATH = "in_path"
-    NOT_MEANT = "not_meant"  # by the selector of then
-    HELD_ONCE = "held_once"  # the peer had it, and its retention has removed it
-    EVICTED = "evicted"  # our own retention has removed it meanwhile
-    UNPROVEN = "unproven"  # the peer's retention may have removed it: when it was delivered has been forgotten
+    NOT_MEANT = "not_meant"  # by the selector of that time
+    HELD_ONCE = "held_once"  # the peer had it, and its retention has evicted it
+    EVICTED = "evicted"  # this node's retention has evicted it meanwhile
+    UNPROVEN = "unproven"  # the peer's retention may have evicted it: the evidence of its delivery is gone
 
 
 class Judgement(NamedTuple):
-    """A record the peer does not hold, and what that means."""
+    """A record that the peer does not hold, and the verdict."""
 
     held: ListedRecord
     verdict: Verdict
@@ -54,7 +54,7 @@ _ASIDE = {
 
 
 def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judgement]:
-    """What it means that the peer does not know these records, by our books; in order of position."""
+    """Return the verdicts on records that the peer does not know, by this node's delivery ledger; ordered by position."""
     stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
     records = [stored[held.position] for held in absent if held.position in stored]
     told = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))
@@ -79,7 +79,7 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
 
 @dataclass(slots=True)
 class Gap:
-    """A run of events meant for the peer that it does not hold; nothing meant for it lies between them."""
+    """A run of events meant for the peer that it does not hold, with none that it holds in between."""
 
     first: ListedRecord
     last: ListedRecord
@@ -99,8 +99,8 @@ class Gap:
 
 @dataclass(slots=True)
 class Findings:
-    """All of them. `extra` are ids that the peer holds as ours and our log does not know, `other` ids under which it
-    holds another event."""
+    """All findings. `extra` are ids from this node that only the peer holds, `other` ids under which it holds another
+    event."""
 
     compared: int = 0
     waiting: int = 0
@@ -119,7 +119,7 @@ class Findings:
         return not (self.missing or self.extras or self.others or self.unresolved)
 
     def add(self, judged: Sequence[Judgement]) -> None:
-        """Take over what was judged; what is missing, in order of position."""
+        """Add verdicts; missing events in order of position."""
         for held, verdict in judged:
             if verdict is Verdict.MISSING:
                 self.miss(held)
@@ -127,7 +127,7 @@ class Findings:
                 self.aside[verdict] += 1
 
     def miss(self, held: ListedRecord) -> None:
-        """One more that is missing."""
+        """Add a missing event."""
         self.missing += 1
         last = self.gaps[-1] if self.gaps else None
         if last is not None and last.last.number + 1 == held.number:
@@ -143,13 +143,13 @@ class Findings:
             self.listed += 1
 
     def add_extra(self, event_id: str) -> None:
-        """One more that the peer holds and our log does not know."""
+        """Add an event that the peer holds and this node's log does not know."""
         self.extras += 1
         if len(self.extra) < MOST_OTHERS:
             self.extra.append(event_id)
 
     def add_other(self, event_id: str) -> None:
-        """One more under whose id the peer holds another event."""
+        """Add an id under which the peer holds another event."""
         self.others += 1
         if len(self.other) < MOST_OTHERS:
             self.other.append(event_id)

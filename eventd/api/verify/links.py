@@ -1,4 +1,4 @@
-"""What the two ends of a link say of it: where it stands by the peer's mark, and by our cursor."""
+"""The two views of a link: the peer's mark and this node's cursor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from federation.event import micros
 
 
 def show_link(scope: Scope) -> dict[str, Any]:
-    """Both sides' places of a link, and in words where they contradict each other."""
+    """Return both positions of a link, and in words where they contradict each other."""
     cursor, head, state = scope.cursor, scope.head, scope.state
     mark = state.mark
     return {

@@ -1,4 +1,4 @@
-"""Verifying a peer, as it can be asked: whoever asks drives the comparison, call by call, and sees how far it is."""
+"""The operation that verifies a peer: the caller drives the comparison, call by call, and sees its progress."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from eventd.store.engine.database import Connection, Database
 from federation.peers import PROTOCOL_V1
 
 FORGOTTEN_SECONDS = 10.0
-"""How long a comparison is kept that nobody goes on with."""
+"""How long a comparison is kept that no caller continues."""
 
 
 class Verify(Params):
-    """Compare what the books say a peer has with what it holds. Nothing is changed, here or there.
+    """Compare the recorded deliveries to a peer with the events that it holds. Nothing is changed on either side.
 
-    It takes as long as it takes: each call goes on for a while, and tells how far it is.
+    Each call continues for a while, and returns the progress.
     """
 
     group: str
@@ -39,7 +39,7 @@ class Verify(Params):
 
 @dataclass(slots=True)
 class _Run:
-    """A comparison under way."""
+    """A running comparison."""
 
     id: str
     comparison: Comparison
@@ -50,7 +50,7 @@ class _Run:
 
 
 _runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDictionary()
-"""One for each peer at most, in the process that drives them."""
+"""At most one for each peer, in the process that drives it."""
 
 
 async def verify(services: Services, params: Verify) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Buckets that differ although the peer knows all our ids in them: it holds more than we do, or something else."""
+"""Resolves buckets that differ although the peer knows all ids of this node in them: it holds more events, or others."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Pair = tuple[str, str]
 
 
 class _Place(NamedTuple):
-    """What our log says of an id. `position`: None where retention removed it."""
+    """The state of an id in this node's log. `position`: None if retention has evicted it."""
 
     position: int | None
     refreshed: bool
 
 
 class LookupPage(NamedTuple):
-    """Which buckets are to be looked at, how many events both sides counted in each, and by how much they differ."""
+    """The buckets to read, the number of events on both sides of each, and their difference."""
 
     grain: Grain
     left: Sequence[int]
@@ -50,7 +50,7 @@ class LookupPage(NamedTuple):
 
 
 class Resolver:
-    """One look at some of the buckets: `keys` are those that fit."""
+    """One reading of some of the buckets: `keys` are those that fit."""
 
     def __init__(self, scope: Scope, database: Database, clock: Clock, look: LookupPage) -> None:
         self._scope = scope
@@ -67,12 +67,12 @@ class Resolver:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How far it is, of how much."""
+        """Return the progress and its total."""
         scope = self._scope
         return self._at - scope.after + self._asked, scope.upto - scope.after + scope.state.upto
 
     async def step(self, asker: Asker, findings: Findings) -> None:
-        """Go on a little."""
+        """Continue with one step."""
         if self._at < self._scope.upto:
             await self._list_ours()
         elif self._asked < self._scope.state.upto:
@@ -117,7 +117,7 @@ class Resolver:
         self._asked = state.upto if ids.next is None else ids.next
 
     def _adds_up(self) -> bool:
-        """Whether what was listed differs by as much as what was summed up: nobody has lied or lost any meanwhile."""
+        """Return whether the listed events differ by as much as the sums: otherwise a side has changed or lied."""
         ours = total_of(held.fingerprint for held in self._ours.values())
         theirs = total_of(int(digits, 16) for _, digits in self._theirs)
         listed = minus(ours, theirs)
@@ -147,9 +147,9 @@ class Resolver:
     async def _judge(
         self, asker: Asker, findings: Findings, some: Sequence[ListedRecord], places: Mapping[str, _Place]
     ) -> None:
-        """Whether the peer lacks a refresh of ours, or holds another event under the id. The unknown are told.
+        """Find out whether the peer lacks a refresh, or holds another event under the id. Unknown ids are reported.
 
-        What a peer says it knows, and did not list, proves nothing: it answers from its ids alone, or has just got it.
+        An id that a peer knows but did not list proves nothing: it answers from its ids alone, or has just received it.
         """
         question = AskKnown(
             ids=tuple(held.event_id for held in some),
@@ -176,7 +176,7 @@ def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[st
 
 
 def _fitting(left: Sequence[int], sizes: Mapping[int, int]) -> list[int]:
-    """The buckets that can be looked at together: one at least."""
+    """Return the buckets that can be read together: at least one."""
     found: list[int] = []
     size = 0
     for key in left[:MOST_BUCKETS]:

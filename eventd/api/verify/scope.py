@@ -1,4 +1,4 @@
-"""What a comparison is about: which records both sides look at, and how far."""
+"""The scope of a comparison: the records that both sides count, and how far."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from federation.selector import Selector
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The records in `(after, upto]` of this log that are `chosen`, and what the peer is asked for.
+    """The records in `(after, upto]` of this log that are `chosen`, and the query for the peer.
 
-    What lies up to `after` the peer took before the oldest record that its retention has left. `upto` is where the
-    peer stands by its own mark, or else our cursor; so many events meant for it are `waiting` beyond.
+    The peer received everything up to `after` before the oldest record that its retention has left. `upto` is the
+    peer's own mark, or else this node's cursor; `waiting` events meant for it are beyond.
     """
 
     group: GroupConfig
@@ -60,7 +60,7 @@ def _entered_here(text: str) -> bool:
 
 
 def read_scope(conn: Connection, group: str, node: str, state: State, now: int) -> Scope:
-    """The scope in this snapshot. Raises NotFound, and Conflict while no node has taken notice of the peer."""
+    """Return the scope in this snapshot. Raises NotFound, and Conflict until a node has registered the peer."""
     config = find_group(conn, group)
     peer = find_peer(config, node)
     books = open_ledgers(conn, peer)
@@ -95,14 +95,15 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
 
 
 def _what(selector: Selector, *, own: bool, since: int | None) -> RecordScope:
-    """Filters that are too long for a question are left out of it: more is told then, and looked at by its ids."""
+    """Return the filter for the query. Filters that are too long for it are left out: more is then listed, and checked
+    by id."""
     if max(len(selector.types), len(selector.subject_prefixes)) > MOST_FILTERS:
         return RecordScope(own=own, since=since)
     return RecordScope(own=own, types=selector.types, subject_prefixes=selector.subject_prefixes, since=since)
 
 
 def _upto(head: Head, cursor: Cursor, state: State) -> int:
-    """The peer has what its mark says, also where the receipt has not come yet."""
+    """Return the end of the scope: the peer has what its mark covers, even before the receipt arrives."""
     mark = state.mark
     if mark is None or mark.epoch != head.epoch or mark.upto > head.last:
         return cursor.position

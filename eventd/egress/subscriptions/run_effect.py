@@ -19,7 +19,7 @@ NAMED = 20
 
 
 class Given(NamedTuple):
-    """The stored result of a run: the part's name and generation, empty and None without one; and what was not stored."""
+    """The stored result of a run: the part's name and generation (empty and None without a part), and what was refused."""
 
     source: str
     generation: int | None

@@ -12,7 +12,7 @@ FieldPath = tuple[str | int, ...]
 
 
 def render_path(path: FieldPath) -> str:
-    """Return `spec.auth.keys[0].id`; a key with a dot or a blank is put in brackets: `metadata.annotations["a.b/c"]`."""
+    """Return `spec.auth.keys[0].id`; keys with a dot or a blank stand in brackets: `metadata.annotations["a.b/c"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -1,6 +1,6 @@
-"""YAML in and out.
+"""Reads and writes YAML.
 
-Reading works on the parser's events, not on its objects: so depth, aliases and repeated keys are in our hands, and each
+Reading uses the parser's events instead of its objects: depth, aliases and repeated keys stay under control, and each
 field keeps its line. Scalars follow the YAML 1.2 core schema: `no`, `on`, `12:30` and dates are text.
 """
 
@@ -44,9 +44,10 @@ _MAX_DIGITS = 40
 
 
 def read_yaml(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Iterator[Node]:
-    """The documents of a YAML text, one at a time; what is wrong but readable is added to `flaws`.
+    """Yield the documents of a YAML text, one at a time; recoverable faults are added to `flaws`.
 
-    `most`: values in all of them, aliases expanded. Raises Malformed where the text cannot be read any further.
+    `most` limits the values of all documents, with aliases expanded. Raises Malformed where the text cannot be parsed
+    any further.
     """
     composer = _Composer(_events(text), flaws, most)
     while (document := composer.document()) is not None:
@@ -97,7 +98,7 @@ class _Composer:
         self._values = 0
 
     def document(self) -> Node | None:
-        """The next document; None at the end."""
+        """Return the next document; None at the end."""
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors = {}
@@ -111,7 +112,7 @@ class _Composer:
         if depth > MAX_DEPTH:
             raise too_deep(line, column)
         if event.anchor:
-            self._anchors[event.anchor] = None  # a name is known inside itself, but not yet usable there
+            self._anchors[event.anchor] = None  # an anchor is known inside its own node, but cannot be used there yet
         self._count(1, line, column)
         node: Node
         if isinstance(event, yaml.ScalarEvent):
@@ -159,7 +160,7 @@ class _Composer:
                 self._flaws.append(repeated_key(key, line, column, written[key].line))
             else:
                 written[key] = Entry(line, node)
-        for entries in merged:  # what is written wins, then the mapping that is named first
+        for entries in merged:  # written keys win, then the first mapping of the merge key
             for key, entry in entries.items():
                 written.setdefault(key, entry)
         return written
@@ -195,7 +196,7 @@ class _Composer:
 
 
 def resolve(text: str) -> str | int | float | bool | None:
-    """What an unquoted scalar means: nothing, a truth value, a number, or the text itself."""
+    """Return the meaning of an unquoted scalar: null, a boolean, a number, or the text itself."""
     if _NULL.match(text):
         return None
     if _BOOL.match(text):
@@ -213,7 +214,7 @@ def _start(event: Any) -> tuple[int, int]:
 
 
 def _mappings(node: Node, line: int, column: int) -> list[dict[str, Entry]]:
-    """What a merge key brings in."""
+    """Return the mappings that a merge key refers to."""
     parts = node.items if isinstance(node, Sequence) else (node,)
     mappings = [part.entries for part in parts if isinstance(part, Mapping)]
     if len(mappings) != len(parts):
@@ -222,7 +223,7 @@ def _mappings(node: Node, line: int, column: int) -> list[dict[str, Entry]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that our reader, or another one, would take for something else."""
+    """Quotes every text that this reader, or another one, would read as another type."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -231,14 +232,14 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def write_double_quoted(self, text: str, split: bool = True) -> None:
-        """With escapes for all that is not ASCII where some of it could not be seen."""
+        """Write the text with escapes for everything but ASCII if part of it would be invisible."""
         allowed, self.allow_unicode = self.allow_unicode, not UNSEEN.search(text)
         super().write_double_quoted(text, split)
         self.allow_unicode = allowed
 
 
 def _text(dumper: _Dumper, text: str) -> Any:
-    # Outside double quotes they are written as they are, and some are read back as blanks or line breaks.
+    # Outside double quotes they are written unchanged, and some are read back as blanks or line breaks.
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, '"' if UNSEEN.search(text) else None)
 
 
@@ -248,5 +249,5 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"
 
 
 def write_yaml(value: Any) -> str:
-    """The value as YAML text in the order of its keys, ending in a line feed; reading it again gives the same value."""
+    """Return the value as YAML text with its keys in order, ending in a line feed; reading it returns the same value."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -1,4 +1,4 @@
-"""Whether a resource is valid, by itself and beside the others.
+"""Validates resources, individually and against each other.
 
 May import: resources.kinds, resources.reading, store.rows, text.
 """

@@ -1,4 +1,4 @@
-"""Is this what a node can run? Every problem of every draft, and of what they say about each other, at once."""
+"""Validates drafts: all problems of every draft and of the references between them, in one pass."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _IGNORED_METADATA = (
 _PART_HINT = "it is made at run time, from what a plugin proposes; see routerctl dynamic list"
 _MAX_ANNOTATIONS = 256 * 1024
 MAX_OWN_VALUES = 10_000
-"""Values in one resource of a kind of ours."""
+"""Values in one resource of this program's kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The resources that hold together by themselves, in the order given, and all problems, sorted."""
+    """The valid resources in the given order, and all problems, sorted."""
 
     resources: tuple[Declaration, ...]
     problems: tuple[Problem, ...]
 
     def accepted(self) -> tuple[Declaration, ...]:
-        """The resources. Raises Rejected when there is any problem."""
+        """Return the resources. Raises Rejected when there is any problem."""
         if self.problems:
             raise InvalidResources(self.problems)
         return self.resources
 
 
 def check(loaded: ReadResult, stored: Sequence[StoredResource], *, prune: bool = False) -> CheckResult:
-    """Check drafts against their own rules, each other, and what is stored beside them.
+    """Validate drafts by their own rules, against each other, and against the stored resources.
 
-    With `prune`, what is stored and not among the drafts is about to go, so it counts as absent.
+    With `prune`, stored resources that are not among the drafts will be deleted and count as absent.
     """
     found: list[Declaration] = []
     problems = sorted(set(islice(_problems(loaded, [] if prune else stored, found), MOST_FOUND)))
@@ -71,7 +71,7 @@ def check(loaded: ReadResult, stored: Sequence[StoredResource], *, prune: bool =
 
 
 def _problems(loaded: ReadResult, stored: Sequence[StoredResource], found: list[Declaration]) -> Iterator[Problem]:
-    """One problem after the other, as long as somebody wants to hear of more; what has none is `found`."""
+    """Yield problems until the caller stops reading; valid resources are appended to `found`."""
     yield from loaded.problems
     for draft in loaded.drafts:
         result = check_draft(draft)
@@ -84,7 +84,7 @@ def _problems(loaded: ReadResult, stored: Sequence[StoredResource], found: list[
 
 
 def check_draft(draft: Draft) -> Declaration | list[Problem]:
-    """One resource by its own rules."""
+    """Validate one resource by its own rules."""
     problems = [*islice(chain(_check_members(draft), _check_metadata(draft)), MOST_FOUND)]
     if is_foreign_draft(draft):
         problems += islice(spec_problems(draft), MOST_FOUND)
@@ -160,7 +160,7 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:
-    """A mapping of texts, bounded: it is kept and shown with the resource."""
+    """Check a mapping of texts. It is bounded because it is stored and shown with the resource."""
     node = metadata.get(member)
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return
@@ -189,9 +189,9 @@ def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None
 
 
 def _without_nothing(value: Any, section: type[Spec] | None) -> Any:
-    """The value without members that are null: a field with nothing behind it counts as absent.
+    """Return the value without members that are null: an empty field counts as absent.
 
-    Not so under a key of the writer's own choice: that is no field, and leaving it out would change what is meant.
+    Null stays under keys that the writer chose: they are not fields, and removing them would change the meaning.
     """
     if isinstance(value, list):
         return [_without_nothing(inner, section) for inner in value]
@@ -203,7 +203,7 @@ def _without_nothing(value: Any, section: type[Spec] | None) -> Any:
 
 
 def _is_complete(loaded: ReadResult) -> bool:
-    """Whether it is known what is declared; else calling anything missing could be a second, false problem."""
+    """Return whether every source could be read; otherwise a missing resource could be a second, false problem."""
     return not loaded.problems and all(
         draft.identity and (draft.identity.kind in KINDS or is_foreign_draft(draft)) for draft in loaded.drafts
     )

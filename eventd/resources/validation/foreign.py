@@ -1,6 +1,6 @@
-"""Resources of other programs' kinds: what is asked of them, and which of them a person means.
+"""Validates resources of other programs' kinds, and finds the kind that a word on the command line means.
 
-They are kept as they are, because plugins may propose, mask or be shown them; what they say is not judged here.
+They are stored unchanged, because plugins may propose, mask or read them; their content is not validated.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from eventd.store.rows.registry import StoredResource
 from eventd.text.size import MIB
 
 MAX_SPEC = MIB
-"""The most bytes of a spec, as JSON. How deep it may be is bounded where documents are read."""
+"""The largest spec in bytes of JSON. Its depth is limited where documents are read."""
 MAX_NAME = 512
 
 FOREIGN_RULE = "is no group and version such as net.example/v1: only with one is a kind of another program kept"
 
 
 def is_foreign_draft(draft: Draft) -> bool:
-    """Whether what is declared is of another program's kind."""
+    """Return whether the draft is of another program's kind."""
     version, kind = draft.node.text("apiVersion") or "", draft.node.text("kind") or ""
     return is_foreign(version, kind) and kind != PART and not is_misspelt(version, kind)
 
 
 def foreign_resource(draft: Draft) -> ForeignResource:
-    """The resource of a draft that has no problems."""
+    """Return the resource of a draft without problems."""
     data, metadata = draft.data, draft.data["metadata"]
     identity = Identity(data["apiVersion"], data["kind"], metadata["name"])
     return ForeignResource(identity, metadata.get("annotations") or {}, data["spec"])
 
 
 def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
-    """Others name their resources by other rules than we do."""
+    """Check the name: other programs have other naming rules."""
     path = ("metadata", "name")
     if not name.strip():
         yield draft.problem(path, "is required")
@@ -53,7 +53,7 @@ def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
 
 
 def spec_problems(draft: Draft) -> Iterator[Problem]:
-    """A spec is a mapping that every reader of JSON takes for the same."""
+    """Check that the spec is a mapping which every JSON reader understands in the same way."""
     spec = draft.node.get("spec")
     if spec is None or (isinstance(spec, Scalar) and spec.value is None):
         yield draft.problem(("spec",), "is required", "write {} if there is nothing to say")
@@ -68,7 +68,7 @@ def spec_problems(draft: Draft) -> Iterator[Problem]:
 
 
 def _odd_numbers(node: Node, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
-    """Numbers that JSON cannot say, or that other programs would read as another one."""
+    """Yield numbers that JSON cannot express, or that other programs would read as another number."""
     if isinstance(node, Mapping):
         for key, entry in node.entries.items():
             yield from _odd_numbers(entry.node, (*path, key))
@@ -86,9 +86,9 @@ KindId = tuple[str, str]
 
 
 def meant_kinds(word: str, stored: Iterable[StoredResource]) -> Sequence[KindId]:
-    """The kinds a person means: one of ours, or those of stored resources that have this name.
+    """Return the kinds that a word means: one of this program, or those of stored resources with this name.
 
-    Besides its name a foreign kind may be called `Kind.group` and `Kind.version.group`. Raises NotFound.
+    A foreign kind is also found as `Kind.group` and `Kind.version.group`. Raises NotFound.
     """
     try:
         ours = find_kind(word)
@@ -111,6 +111,6 @@ def _words(kind: KindId) -> tuple[str, ...]:
 
 
 def full_word(kind: KindId) -> str:
-    """The name of a foreign kind that no other has: `IPv4Route.v1.net.example`."""
+    """Return the unambiguous name of a foreign kind: `IPv4Route.v1.net.example`."""
     group, _, version = kind[0].partition("/")
     return f"{kind[1]}.{version}.{group}"

@@ -1,7 +1,7 @@
-"""What resources say about each other: what is missing, names and addresses that are taken, keys that are needed.
+"""Validates resources against each other: missing resources, names and addresses in use, required keys.
 
-The rules work on the specs as written, so one wrong field does not hide what is wrong between two resources. A problem
-is reported at a resource that is being declared, never at one that is stored and untouched.
+The rules read the specs as written, so one wrong field does not hide a problem between two resources. A problem is
+reported at a resource of the input, never at a stored one that stays unchanged.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
 _MOST_COMPARED = 1_000
-"""Names among which one that is close to a wrong one is looked for: it takes ten microseconds each."""
+"""Names that are compared with a wrong one to suggest the closest: each takes ten microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A field of the kind `of` that names a resource of the kind `to`, which must be declared."""
+    """A field of the kind `of` that names a declared resource of the kind `to`."""
 
     of: Kind
     path: tuple[str, ...]
@@ -51,7 +51,7 @@ REFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedResource:
-    """A resource as it will be: from a draft, or stored and untouched."""
+    """A resource after the change: from a draft, or stored and unchanged."""
 
     kind: str
     name: str
@@ -59,17 +59,17 @@ class PlannedResource:
     draft: Draft | None = None
 
     def text(self, *path: str) -> str:
-        """The text at a path of the spec; blank when there is none."""
+        """Return the text at a path of the spec; empty if it is absent."""
         value = self._at(path)
         return value if isinstance(value, str) else ""
 
     def list(self, *path: str) -> list[Any]:
-        """The list at a path of the spec; empty when there is none."""
+        """Return the list at a path of the spec; empty if it is absent."""
         value = self._at(path)
         return value if isinstance(value, list) else []
 
     def number(self, *path: str) -> int:
-        """The whole number at a path of the spec; 0 when there is none."""
+        """Return the whole number at a path of the spec; 0 if it is absent."""
         value = self._at(path)
         return value if isinstance(value, int) else 0
 
@@ -82,7 +82,7 @@ class PlannedResource:
 
 @dataclass(frozen=True, slots=True)
 class _FieldReference:
-    """Where a problem could be reported, and how it is said there."""
+    """A field where a problem can be reported, and the message for it."""
 
     at: PlannedResource
     path: FieldPath
@@ -91,9 +91,9 @@ class _FieldReference:
 
 
 def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete: bool) -> Iterator[Problem]:
-    """Problems between the drafts, and between them and what is stored and not declared anew.
+    """Yield problems between the drafts, and between them and stored resources that stay.
 
-    Without `complete` some of what was written could not be read, so nothing is called missing.
+    Without `complete` a part of the input could not be read, so nothing is reported as missing.
     """
     groups = {group.name: group for group in _declared(EVENT_GROUP, drafts, stored)}
     peers = _declared(EVENT_PEER, drafts, stored)
@@ -107,7 +107,7 @@ def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete
 
 
 def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> list[PlannedResource]:
-    """The resources of a kind: the stored ones that stay as they are, then the drafts in their order."""
+    """Return the resources of a kind: stored ones that stay unchanged, then the drafts in order."""
     declared: dict[str, PlannedResource] = {}
     for draft in drafts:
         identity = draft.identity
@@ -124,7 +124,7 @@ def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResour
 
 
 def _report(*places: _FieldReference) -> Iterator[Problem]:
-    """One problem, at the first of the places that is being declared."""
+    """Yield one problem, at the first of the fields that belongs to a draft."""
     for place in places:
         if place.at.draft is not None:
             yield place.at.draft.problem(("spec", *place.path), place.message, place.hint)
@@ -143,7 +143,7 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
 
 
 def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[StoredResource]:
-    """What cannot be without this resource, by kind and name."""
+    """Return the stored resources that refer to this one, by kind and name."""
     found = [
         row
         for row in stored
@@ -155,7 +155,7 @@ def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[S
 
 
 def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
-    """Which of two would hold for a group would be a matter of chance."""
+    """Yield second objectives for one group: it would be undefined which one holds."""
     first: dict[str, PlannedResource] = {}
     for slo in slos:
         ref = slo.text("groupRef")
@@ -185,7 +185,9 @@ def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource
 
 
 def _taken_addresses(groups: list[PlannedResource]) -> Iterator[Problem]:
-    there: dict[tuple[int, str], dict[str, PlannedResource]] = {}  # by port and address; blank: all on the port
+    there: dict[
+        tuple[int, str], dict[str, PlannedResource]
+    ] = {}  # by port and address; empty: every address of the port
     for group in groups:
         port = group.number("listen", "port")
         if not port or not _listens(group):
@@ -229,7 +231,7 @@ def _needed_keys(groups: dict[str, PlannedResource], peers: list[PlannedResource
 
 
 def _key_places(group: PlannedResource, members: list[PlannedResource], use: str) -> Iterator[_FieldReference]:
-    """Where to say that the group cannot sign; nowhere when it can."""
+    """Yield the fields where a group that cannot sign is reported; none if it can."""
     keys, node = group.list("auth", "keys"), group.text("nodeName")
     if any(isinstance(key, dict) and _signs(key, node) for key in keys):
         return
@@ -245,7 +247,7 @@ def _key_places(group: PlannedResource, members: list[PlannedResource], use: str
 
 
 def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-sha256", "ed25519")) -> bool:
-    """Whether the node signs with this key."""
+    """Return whether the node signs with this key."""
     owner = key.get("owner", key.get("node"))
     active = key.get("state", "active") == "active"
     return owner in (node, ANY) and active and key.get("algorithm", "hmac-sha256") in algorithms
@@ -273,5 +275,5 @@ def _protocols(groups: dict[str, PlannedResource], peers: list[PlannedResource])
 def _has_shared_secret(group: PlannedResource) -> bool:
     keys = [key for key in group.list("auth", "keys") if isinstance(key, dict)]
     own = any(_signs(key, group.text("nodeName"), ("hmac-sha256",)) for key in keys)
-    # Without any key at all the group's own problem says it already.
+    # A group without any key has a problem of its own.
     return own or bool(group.text("auth", "secretFile").strip()) or not keys

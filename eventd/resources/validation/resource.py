@@ -1,4 +1,4 @@
-"""A resource that holds together: its spec is read, its defaults are known, its text is canonical."""
+"""A valid resource: its spec is parsed, its defaults are known, its text is canonical."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from eventd.resources.validation import wording
 from eventd.store.rows.registry import StoredResource
 
 ResourceRef = Identity
-"""A resource that is named elsewhere: (api_version, kind, name); it need not exist."""
+"""A resource named elsewhere: (api_version, kind, name); it need not exist."""
 
 
 def identity_of(stored: StoredResource) -> Identity:
-    """The identity of a stored resource."""
+    """Return the identity of a stored resource."""
     return Identity(stored.api_version, stored.kind, stored.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A declared resource after its own rules; what it says about others is not part of this."""
+    """A declared resource, valid by its own rules; references to others are not validated here."""
 
     kind: Kind
     name: str
@@ -40,27 +40,27 @@ class Resource:
         return Identity(self.kind.api_version, self.kind.name, self.name)
 
     def canonical(self) -> dict[str, Any]:
-        """The spec as it is stored: what was written, in canonical texts, without defaults and empty sections."""
+        """Return the spec as it is stored: the written fields in canonical text, without defaults and empty sections."""
         written = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
         pruned = without_empty(written, type(self.spec))
         return pruned if isinstance(pruned, dict) else {}
 
     def effective(self) -> dict[str, Any]:
-        """The spec with every default filled in: two specs that mean the same are equal here."""
+        """Return the spec with every default filled in: specs with the same meaning are equal here."""
         return self.spec.model_dump(mode="json", by_alias=True)
 
     def means(self, other: Declaration) -> bool:
-        """Whether it declares the same, however it is written."""
+        """Return whether both declare the same, however they are written."""
         return dict(self.annotations) == dict(other.annotations) and self.effective() == other.effective()
 
     def document(self) -> dict[str, Any]:
-        """The resource as one YAML or JSON document that can be applied again."""
+        """Return the resource as one YAML or JSON document that can be applied again."""
         return document(self.identity, self.annotations, self.canonical())
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignResource:
-    """A declared resource of another program's kind: kept as it is written, and part of the configuration."""
+    """A declared resource of another program's kind: stored as written, and part of the configuration."""
 
     identity: Identity
     annotations: Mapping[str, str]
@@ -71,19 +71,19 @@ class ForeignResource:
         return self.identity.name
 
     def canonical(self) -> dict[str, Any]:
-        """The spec as it is stored, which is as it was written."""
+        """Return the spec as it is stored, which is as it was written."""
         return dict(self.spec)
 
     def effective(self) -> dict[str, Any]:
-        """The spec: what its defaults are is not known here."""
+        """Return the spec: its defaults are not known here."""
         return dict(self.spec)
 
     def means(self, other: Declaration) -> bool:
-        """Whether it declares the same; the order of keys says nothing."""
+        """Return whether both declare the same; the order of keys does not matter."""
         return dict(self.annotations) == dict(other.annotations) and _text(self.spec) == _text(other.effective())
 
     def document(self) -> dict[str, Any]:
-        """The resource as one YAML or JSON document that can be applied again."""
+        """Return the resource as one YAML or JSON document that can be applied again."""
         return document(self.identity, self.annotations, self.canonical())
 
 
@@ -92,12 +92,12 @@ Declaration = Resource | ForeignResource
 
 
 def _text(spec: Mapping[str, Any]) -> str:
-    """As text, because Python holds 1 and true for equal."""
+    """Return the spec as text, because 1 equals True in Python."""
     return json.dumps(spec, sort_keys=True)
 
 
 def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of a resource in the order people expect."""
+    """Return the members of a resource in the usual order."""
     metadata: dict[str, Any] = {"name": identity.name}
     if annotations:
         metadata["annotations"] = dict(sorted(annotations.items()))
@@ -105,7 +105,7 @@ def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[s
 
 
 def from_stored(stored: StoredResource) -> Declaration:
-    """The resource in a row. Raises Invalid where this version of the program cannot read it."""
+    """Return the resource of a row. Raises Invalid if this version of the program cannot read it."""
     if is_foreign(stored.api_version, stored.kind):
         return ForeignResource(identity_of(stored), stored.annotations, stored.spec)
     kind = KINDS.get(stored.kind)
@@ -122,9 +122,9 @@ def from_stored(stored: StoredResource) -> Declaration:
 
 
 def without_empty(value: Any, section: type[Spec] | None) -> Any:
-    """The value without empty sections, lists and texts: they say the same as their absence.
+    """Return the value without empty sections, lists and texts, which mean the same as their absence.
 
-    What stands under a key of the writer's own choice is left alone: there a blank text says something.
+    Values under keys that the writer chose stay: there an empty text has a meaning.
     """
     if isinstance(value, list):
         return [without_empty(inner, section) for inner in value]

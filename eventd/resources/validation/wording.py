@@ -1,6 +1,6 @@
-"""What the model library finds, in the words of a person who writes resources.
+"""Words the problems that pydantic finds for people who write resources.
 
-Values are repeated only where they help and cannot be a secret.
+Values are shown only where they help and cannot be a secret.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _choices(context: dict[str, Any]) -> str:
 
 
 def findings(error: ValidationError, spec: type[Spec]) -> Iterator[Finding]:
-    """The problems of a spec, with paths from the top of the resource; of very many the first."""
+    """Yield the problems of a spec, with paths from the top of the resource; at most the first of very many."""
     for detail in error.errors(include_url=False)[:MOST_FOUND]:
         yield from _reword(detail, spec)
 
@@ -77,7 +77,7 @@ def _is_plain(kind: str, value: str) -> bool:
 
 
 def _unknown(path: FieldPath, spec: type[Spec]) -> Finding:
-    """A field that is not there: perhaps refused on purpose, misspelt, or written in the wrong section."""
+    """Return the problem of an unknown field: refused on purpose, misspelt, or in the wrong section."""
     section, name = _section_at(spec, path[1:-1]), shorten(str(path[-1]))
     if name in section.refused:
         refusal = section.refused[name]
