@@ -148,7 +148,7 @@ class WorkerPeers:
                         await response.write(chunk)
                 except (ClientError, OSError):  # that worker has ended, or the client disconnected
                     if request.transport is not None:
-                        request.transport.abort()  # closing the connection shows the client that the response is incomplete
+                        request.transport.abort()  # shows the client that the response is incomplete
                 return response
 
 

@@ -1,8 +1,8 @@
-"""Placing drafts in the log: which are new, and at which position and seq. The head must be locked.
+"""Appends drafts to the log: finds the new ones and assigns positions and seqs. The head must be locked.
 
-Most drafts are new, so that is tried first: their ids are written, and the table's key says whether one was known.
-Then what was written is undone, the known ids are looked up, repeats inside the batch included, and positions and seqs
-go to the survivors only: both stay without holes. After that a conflict at the insert is a bug.
+Most drafts are new, so that is tried first: their ids are inserted, and the table's primary key shows whether one was
+known. In that case the insert is undone and the known ids are read, including repeats inside the batch, and only the
+remaining drafts get positions and seqs: both have no holes. A conflict at the second insert is a bug.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from federation.lines import size_of
 IDS: Final = ("topic_id", "event_id", "position")
 """Columns of a new id; the others are null."""
 _TIMES_DIFFER = 14
-"""Characters by which the two times of one content can differ: each has a fraction of a second, or none."""
+"""Characters by which the two times of one content can differ: each may have a fraction of a second."""
 
 
 class KnownId(NamedTuple):
     """A known event id.
 
-    Its content is the `body` of its latest record, or, where retention removed the record, a `digest`. A body of a size
-    that no draft can equal is not kept: then it is empty. Without a body and a digest the record is lost.
+    Its content is the `body` of its latest record or, if retention has removed the record, a `digest`. A body of a size
+    that no draft can equal is not loaded: then it is empty. Without a body and a digest the record is lost.
     """
 
     position: int
@@ -44,17 +44,17 @@ class KnownId(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Whether retention removed the record."""
+        """Return whether retention has removed the record."""
         return self.body is None and self.digest is not None
 
     @property
     def lost(self) -> bool:
-        """Whether the id is known and its record is not there: the database was damaged, or changed by hand."""
+        """Return whether the id is known but its record is missing: the database was damaged, or changed by hand."""
         return self.body is None and self.digest is None
 
 
 class Placement(NamedTuple):
-    """The outcome of the drafts of each unit, the next free position, and the blocks that were written."""
+    """The outcome of the drafts of each unit, the next free position, and the written blocks."""
 
     fates: list[AppendResult]
     next_position: int
@@ -66,7 +66,7 @@ def place_new(
 ) -> Placement:
     """Append the drafts of several units, which should all be new, to one topic.
 
-    Raises `KeyTaken` when one is not; then the transaction has to begin again, and call `place`.
+    Raises `KeyTaken` if one is not; the transaction must then restart and call `place`.
     """
     fates: list[AppendResult] = []
     position = next_position
@@ -80,7 +80,7 @@ def place_new(
 
 
 def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
-    """Append the drafts of several units, any of which may be known, to one topic."""
+    """Append the drafts of several units to one topic; any of them may be known."""
     candidates = [_candidates(unit) for unit in units]
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
     placing = _Placer(topic_id, next_position, known)
@@ -92,7 +92,7 @@ def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_p
 def _name_owners(
     conn: sa.Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
 ) -> Iterator[AppendResult]:
-    """Count the conflicts of all units, which come in their order, and name the owner of each id."""
+    """Count the conflicts of all units, in their order, and add the owner of each id to the results."""
     owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
     for unit in appended:
         at = [index for index, outcome in enumerate(unit.outcomes) if outcome is Outcome.CONFLICT] if conflicts else []
@@ -124,7 +124,7 @@ _GROW = (
 def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
-    """Write drafts that have their ids and their positions. `ids`: by how many the topic has more."""
+    """Insert drafts that have their ids and positions. `ids`: the number of new ids of the topic."""
     made: list[Block] = []
     first = position
     kinds = (part for unit in units for part in unit.of_one_kind())
@@ -132,7 +132,7 @@ def _store(
         drafts = Drafts.joined([*alike])
         made += pack(drafts, topic_id=topic_id, position=position, seq=position - first, now=now)
         position += len(drafts)
-    # A record's time is no earlier than that of the one before; an event's is that of its transaction.
+    # Times of records never decrease; an event has the time of its transaction.
     latest = now if units[0].of_records else NEVER
     size, grown = sum(block.bytes for block in made), position - first
     next_seq, written = fetch(conn, _GROW, (grown, size, ids, latest, now, topic_id))[0]
@@ -142,14 +142,14 @@ def _store(
 
 
 def write_blocks(conn: sa.Connection, made: Sequence[Block]) -> None:
-    """Store blocks: the one function that inserts rows into their table."""
+    """Insert blocks: the only function that adds rows to their table."""
     bulk_insert(conn, blocks, Block._fields, made)
 
 
 def place_records(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
 ) -> Placement:
-    """Append the records of several units to a topic: all of them, but copies whose identity it has already."""
+    """Append the records of several units to a topic, except copies whose identity it already has."""
     known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
     fates: list[AppendResult] = []
     parts: list[Drafts] = []
@@ -177,7 +177,7 @@ def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dic
 
 
 def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[AppendResult, Drafts]:
-    """The outcomes of copies that keep an identity, and those of them that are new, from `position` on."""
+    """Return the outcomes of copies that keep an identity, and the new ones among them, from `position` on."""
     outcomes: list[Outcome] = []
     positions: list[int] = []
     new: list[int] = []
@@ -201,7 +201,7 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
-    """The drafts' ids that are known, with what each stands for."""
+    """Return the known ids among the drafts, with their contents."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
@@ -211,8 +211,9 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
     for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
         for record in pick(block, places):
             if record.event_id not in known:
-                continue  # the block is another topic's or was changed by hand: the record of this id is lost
-            # No more is kept than the drafts hold: small drafts under the ids of large events must not fill memory.
+                continue  # the block belongs to another topic or was changed by hand: the record of this id is lost
+            # Only contents that a draft could equal are loaded: small drafts under the ids of large events must not
+            # fill memory.
             near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
             body = record.body if near else ""
             origin = Origin(record.node, record.path, record.recorded_at)
@@ -271,7 +272,7 @@ class _Placer:
         return position
 
     def write(self, conn: sa.Connection, now: int) -> list[Block]:
-        """Write what was taken."""
+        """Insert what was accepted."""
         if not self._units:
             return []
         bulk_insert(conn, event_ids, IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
@@ -299,7 +300,7 @@ def _compare(draft: Candidate, known: KnownId) -> Outcome:
 
 
 def _same_content(draft: Candidate, known: KnownId) -> bool:
-    """Whether both have the same content, times aside. The source is a part of the content."""
+    """Return whether both have the same content, times aside. The source is part of the content."""
     if known.body is None:
         return content_digest(draft.body) == known.digest
     return known.body != "" and content_of(draft.body) == content_of(known.body)

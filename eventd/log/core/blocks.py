@@ -1,10 +1,9 @@
 """Blocks: records that were stored together, as one text of lines. Pure.
 
-A record costs most where it is a row: its columns are bound one by one, and every index takes an entry. So what is
-stored at once is one row, and its text is that of its canonical events, line by line. Where a block lies is not in its
-text: so a batch is stored as it was read, and a block goes over the wire as it is stored.
-What a reader asks most (does anything in here expire, which types and sources occur) stands beside the text, so that a
-block that is wanted as a whole, or not at all, is never taken apart.
+One row per record would be expensive: every column is bound and every index gets an entry. So the records of one append
+are one row, whose text has one canonical event per line. The text does not contain positions: a batch is stored as it
+was read, and sent as it is stored. What most readers check first (expiries, types and sources) is stored in columns of
+its own, so a block that is wanted completely, or not at all, is never split into records.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from federation.event import Outline, expiry_micros, micros, read_outlines
 from federation.lines import Bodies, Piece, size_of
 
 BLOCK_RECORDS = 1000
-"""Most records of a block."""
+"""Records of a block at most."""
 BLOCK_BYTES = 256 << 10
-"""Characters of bodies in a block at most, unless one record has more: who wants one record reads all of its block."""
+"""Characters of bodies in a block at most, unless one record has more: a reader of one record reads its whole block."""
 MOST_NAMES = 16
-"""Different types, sources or paths that a block tells; where there are more, it has to be taken apart."""
+"""Names (types, sources or paths) that a block lists; with more, it must be split to find them."""
 
 NO_PATH = '[""]'
-"""The paths of a block of what entered the log here."""
+"""The paths of a block whose records entered the log at this node."""
 
 
 class Block(NamedTuple):
-    """One row of the log: `records` lines, whose positions and seqs run on from those of the first.
+    """One row of the log: `records` lines, whose positions and seqs are consecutive from those of the first.
 
-    `own` is 1 where they entered the log here, else 0. Nothing expires before `expires_first`, and where it is None
-    nothing expires. `types`, `sources` and `paths` name all that occur, and maybe more, as JSON lists; empty: too many.
-    A line of the text is a body where `paths` names one path alone; elsewhere it is path, tab and body. An empty body:
-    its record is gone.
+    `own` is 1 if they entered the log at this node, else 0. Nothing expires before `expires_first`; None: nothing
+    expires. `types`, `sources` and `paths` are JSON lists of all that occur, and maybe more; empty: too many. If
+    `paths` names a single path, a line of the text is a body; otherwise it is path, tab and body. An empty body: its
+    record is removed.
     """
 
     position: int
@@ -56,52 +55,52 @@ class Block(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The position of its last record."""
+        """Return the position of its last record."""
         return self.position + self.records - 1
 
     @property
     def last_seq(self) -> int:
-        """The seq of its last record."""
+        """Return the seq of its last record."""
         return self.seq + self.records - 1
 
     @property
     def path(self) -> str | None:
-        """The path of all its records; None where each line has its own."""
+        """Return the path of all its records; None if each line has its own."""
         told = names(self.paths)
         return next(iter(told)) if told is not None and len(told) == 1 else None
 
     def rows(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """The lines of its records, from the one with this number to before that one, without line feeds."""
+        """Return the lines `start` to before `stop`, without line breaks."""
         stop = self.records if stop is None else stop
         return self.text.split("\n", stop)[start:stop]
 
     def bodies(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """The bodies in these lines."""
+        """Return the bodies in these lines."""
         return self.bodies_of(self.rows(start, stop))
 
     def facts(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
-        """Paths and bodies in these lines."""
+        """Yield paths and bodies in these lines."""
         rows, path = self.rows(start, stop), self.path
         return map(_split, rows) if path is None else zip(repeat(path), rows, strict=False)
 
     def bodies_of(self, rows: list[str]) -> list[str]:
-        """The bodies in some of its lines."""
+        """Return the bodies in some of its lines."""
         return rows if self.path is not None else [row[row.index("\t") + 1 :] for row in rows]
 
     @property
     def empty_row(self) -> str:
-        """What a line is when its record is gone."""
+        """Return the line of a removed record."""
         return "" if self.path is not None else "\t"
 
     @property
     def has_empty(self) -> bool:
-        """Whether any line is empty."""
+        """Return whether any line is empty."""
         if self.path is None:
             return "\t\n" in self.text
         return "\n\n" in self.text or self.text.startswith("\n")
 
     def within(self, after: int, until: int) -> Self | None:
-        """The part of it in `(after, until]`; None when there is none."""
+        """Return the part of it in `(after, until]`; None if that is empty."""
         if after < self.position and until >= self.last:
             return self
         start, stop = max(0, after + 1 - self.position), min(self.records, until + 1 - self.position)
@@ -111,7 +110,7 @@ class Block(NamedTuple):
         return self.made_of(rows, start, sum(map(weight_of, self.bodies_of(rows))))
 
     def made_of(self, rows: Sequence[str], start: int, size: int) -> Self:
-        """A block of these lines, which begin at this one of its own."""
+        """Return a block of these lines, the first of which is its line `start`."""
         return self._replace(
             position=self.position + start,
             seq=self.seq + start,
@@ -121,7 +120,7 @@ class Block(NamedTuple):
         )
 
     def fitting(self, records: int, size: int) -> int:
-        """How many of its first records are at most `records`, and at most `size` bytes of bodies."""
+        """Return how many of its first records fit into `records` and `size` bytes of bodies."""
         if self.records <= records and self.bytes <= size:
             return self.records
         return bisect_right([*accumulate(map(weight_of, self.bodies(0, min(records, self.records))))], size)
@@ -133,18 +132,18 @@ def _split(row: str) -> tuple[str, str]:
 
 
 def weight_of(body: str) -> int:
-    """What a body counts: an event all of its bytes, a record those of its data and meta."""
+    """Return the counted size of a body: all bytes of an event, data and meta of a record."""
     return size_of(body) if body.startswith('{"id":') else content_size(body)
 
 
-@lru_cache(maxsize=64)  # the same few come again in block after block; other nodes make them up, hence the bound
+@lru_cache(maxsize=64)  # the same few occur in block after block; other nodes choose them, hence the limit
 def names(told: str) -> frozenset[str] | None:
-    """The names a block tells; None for too many."""
+    """Return the names that a block lists; None for too many."""
     return frozenset(json.loads(told)) if told else None
 
 
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    """The blocks of drafts of one kind. `seq` and `position`: of the first."""
+    """Yield the blocks of drafts of one kind. `seq` and `position`: of the first."""
     told = (int(drafts.own), drafts.expires_first, _told(drafts.types), _told(drafts.sources))
     for paths, records, size, lines in _texts(drafts):
         yield Block(position, topic_id, seq, records, size, now, *told, paths, lines)
@@ -159,7 +158,7 @@ def _texts(drafts: Drafts) -> Iterator[BlockText]:
     distinct, bodies = set(drafts.paths), drafts.bodies
     if len(distinct) == 1 and isinstance(bodies, Bodies) and all(map(_fits, bodies.pieces)):
         return _of_pieces(bodies.pieces, _told(distinct))
-    # A path may be longer than its body: what is read at once must stay about as small then.
+    # A path may be longer than its body, and reads should stay about as small.
     longest = max(map(len, distinct)) if len(distinct) > 1 else 0
     return _of_rows(drafts, min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + longest))))
 
@@ -169,7 +168,7 @@ def _fits(piece: Piece) -> bool:
 
 
 def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[BlockText]:
-    """Blocks of texts that need not be cut."""
+    """Yield blocks of texts that need not be cut."""
     start = 0
     while start < len(pieces):
         stop, records, size = start, 0, 0
@@ -184,7 +183,7 @@ def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[BlockText]:
 
 
 def _of_rows(drafts: Drafts, most: int) -> Iterator[BlockText]:
-    """Blocks of single bodies, `most` records each."""
+    """Yield blocks of single bodies, `most` records each."""
     bodies = [*drafts.bodies]
     ends = [*accumulate(map(len, bodies))]
     start = 0
@@ -211,7 +210,7 @@ def _write(names: frozenset[str]) -> str:
 
 
 def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:
-    """Its records, in order; only those of bodies that are `wanted`, if that is given."""
+    """Return its records, in order; only those of `wanted` bodies, if given."""
     facts = [*enumerate(block.facts(), block.position)]
     if wanted is not None:
         facts = [fact for fact in facts if wanted(fact[1][1])]

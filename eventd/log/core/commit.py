@@ -1,4 +1,4 @@
-"""One transaction of the writer: what its units share, the order in which they are written, and what fails alone."""
+"""One transaction of the writer: the state its units share, the order of writes, and the isolation of failures."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 GROUP_RECORDS = 1000
-"""Records after which a transaction takes no further unit, so that the units behind it do not wait long."""
+"""Records after which a transaction takes no further unit, so that the next units do not wait long."""
 
 
 class TransactionTimes:
-    """How long a transaction took, in seconds: to write, and then to commit. Filled in before its units get results."""
+    """The duration of a transaction in seconds: of its writes, and of its commit. Filled in before its units get
+    results."""
 
     append = 0.0
     flush = 0.0
 
 
 class Transaction:
-    """What the units of one transaction share. The head is locked; positions of cursors are read under lock.
+    """The shared state of a transaction's units. The head is locked; positions of cursors are read under lock.
 
-    A unit that must not be answered before the disk has it sets `must_flush`.
+    A unit whose result may only be returned after the flush sets `must_flush`.
     """
 
     def __init__(
@@ -47,43 +48,43 @@ class Transaction:
     ) -> None:
         self.conn = conn
         self.head = head
-        # The wall clock gives stored times and decides what has expired; the steady clock gives stored deadlines.
+        # The wall clock gives stored times and decides expiry; the steady clock gives stored deadlines.
         self.now, self.steady = at
         self.positions = positions
         self.spent = spent
         self.must_flush = False
-        self.shared: dict[Any, Any] = {}  # what units of one kind share in this transaction
-        self.coming: Counter[int] = Counter()  # records that units so far will add, by the ids of their topics
-        self.blocks: list[Block] = []  # what was placed; `finish` may place more, from `next_position` on
-        self.record_bytes = 0  # of what was placed in topics of records
+        self.shared: dict[Any, Any] = {}  # shared by the units of one kind in this transaction
+        self.coming: Counter[int] = Counter()  # records that the units so far will add, by topic id
+        self.blocks: list[Block] = []  # the placed drafts; `finish` may place more, from `next_position` on
+        self.record_bytes = 0  # of those, the ones in topics of records
 
     @property
     def next_position(self) -> int:
-        """The next free one, once the drafts of all units have theirs."""
+        """Return the next free position after the drafts of all units."""
         return self.blocks[-1].last + 1 if self.blocks else self.head.next_position
 
 
 class Turn(IntEnum):
-    """Kinds of units. They take turns, a transaction each, so that no kind waits for all units of another."""
+    """Kinds of units. They take turns, one transaction each, so that no kind waits for all units of another."""
 
     FRONT = 0
-    """A client waits for it, and it is soon written."""
+    """A client waits for it, and it is written quickly."""
     BULK = 1
     """A batch that fills a transaction."""
     BACKGROUND = 2
-    """Work of the node itself, for which no client waits."""
+    """Work of the node itself, which no client waits for."""
 
 
 class Unit(Protocol[R_co]):
-    """Something to be written, all of it or nothing, in a transaction that others share.
+    """A unit of work that is written completely or not at all, in a transaction shared with others.
 
-    `admit` runs before anything is placed and returns the drafts to append. Raising an `EventdError` or a
-    `MessageError` there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts
-    have their positions. Any other error undoes the whole transaction, and its units are tried again one by one, each
-    in its own savepoint.
+    `admit` runs before anything is placed and returns the drafts to append. An `EventdError` or a `MessageError` raised
+    there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts have their
+    positions. Any other error undoes the whole transaction, and its units are tried again one by one, each in its own
+    savepoint.
 
-    A transaction of units none of which is `durable` is answered before the disk has it.
-    Units of one `turn` are written in the order in which they came.
+    A transaction without `durable` units returns before its flush. Units of one `turn` are written in the order of
+    their arrival.
     """
 
     @property
@@ -91,12 +92,12 @@ class Unit(Protocol[R_co]):
 
     @property
     def weight(self) -> int:
-        """Records it may add."""
+        """Return the number of records it may add."""
         ...
 
     @property
     def cursor(self) -> str | None:
-        """The cursor whose position must be locked for it."""
+        """Return the cursor whose position must be locked for it."""
         ...
 
     @property
@@ -111,7 +112,7 @@ class Unit(Protocol[R_co]):
 
 
 class Change(ABC, Generic[R]):
-    """A unit that appends nothing: `make` checks, then writes, and returns the unit's result."""
+    """A unit that appends nothing: `make` checks, then writes, and returns the result."""
 
     topic_id = None
     cursor = None
@@ -123,7 +124,7 @@ class Change(ABC, Generic[R]):
 
     @abstractmethod
     def make(self, tx: Transaction) -> R:
-        """Write it. Raises an `EventdError` where it must not be, before anything is written."""
+        """Write the change. Raises an `EventdError`, before anything is written, if it is refused."""
 
     def admit(self, tx: Transaction) -> Drafts:
         self._made = self.make(tx)
@@ -138,9 +139,9 @@ PlaceDrafts = Callable[..., Placement]
 
 
 class CommitResult:
-    """The results of a transaction's units in order, errors among them, and what it appended to the log at `head`.
+    """The results of a transaction's units in order, errors included, and its appends to the log at `head`.
 
-    `must_flush`: no caller may be answered before the disk has it, durable or not.
+    `must_flush`: results may only be returned after the flush, even if no unit is durable.
     """
 
     def __init__(self, head: Head, results: list[Any], blocks: list[Block]) -> None:
@@ -152,11 +153,11 @@ class CommitResult:
 
     @property
     def last(self) -> int:
-        """The last position it gave, or the last of before."""
+        """Return the last position it assigned, or the last one before."""
         return self.blocks[-1].last if self.blocks else self.head.last
 
     def topics(self) -> dict[int, bool]:
-        """The topics that grew; True where records entered here."""
+        """Return the topics that grew; True if records entered the log at this node."""
         grown: dict[int, bool] = {}
         for block in self.blocks:
             grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)
@@ -172,12 +173,12 @@ def commit(
     durable: bool,
     seen: int = 0,
 ) -> CommitResult:
-    """Write all units in the open transaction; where one of them fails, all but that one.
+    """Write all units in the open transaction; a failing unit is left out.
 
-    When the database itself has undone the transaction, all of them fail. `seen`: a position that was given.
+    If the database itself has undone the transaction, all of them fail. `seen`: a position known to be assigned.
     """
     head = require_whole(conn, lock_head(conn), seen)
-    try:  # as if every draft were new, which most are
+    try:  # as if every draft were new, which is the usual case
         done = _write(conn, units, head, at, spent, place_new)
     except Exception as error:
         if not in_transaction(conn):
@@ -188,12 +189,12 @@ def commit(
     if done.blocks:
         move_head(conn, done.last + 1, done.record_bytes)
         notify_head(conn)
-    if not durable and not head.unsynced:  # this mark has to be on the disk before the first commit that need not be
+    if not durable and not head.unsynced:  # this mark must be flushed before the first commit that is not
         mark_unsynced(conn, run_of_system(conn))
         done.must_flush = True
     if (
         durable and head.unsynced and not done.blocks
-    ):  # it may be an answer about commits of others that are not flushed
+    ):  # the result may depend on commits of other processes that are not flushed
         touch_head(conn)
     return done
 
@@ -201,7 +202,7 @@ def commit(
 def _carefully(
     conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes, *, together: bool
 ) -> CommitResult:
-    """With a look at the known ids: all units `together`, if it was an id that was known, or else one by one."""
+    """Read the known ids, then write all units `together` if only a known id was the problem, or else one by one."""
     if together:
         try:
             with savepoint(conn):
@@ -215,7 +216,7 @@ def _carefully(
 def _one_by_one(
     conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes
 ) -> CommitResult:
-    """One unit of the group has a fault of its own: find it, and let the others through."""
+    """Write units one by one, so that only the faulty one fails."""
     total = CommitResult(head, [], [])
     for unit in units:
         try:

@@ -1,6 +1,6 @@
-"""Which topics want their records on the disk before they are acknowledged, as this process remembers it.
+"""Remembers in this process which topics require a flush before records are acknowledged.
 
-A transaction has to know before it begins. An unknown topic counts as one that does; where the row of the topic says
+A transaction must know this before it begins. An unknown topic counts as requiring it; if the topic's row says
 otherwise, the transaction flushes a second time.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import OrderedDict
 
 REMEMBERED = 10_000
-"""Topics that are remembered, those that were written last."""
+"""Topics that are remembered, those written most recently."""
 
 
 class DurabilityCache:
-    """By the names of topics. Only the loop reads it; the writer thread adds to it."""
+    """Durability by topic name. Only the event loop reads it; the writer thread adds to it."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, bool] = OrderedDict()
 
     def wanted(self, topic: str) -> bool:
-        """Whether a write to the topic has to wait for the disk."""
+        """Return whether a write to the topic must wait for the flush."""
         return self._known.get(topic, True)
 
     def learn(self, topic: str, durability: str) -> None:

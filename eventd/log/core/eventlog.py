@@ -1,4 +1,4 @@
-"""The log as its users see it: append, read, wait, settle."""
+"""The public interface of the log: append, read, wait, settle."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 def _untimed(_seconds: float, _records: int) -> None:
-    """Measure nothing."""
+    """Record no time."""
 
 
 class EventLog:
-    """One log over one database. Make it with `EventLog.open`, end it with `close`. `epoch` is the one seen last.
+    """One log in one database; created by `EventLog.open`, ended by `close`. `epoch` is the last one seen.
 
-    `acknowledged` is the head file, which keeps the last acknowledged position; None on Postgres.
+    `acknowledged` is the head file, which stores the last acknowledged position; None on Postgres.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class EventLog:
     async def open(
         cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
     ) -> EventLog:
-        """The log of a database whose schema is current. `timed(seconds, records)` is called after each transaction."""
+        """Return the log of a database with a current schema. `timed(seconds, records)` is called after each
+        transaction."""
         acknowledged, told = _open_head_file(database)
         found = await database.write(recover, told)
         if found.reason:
@@ -79,11 +80,12 @@ class EventLog:
 
     @property
     def chance(self) -> Chance:
-        """The randomness of the node, as `clock` is its time."""
+        """Return the randomness of the node, just as `clock` is its time."""
         return self.database.chance
 
     async def topic(self, name: str) -> int:
-        """The id of a topic, made if it is missing. Do not cache it by name: another topic may get the name."""
+        """Return the id of a topic, which is created if missing. Do not cache it by name: another topic may get the
+        name."""
         return await self.database.write(ensure_topic, name, self.clock.now())
 
     def _committed(self, done: CommitResult) -> None:
@@ -93,7 +95,7 @@ class EventLog:
         self.wakeups.appended(done.head.next_position, done.last, done.topics())
 
     def _note_epoch(self, epoch: str) -> None:
-        """If a new epoch has begun, wake every reader: their positions are of the one before."""
+        """If a new epoch has begun, wake every reader: their positions belong to the previous one."""
         if epoch != self.epoch:
             logger.warning("epoch renewed", extra={"epoch": epoch})
             self.epoch = epoch
@@ -102,14 +104,14 @@ class EventLog:
             self.wakeups.touch_all()
 
     def _acknowledge(self, last: int) -> None:
-        """Store, before any caller is answered, that everything up to `last` is acknowledged."""
+        """Store, before any result is returned, that everything up to `last` is acknowledged."""
         if self._acknowledged is None:
             return
         try:
             self._acknowledged.write(HeadMark(self._instance, self.epoch, last))
         except (
             OSError
-        ) as error:  # the commit itself is safe: the file only serves to notice an older copy of the database
+        ) as error:  # the commit itself is safe: the file only serves to detect an older copy of the database
             _warn_of(error)
             self._acknowledged = None
 
@@ -119,24 +121,24 @@ class EventLog:
 
     @property
     def work(self) -> WriterStats:
-        """Counts of what was written since the process began."""
+        """Return the writer's counts since the process began."""
         return self._appender.work
 
     @property
     def waiting(self) -> int:
-        """Units that wait to be written."""
+        """Return the number of units that wait to be written."""
         return self._appender.waiting
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
-        """Hand any unit to the writer."""
+        """Submit any unit to the writer."""
         return self._appender.submit(unit)
 
     async def settle(self, step: Step, effect: Effect | None = None) -> None:
-        """Move a cursor, and write what belongs to the step. Raises `FenceLost`, and the errors of the effect."""
+        """Move a cursor, and write the step's effect. Raises `FenceLost`, and the errors of the effect."""
         await self.submit(Settle(step, effect))
 
     async def postpone(self, failure: Postponement) -> None:
-        """Record a failed try."""
+        """Record a failed attempt."""
         await self.submit(Postpone(failure))
 
     async def lines(
@@ -150,9 +152,9 @@ class EventLog:
         until: int | None = None,
         at_tail: bool = False,
     ) -> WirePage:
-        """A page of one topic beyond position `after` as it goes to a peer; `until` ends the scan.
+        """Return a page of one topic after position `after` in the form sent to peers; `until` ends the scan.
 
-        `at_tail` allows it to come from memory, which does not show what retention removed meanwhile: for readers that
+        `at_tail` allows pages from memory, which do not show what retention has removed meanwhile: for readers that
         follow the end of the log.
         """
         now = self.clock.now()
@@ -165,7 +167,7 @@ class EventLog:
         return fill_wire_page(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
 
     def _at_tail(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """The blocks of a topic beyond `after`, from memory; None where the database has to be read."""
+        """Return the blocks of a topic after `after` from memory; None if the database must be read."""
         known = self.wakeups.head
         return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
 
@@ -180,7 +182,8 @@ class EventLog:
         until: int | None = None,
         at_tail: bool = False,
     ) -> MatchingPage[T]:
-        """A page of records that concern one reader, beyond position `after`. For `until` and `at_tail` see `lines`."""
+        """Return a page of the records that one reader is interested in, after position `after`. For `until` and
+        `at_tail` see `lines`."""
         recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
@@ -190,13 +193,13 @@ class EventLog:
         return fill_matching_page(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
 
     async def try_writing(self) -> None:
-        """After a transaction that failed as a whole: try whether the next one would. Raises `EventdError`."""
+        """After a transaction failed as a whole, check whether the next one would succeed. Raises `EventdError`."""
         await self.database.write(touch_head)
         self.work.trouble = ""
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
-        """Watch some topics, or only records that enter them here; to be registered before the first read."""
+        """Watch some topics, or only records that enter them at this node; register before the first read."""
         watch = self.wakeups.watch(topics, own=own)
         try:
             yield watch
@@ -204,7 +207,7 @@ class EventLog:
             self.wakeups.unwatch(watch)
 
     async def look_around(self) -> Head:
-        """Read the head another process may have moved, and wake the readers behind it."""
+        """Read the head, which another process may have moved, and wake the readers behind it."""
         self.database.file_guard.require()
         head = await self.database.read_for_delivery(read_head)
         self._note_epoch(head.epoch)
@@ -215,14 +218,14 @@ class EventLog:
     async def close(self) -> None:
         """Wait until all submitted units are durable."""
         await self._appender.close()
-        with suppress(EventdError, RuntimeError):  # then the next start assumes that commits may be lost
+        with suppress(EventdError, RuntimeError):  # otherwise the next start assumes that commits may be lost
             head = await self.database.write(settle_unsynced)
             self.epoch = head.epoch
             self._acknowledge(head.last)
 
 
 def _open_head_file(database: Database) -> tuple[HeadFile | None, HeadMark | None]:
-    """The head file and its content. None on Postgres, or after an error: then an older copy is not noticed."""
+    """Return the head file and its content. None on Postgres, or after an error: an older copy is then not detected."""
     try:
         file = database.open_head_file()
         return file, file.read() if file is not None else None

@@ -1,8 +1,7 @@
-"""The head row: where the next record goes.
+"""The head row: the position of the next record.
 
-A transaction that appends locks the head row first, and holds it until its commit. So positions are given in the order
-of commits, without holes, in one process or several, and a reader that has seen position n has seen everything below
-it.
+A transaction that appends locks the head row first, and holds it until its commit. So positions follow the order of
+commits, without holes, in one process or several, and a reader that has seen position n has seen everything below it.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _HEAD = "next_position, epoch, incarnation, registry_version, parts_version, top
 
 
 def lock_head(conn: sa.Connection) -> Head:
-    """Lock the head row until the transaction ends. Must come before any cursor is locked."""
+    """Lock the head row until the transaction ends. Must be called before any cursor is locked."""
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1{for_update(conn)}"))
 
 
 def read_head(conn: sa.Connection) -> Head:
-    """The head as this snapshot sees it."""
+    """Return the head in this snapshot."""
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1"))
 
 
@@ -38,32 +37,32 @@ def _head(rows: list[tuple[int, str, int, int, int, int, str]]) -> Head:
 
 
 def move_head(conn: sa.Connection, next_position: int, record_bytes: int = 0) -> None:
-    """Record the next free position, and by how many bytes topics of records have grown. The head must be locked."""
+    """Store the next free position, and add the growth of topics of records in bytes. The head must be locked."""
     sql = "UPDATE log_heads SET next_position = ?, record_bytes = record_bytes + ? WHERE id = 1"
     execute(conn, sql, (next_position, record_bytes))
 
 
 def shrink(conn: sa.Connection, size: int) -> None:
-    """Record that topics of records hold so many bytes less. The head must be locked."""
+    """Subtract bytes from the size of topics of records. The head must be locked."""
     if size:
         execute(conn, "UPDATE log_heads SET record_bytes = record_bytes - ? WHERE id = 1", (size,))
 
 
 def mark_unsynced(conn: sa.Connection, run: str) -> None:
-    """Note that commits may be lost when this run of the system ends badly; with an empty one, that none can be."""
+    """Record that commits may be lost if this boot of the system ends in a crash; empty: that none can be."""
     execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
 
 
 def touch_head(conn: sa.Connection) -> None:
-    """Write something, so that the commit takes all that was committed before to the disk.
+    """Change a row, so that the commit flushes everything committed before.
 
-    Danger: the value has to change. SQLite does not write a row that stays the same, and then flushes nothing.
+    Danger: the value must change. SQLite does not write a row that stays the same, and then flushes nothing.
     """
     execute(conn, "UPDATE log_heads SET flushes = flushes + 1 WHERE id = 1")
 
 
 def settle_unsynced(conn: sa.Connection) -> Head:
-    """Note that everything is on the disk once this is committed, by `Database.write`; the head."""
+    """Record that everything is flushed once this is committed, by `Database.write`; return the head."""
     head = lock_head(conn)
     if head.unsynced:
         mark_unsynced(conn, "")
@@ -71,7 +70,7 @@ def settle_unsynced(conn: sa.Connection) -> Head:
 
 
 class Recovery(NamedTuple):
-    """The head of a log that is opened, the name of its database, and why a new epoch began; blank if none did."""
+    """The head of a log that is opened, the name of its database, and why a new epoch began; empty if none did."""
 
     head: Head
     instance: str
@@ -79,11 +78,11 @@ class Recovery(NamedTuple):
 
 
 def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
-    """Begin a new epoch if the database lacks commits that were made, or may lack some.
+    """Begin a new epoch if the database lacks commits, or may lack some.
 
-    It may when the run of the system in which they were made has ended before all were on the disk. A process that was
-    killed has lost nothing: the system writes what the process had written. It does when it is an older copy:
-    `acknowledged` must have been read before the transaction began.
+    It may if the system crashed before all commits of that boot were flushed. A killed process loses nothing: the
+    system writes its data. It does if it is an older copy: `acknowledged` must have been read before the transaction
+    began.
     """
     head = read_head(conn)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
@@ -104,17 +103,19 @@ def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
 
 
 def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
-    """Whether the same database has been further, or in another epoch: a new one is recorded where it begins."""
+    """Return whether the same database was further along, or in another epoch: new epochs are recorded where they
+    begin."""
     if instance != acknowledged.instance:
         return False
     return head.epoch != acknowledged.epoch or head.last < acknowledged.last
 
 
 def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
-    """The head as it is, unless the log ends before a position that was `seen`. The head must be locked.
+    """Return the head, unless the log ends before a position that was `seen`. The head must be locked.
 
-    Then the database came back without its last commits while this process kept running. A new epoch begins, beyond all
-    positions that this process has seen: a reader that waits beyond them must not miss what replaces the lost records.
+    In that case the database came back without its last commits while this process kept running. A new epoch begins,
+    beyond all positions that this process has seen: a reader that waits beyond them must not miss what replaces the
+    lost records.
     """
     if head.last >= seen:
         return head
@@ -125,9 +126,9 @@ def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
 
 
 def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
-    """Raise the version of topics, routers and keys, and notify at commit; the new version. The head must be locked.
+    """Increase the version of topics, routers and keys, and notify at commit; return it. The head must be locked.
 
-    `deleted`: how many topics of records were deleted.
+    `deleted`: the number of deleted topics of records.
     """
     changed = "topics_version = topics_version + 1, topics = topics - ?"
     sql = f"UPDATE log_heads SET {changed} WHERE id = 1 RETURNING topics_version"
@@ -137,7 +138,7 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
 
 def renew_epoch(conn: sa.Connection) -> str:
-    """Begin a new epoch: every position given to others before is void. For restored copies."""
+    """Begin a new epoch: positions that others remember become invalid. For restored copies."""
     epoch = new_epoch(conn)
     conn.execute(log_heads.update().values(epoch=epoch))
     return epoch

@@ -1,7 +1,7 @@
-"""Conflicts of event ids: an id belongs to the first event that came with it, and a second event is not stored.
+"""Conflicts of event ids: an id belongs to the first event that used it; a second event with it is not stored.
 
-The emitter chooses the id, so a member can take one that another would use. Nothing prevents that; the rows kept here
-name both sides, so that an operator sees it.
+The emitter chooses the id, so a member can take one that another would use. Nothing prevents that; these rows name both
+sides, so that operators notice.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from eventd.store.engine.database import execute, fetch
 from federation.loops import decode_path
 
 UNKNOWN: Final = "?"
-"""Stands for a source or a key that is unknown, or not remembered any more."""
+"""Stands for a source or a key that is unknown, or no longer stored."""
 KINDS: Final = 1000
-"""Kinds of conflicts that are kept for a topic, those that were seen last: sources may be invented."""
+"""Kinds of conflicts that are kept for a topic, the most recent ones: sources may be invented."""
 AT_ONCE: Final = 100
-"""Kinds that one transaction adds, and keys that it looks up; beyond, both sides are unknown."""
+"""Kinds that one transaction adds, and keys that it looks up; beyond, both sides are recorded as unknown."""
 
 
 class Origin(NamedTuple):
-    """Where a stored event came from: its source, its encoded path, and when it was recorded (microseconds).
+    """The origin of a stored event: its source, its encoded path, and when it was recorded (microseconds).
 
-    `key_id` is that of an event of this very transaction; None where it has to be looked up.
+    `key_id` is that of an event of this transaction; None if it must be looked up.
     """
 
     source: str
@@ -36,7 +36,7 @@ class Origin(NamedTuple):
 
 
 class IdConflict(NamedTuple):
-    """A conflict: the event that has the id, None where its record is removed, and the source and key of the other."""
+    """A conflict: the event that has the id, None if its record is removed, and the source and key of the other."""
 
     event_id: str
     owner: Origin | None
@@ -61,7 +61,7 @@ class ConflictCount(NamedTuple):
 
 
 def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflict], now: int) -> list[IdOwner]:
-    """Count conflicts in the open transaction; the owner of each id."""
+    """Count conflicts in the open transaction; return the owner of each id."""
     keys: dict[tuple[str, int], str] = {}
     owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
     kinds: dict[tuple[str, str, str, str], tuple[int, str]] = {}
@@ -97,7 +97,7 @@ def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict
 
 
 def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> str:
-    """The key of the batch by which a node brought what was recorded then, as long as its receipt is kept."""
+    """Return the key of the batch in which a node sent what was recorded then, as long as its receipt is kept."""
     sql = "SELECT key_id FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? AND node = ? LIMIT 1"
     rows = fetch(conn, sql, (recorded_at, topic_id, node))
     return str(rows[0][0]) if rows else UNKNOWN
@@ -116,7 +116,7 @@ def _bound(conn: sa.Connection, topic_id: int) -> None:
 
 
 def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
-    """The kinds of conflicts that were seen since then (microseconds), the most frequent first."""
+    """Return the kinds of conflicts seen since then (microseconds), the most frequent first."""
     sql = f"SELECT {', '.join(ConflictCount._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
     rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))
     return [ConflictCount(*row) for row in rows]  # type: ignore[arg-type]

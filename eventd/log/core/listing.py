@@ -1,4 +1,4 @@
-"""Lists of the events that a topic holds: the latest record of each id, filtered, oldest or newest first."""
+"""Lists the events of a topic: the latest record of each id, filtered, oldest or newest first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventd.store.engine.database import fetch, fetch_in
 from federation.event import is_alive, written
 
 OUTLINES = 32
-"""Blocks that are read at once without their lines, where most of them may be passed over."""
+"""Blocks that are read together without their lines when most of them may be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class EventQuery:
     max_bytes: int = 8 << 20
 
     def fits(self, record: Record) -> bool:
-        """Whether a record is listed, if it is its id's latest."""
+        """Return whether a record is listed, provided that it is the latest of its id."""
         return (
             (not self.event_id or record.event_id == self.event_id)
             and (not self.types or record.tag in self.types)
@@ -55,11 +55,11 @@ class EventQuery:
         )
 
     def rules_out(self, block: Block) -> bool:
-        """Whether no record of a block can be listed, as far as that shows without decoding it."""
+        """Return whether no record of a block can be listed, as far as that shows without decoding it."""
         return self.rules_out_by_names(block) or self._subject not in block.text
 
     def rules_out_by_names(self, block: Block) -> bool:
-        """The same without reading its text."""
+        """Return the same without reading its text."""
         types, sources = names(block.types), names(block.sources)
         return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
             self.source and sources is not None and self.source not in sources
@@ -67,11 +67,11 @@ class EventQuery:
 
     @property
     def _subject(self) -> str:
-        """Text that the line of every listed record contains; blank for any."""
+        """Return text that the line of every listed record contains; empty for any."""
         return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
 
     def sieve(self) -> Callable[[str], bool]:
-        """A test whether a line may be listed, by its text alone: a search costs less than decoding."""
+        """Return a test whether a line may be listed, by its text alone: a search costs less than decoding."""
         subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
         return lambda line: subject in line and (not types or any(name in line for name in types))
 
@@ -88,9 +88,9 @@ class EventList:
 
 
 def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
-    """The latest record of each id that matches the query, in log order or the newest first.
+    """Return the latest record of each id that matches the query, in log order or the newest first.
 
-    A query with few matches in a long log takes several pages: then there is more, maybe without a record.
+    A query with few matches in a long log takes several pages, some of which may be empty.
     """
     found: list[Record] = []
     size = seen = 0
@@ -106,7 +106,8 @@ def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
 
 
 def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
-    """Pages of matching records, latest of their id or not, each with the last position judged, and whether to stop."""
+    """Yield pages of matching records, whether or not latest of their id, each with the last position read, and whether
+    to stop."""
     fitting: list[Record] = []
     looked = seen = 0
     may_be = ask.sieve()
@@ -143,7 +144,7 @@ def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
 
 
 def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
-    """The blocks ahead; those that their names rule out come whole and without their lines."""
+    """Yield the next blocks; those that their names exclude come whole and without their lines."""
     look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
     for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
         if ask.rules_out_by_names(block):
@@ -153,8 +154,8 @@ def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
 
 
 def latest(conn: sa.Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
-    """Those of the records that are the latest of their id."""
-    # No record beyond the last refresh has a later one: mostly these are all.
+    """Return those of the records that are the latest of their id."""
+    # No record after the last refresh has a later one: usually this covers all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
     before = [record.event_id for record in records if end is not None and record.position < end]
     if not before:
@@ -168,6 +169,6 @@ _REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
 
 
 def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
-    """The range `[first, end)` that holds all records that a refresh followed."""
+    """Return the range `[first, end)` that contains all refreshed records."""
     [(first, end)] = fetch(conn, f"SELECT min(first_position), max(position) {_REFRESHED}", (topic_id,))
     return (first, end) if first is not None else (0, 0)

@@ -1,4 +1,4 @@
-"""Which seqs of a topic have a record: without reading lines where the row of the topic tells enough."""
+"""Which seqs of a topic have a record, without reading lines where the topic's row is sufficient."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Range = tuple[int, int]
 
 
 def held_blocks(conn: sa.Connection, topic: TopicRow) -> Iterator[Block]:
-    """The blocks beyond the floor, in order; without their lines where no line can be empty."""
+    """Yield the blocks after the floor, in order; without their lines where no line can be empty."""
     if topic.deleted or topic.is_queue:
         return scan_seqs(conn, topic.id, topic.evicted_seq, topic.head_seq)
     return outlines(conn, topic.id, 0, _EVERYWHERE)
 
 
 def read_done(conn: sa.Connection, topic: TopicRow, first: int, last: int) -> dict[int, int]:
-    """The seqs of jobs that are done while their records are stored, with bytes of content."""
+    """Return the seqs of finished jobs whose records are stored, with bytes of content."""
     if not topic.is_queue:
         return {}
     sql = "SELECT seq, size FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
@@ -34,14 +34,14 @@ def read_done(conn: sa.Connection, topic: TopicRow, first: int, last: int) -> di
 
 
 def empty_seqs(block: Block) -> list[int]:
-    """The seqs of a block whose lines are empty."""
+    """Return the seqs of a block whose lines are empty."""
     if not block.has_empty:
         return []
     return [seq for seq, body in enumerate(block.bodies(), block.seq) if not body]
 
 
 def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upto: int) -> list[Range]:
-    """The seqs in `(after, upto]` that have a record: all that blocks hold, except empty lines and the `removed`."""
+    """Yield the seqs in `(after, upto]` that have a record: all in blocks, except empty lines and the `removed`."""
     ranges: list[Range] = []
     for block in held:
         inside = range(max(block.seq, after + 1), min(block.last_seq, upto) + 1)
@@ -57,7 +57,7 @@ def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upt
 
 
 def first_live(conn: sa.Connection, topic: TopicRow, after: int) -> int:
-    """The first seq beyond `after` that has a record; the next one to be given where none has."""
+    """Return the first seq after `after` that has a record; the next one to be assigned if none has."""
     if not topic.deleted:
         return after + 1
     for block in scan_seqs(conn, topic.id, after, topic.head_seq):

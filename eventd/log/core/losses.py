@@ -1,6 +1,6 @@
 """Losses of a topic: exact ranges of seqs that were removed without a request, each with its reason.
 
-Records deleted by request are not among them, so a reader is told only of records it missed.
+Records deleted by request are not included, so readers are only notified of records they missed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from eventd.store.engine.database import bulk_insert, execute, execute_many, fet
 from eventd.store.schema.tables import topic_losses
 
 CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
-"""Why records were lost: over a cap, too old, never copied because their source lost them; several of these."""
+"""Why records were lost: over a limit, too old, never copied because their source lost them; several of these."""
 
 MOST_RANGES = 1000
-"""Ranges that a topic keeps. Beyond, the oldest are joined, and then include a few records that were not lost."""
+"""Ranges that a topic keeps. Beyond that the oldest are joined, and then include a few records that were not lost."""
 
 
 class Loss(NamedTuple):
@@ -36,7 +36,7 @@ class Loss(NamedTuple):
 def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> None:
     """Store losses of a topic: in order, none of them stored before. The head must be locked.
 
-    Neighbours that have the same reason become one range.
+    Adjacent ranges with the same reason become one.
     """
     joined: list[Loss] = []
     for loss in lost:
@@ -50,7 +50,7 @@ def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> Non
 
 
 def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
-    """Add a loss to the range that ends where it begins, if there is one."""
+    """Extend the range that ends where the loss begins, if there is one."""
     return bool(
         execute(
             conn,
@@ -62,7 +62,7 @@ def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
 
 
 def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[Loss]:
-    """The losses of a topic in `(after, upto]`, in order, the ranges at its ends cut to it."""
+    """Return the losses of a topic in `(after, upto]`, in order; the first and last are cut to it."""
     start = "coalesce((SELECT max(first_seq) FROM topic_losses WHERE topic_id = ? AND first_seq <= ?), 0)"
     rows = fetch(
         conn,
@@ -74,19 +74,19 @@ def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> li
 
 
 def reason_of(lost: Iterable[Loss]) -> str:
-    """The one reason of some losses; `mixed` where there are several."""
+    """Return the one reason of some losses; `mixed` for several."""
     reasons = {loss.reason for loss in lost}
     return reasons.pop() if len(reasons) == 1 else MIXED
 
 
 def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
-    """The ids of the topics that have more than `most` ranges. Reads all rows: not for use under a lock."""
+    """Return the ids of topics with more than `most` ranges. Reads all rows: not for use under a lock."""
     sql = "SELECT topic_id FROM topic_losses GROUP BY topic_id HAVING count(*) > ? ORDER BY topic_id"
     return [topic_id for (topic_id,) in fetch(conn, sql, (most,))]
 
 
 def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
-    """Join the oldest ranges of a topic that has more than `most`; how many rows that saves.
+    """Join the oldest ranges of a topic that has more than `most`; return the number of removed rows.
 
     Records between them count as lost from then on, although they were deleted by request.
     """

@@ -1,6 +1,6 @@
-"""A page for a reader that acts on single records: those of interest are decoded, the others are passed over.
+"""A page for a reader of single records: the interesting ones are decoded, the others skipped.
 
-Where the names of a block rule out that a record in it is of interest, its text is not even searched.
+If the names of a block exclude every interesting record, its text is not even searched.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Interest(Protocol[T_co]):
     """The records a reader is interested in, and how it converts them."""
 
     def rules_out(self, block: Block) -> bool:
-        """Whether no record of a block is of interest, as far as that shows without decoding it."""
+        """Return whether no record of a block is of interest, as far as that shows without decoding it."""
         ...
 
     def may_be(self, line: str) -> object:
-        """True unless the text of a line rules its record out: a search costs less than decoding."""
+        """Return a true value unless the text of a line excludes its record: a search costs less than decoding."""
         ...
 
     def take(self, record: Record) -> T_co | None:
-        """The reader's item for a record; None where the record is of no interest."""
+        """Return the reader's item for a record; None if the record is of no interest."""
         ...
 
 
@@ -40,8 +40,8 @@ class Interest(Protocol[T_co]):
 class MatchingPage(Generic[T]):
     """The items of a reader, in order.
 
-    All up to the position `upto` was judged, so that a narrow reader still advances. The page is `full` where it ended
-    at its limits, and more may be waiting. For `gaps` and `lost` see `PageRange`.
+    Everything up to the position `upto` was read, so that a reader with few matches still advances. The page is `full`
+    if a limit ended it, and there may be more. For `gaps` and `lost` see `PageRange`.
     """
 
     items: Sequence[T]
@@ -62,9 +62,9 @@ def read_matching(
     max_bytes: int,
     until: int | None,
 ) -> MatchingPage[T]:
-    """A reader's items in a topic beyond `after`: at most `limit`, of about `max_bytes` of bodies.
+    """Return a reader's items in a topic after `after`: at most `limit`, of about `max_bytes` of bodies.
 
-    A reader with a narrow interest gets a page of the items found so far, which is `full`, so that it reads on.
+    A reader with few matches gets a page of the items found so far, which is `full`, so that it continues.
     """
     ahead = read_page_range(conn, topic_id, after, until)
     return fill_matching_page(scan(conn, topic_id, after, ahead.end), ahead, concern, limit=limit, max_bytes=max_bytes)
@@ -73,7 +73,7 @@ def read_matching(
 def fill_matching_page(
     blocks: Iterable[Block], ahead: PageRange, concern: Interest[T], *, limit: int, max_bytes: int
 ) -> MatchingPage[T]:
-    """A page of the blocks ahead, up to its bounds; for these see `read_matching`."""
+    """Return a page of the given blocks, up to its limits; for these see `read_matching`."""
     items: list[T] = []
     size = looked = 0
     for block in blocks:

@@ -1,9 +1,9 @@
-"""The records of a topic: their stored form, their identity, and how readers get them. Pure.
+"""The records of a topic: their stored form, their identity, and the form for readers. Pure.
 
-A record is stored as the text of one JSON object, its members in one order: `$node`, `$tag`, `meta`, `data`, all but
-the last left out when not set. Data and meta are kept as the client wrote them, without white space. So a
-page of records is made by cutting and joining texts, and nothing is decoded. An empty body is a record that was
-deleted by request: its line stays, so that positions and seqs run on.
+A record is stored as the text of one JSON object with its members in one order: `$node`, `$tag`, `meta`, `data`, all
+but the last optional. Data and meta are kept as the client wrote them, without white space. So a page of records is
+made by cutting and joining texts, without decoding. An empty body is a record that was deleted by request: its line
+stays, so that positions and seqs remain consecutive.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _TAG = '"$tag":"'
 _META = '"meta":'
 _DATA = '"data":'
 _END = '","'
-"""Ends a text member and begins the next one. It is in no JSON text: there a quote has a backslash before it."""
+"""Ends a string member and begins the next one. It never occurs inside a JSON string: there a quote has a backslash
+before it."""
 
 _INSTANCE_BITS, _SEQ_BITS = 38, 36
-_RANDOM_BITS = 62  # of a UUID's second half; the first half takes the others
+_RANDOM_BITS = 62  # of a UUID's second half; the first half holds the others
 _DIGITS = "0123456789abcdef"
 
 
@@ -36,7 +37,7 @@ class RecordParts(NamedTuple):
 
 
 class View(NamedTuple):
-    """The parts of a record that a reader gets, besides its seq, its time and its node."""
+    """The parts of a record for a reader, besides its seq, its time and its node."""
 
     tags: bool = False
     meta: bool = True
@@ -44,7 +45,7 @@ class View(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """How a record came to its topic: how many routers forwarded it, and the identity of its original.
+    """How a record reached its topic: how many routers forwarded it, and the identity of its original.
 
     `id` is that of the original, where routers keep it; empty otherwise.
     """
@@ -62,17 +63,17 @@ class RecordId(NamedTuple):
 
 
 def encoded(text: str) -> str:
-    """A text as JSON, in the one way in which bodies hold it."""
+    """Return a text as JSON, in the one form in which bodies contain it."""
     return msgspec.json.encode(text).decode()
 
 
 def write_body(node: str | None, tag: str | None, data: str, meta: str | None) -> str:
-    """The stored form of a record."""
+    """Return the stored form of a record."""
     return join_body("" if node is None else encoded(node), "" if tag is None else encoded(tag), data, meta or "")
 
 
 def join_body(node: str, tag: str, data: str, meta: str) -> str:
-    """The stored form of a record whose parts are JSON texts already; empty: not set."""
+    """Return the stored form of a record whose parts are JSON texts already; empty: not set."""
     parts = []
     if node:
         parts.append(f'"$node":{node}')
@@ -95,40 +96,40 @@ _BODIES = msgspec.json.Decoder(_Body)
 
 
 def read_body(body: str) -> RecordParts:
-    """The parts of a record that is not deleted."""
+    """Return the parts of a record that is not deleted."""
     found = _BODIES.decode(body)
     return RecordParts(found.node, found.tag, bytes(found.data).decode(), bytes(found.meta).decode() or None)
 
 
 def node_text(body: str) -> str:
-    """The node that wrote the record, as JSON; empty when it is not set."""
+    """Return the node that wrote the record, as JSON; empty if not set."""
     return body[len(_NODE) - 1 : body.index(_END, len(_NODE)) + 1] if body.startswith(_NODE) else ""
 
 
 def _after_node(body: str) -> int:
-    """Where the member after `$node` begins, at its quote."""
+    """Return where the member after `$node` begins, at its quote."""
     return body.index(_END, len(_NODE)) + 2 if body.startswith(_NODE) else 1
 
 
 def _after_tag(body: str, at: int) -> int:
-    """Where the member after `$tag` begins, if that one would begin at `at`."""
+    """Return where the member after `$tag` begins, if that one would begin at `at`."""
     return body.index(_END, at + len(_TAG)) + 2 if body.startswith(_TAG, at) else at
 
 
 def tag_text(body: str) -> str:
-    """The tag of a record, as JSON; empty when it has none."""
+    """Return the tag of a record, as JSON; empty if it has none."""
     at = _after_node(body)
     return body[at + len(_TAG) - 1 : body.index(_END, at + len(_TAG)) + 1] if body.startswith(_TAG, at) else ""
 
 
 def tag_of(body: str) -> str | None:
-    """The tag of a record; None when it has none."""
+    """Return the tag of a record; None if it has none."""
     text = tag_text(body)
     return json.loads(text) if text else None
 
 
 def content_size(body: str) -> int:
-    """UTF-8 bytes of a record's data and meta, as JSON; 0 for one that is deleted."""
+    """Return the UTF-8 bytes of a record's data and meta, as JSON; 0 for a deleted one."""
     if not body:
         return 0
     at = _after_tag(body, _after_node(body))
@@ -138,7 +139,7 @@ def content_size(body: str) -> int:
 
 
 def render(seq: int, ts: int, body: str, view: View) -> str:
-    """A record as readers get it, as JSON. `ts` is in milliseconds."""
+    """Return a record as JSON, in the form for readers. `ts` is in milliseconds."""
     if view.data and view.meta:
         return f'{{"$seq":{seq},"$ts":{ts},{_without_tag(body) if not view.tags else body[1:]}'
     stored = read_body(body)
@@ -161,25 +162,26 @@ def _without_tag(body: str) -> str:
 
 
 def read_provenance(path: str) -> Provenance:
-    """The provenance in a line's path; without a path, the record was written to its topic."""
+    """Return the provenance in a line's path; without a path, the record was written to its topic."""
     hops, _, origin = path.partition(" ")
     return Provenance(int(hops or "0"), origin)
 
 
 def write_provenance(way: Provenance) -> str:
-    """The path of a line."""
+    """Return the path of a line."""
     return f"{way.hops} {way.id}" if way.id else str(way.hops)
 
 
 def new_instance(random: bytes) -> int:
-    """A number that tells a topic from all others, also of its name, from at least 5 random bytes; never 0."""
+    """Return a number that identifies a topic, also among topics of the same name, from at least 5 random bytes; never
+    0."""
     return int.from_bytes(random[:5], "big") >> (40 - _INSTANCE_BITS) or 1
 
 
 def record_id(instance: int, seq: int, recorded_at: int) -> str:
-    """The id of a record that was written to a topic: a UUID version 7 of its time, its topic and its place there.
+    """Return the id of a record written to a topic: a UUID version 7 of its time, its topic and its seq.
 
-    It is not stored, always the same, and a different one when a restored topic gives the seq to another record.
+    It is computed, not stored: always the same, but different if a restored topic assigns the seq to another record.
     `recorded_at` is in microseconds.
     """
     place = instance << _SEQ_BITS | seq & (1 << _SEQ_BITS) - 1
@@ -190,7 +192,7 @@ def record_id(instance: int, seq: int, recorded_at: int) -> str:
 
 
 def parse_record_id(text: str) -> RecordId | None:
-    """The parts of an id, if `record_id` may have made it."""
+    """Return the parts of an id, if `record_id` can have made it."""
     digits = text.replace("-", "")
     if len(text) != 36 or len(digits) != 32 or not all(digit in _DIGITS for digit in digits) or digits[12] != "7":
         return None
@@ -218,9 +220,10 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 
 def body_of_event(event: str) -> str:
-    """An event of a group, in its canonical form, as a record.
+    """Return an event of a group, in its canonical form, as a record.
 
-    A payload that a router made of a record's data and meta is opened again, and the type of one without a tag is none.
+    A payload that a router made of a record's data and meta is unpacked, and the type of a record without a tag is
+    dropped.
     """
     found = _EVENTS.decode(event)
     node, tag = encoded(found.source_node) if found.source_node else "", encoded(found.type)
@@ -235,7 +238,7 @@ def body_of_event(event: str) -> str:
 
 
 def _open(payload: dict[str, str]) -> tuple[str, str] | None:
-    """The data and meta that a payload carries as JSON texts, if it does."""
+    """Return the data and meta that a payload contains as JSON texts, if it does."""
     if "data" not in payload or not payload.keys() <= {"data", "meta"}:
         return None
     try:
@@ -246,9 +249,9 @@ def _open(payload: dict[str, str]) -> tuple[str, str] | None:
 
 
 def compact(text: str) -> str:
-    """A JSON text without white space and with characters for their escapes, otherwise as it is.
+    """Return a JSON text without white space and with characters for their escapes, otherwise unchanged.
 
-    Many clients escape all that is not ASCII; the text itself is what counts. Raises ValueError when it is not JSON.
+    Many clients escape everything but ASCII; only the text itself matters. Raises ValueError if it is not JSON.
     """
     try:
         compacted = msgspec.json.format(text, indent=-1)
@@ -258,9 +261,9 @@ def compact(text: str) -> str:
 
 
 _ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.")
-"""Characters written by their numbers, in a row, for some take two; or another escape, which is passed over."""
+"""Characters escaped by their numbers, consecutively, for some take two; or another escape, which is skipped."""
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """The characters an escape stands for, but those that JSON escapes itself."""
+    """Return the characters an escape stands for, except those that JSON itself escapes."""
     return encoded(json.loads(f'"{escape[0]}"'))[1:-1] if escape[0].startswith("\\u") else escape[0]

@@ -1,4 +1,4 @@
-"""Reading blocks off the disk, a few at a time, so that memory stays bounded however long the log is."""
+"""Reads blocks from the database, a few at a time, so that memory stays bounded however long the log is."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from eventd.log.core.values import Record
 from eventd.store.engine.database import fetch, fetch_in
 
 AT_FIRST = 2
-"""Blocks read at once to begin with: a reader that has caught up needs one."""
+"""Blocks of the first read: a reader that has caught up needs one."""
 PORTION = 256
-"""Blocks read at once when there are many, as long as they are small."""
+"""Blocks of a read when there are many, as long as they are small."""
 PORTION_BYTES = 1 << 20
-"""Bytes of bodies read at once: at least one block."""
+"""Bytes of bodies of a read; at least one block."""
 PLACES = 250
 """Positions looked up in one statement."""
 
@@ -27,9 +27,9 @@ _START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AN
 
 
 def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
-    """The blocks of a topic in `(after, until]`, in order, those at its ends cut to it.
+    """Yield the blocks of a topic in `(after, until]`, in order; the first and last are cut to it.
 
-    With `own`, only those of records that entered the log here.
+    With `own`, only those of records that entered the log at this node.
     """
     for block in _read(conn, "position", topic_id, after, until, _OWN[own]):
         part = block.within(after, until)
@@ -38,14 +38,14 @@ def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: boo
 
 
 def scan_seqs(conn: sa.Connection, topic_id: int, after: int, until: int) -> Iterator[Block]:
-    """The blocks of a topic that hold something of the seqs in `(after, until]`, in order and whole."""
+    """Yield the blocks of a topic that contain seqs in `(after, until]`, in order and whole."""
     for block in _read(conn, "seq", topic_id, after, until, ""):
         if block.seq + block.records > after + 1:
             yield block
 
 
 def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
-    """The blocks from the one at `after`, by position or seq, to the one at `until`; `which`: a condition."""
+    """Yield the blocks from the one at `after`, by position or seq, to the one at `until`; `which`: a condition."""
     place = Block._fields.index(key)
     condition = f"topic_id = ? AND {{}} AND {key} <= ?{which} ORDER BY {key} LIMIT ?"
     first = fetch(
@@ -66,11 +66,11 @@ def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, 
         )
         full = count < len(sizes) or len(sizes) == portion
         at = sizes[count - 1][0] + 1 if sizes else at
-        portion = count  # many are read at once as long as they are small
+        portion = count  # many are read together as long as they are small
 
 
 def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
-    """The blocks of a topic in `(after, before)`, the newest first."""
+    """Yield the blocks of a topic in `(after, before)`, the newest first."""
     at, portion = before, AT_FIRST
     sql = "FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
     while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, portion)):
@@ -85,7 +85,7 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
 def outlines(
     conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = PORTION
 ) -> Iterator[Block]:
-    """The blocks that hold something in `(after, until]`, whole and without their lines; `portion` are read at once."""
+    """Yield the blocks with positions in `(after, until]`, whole and without their lines; `portion` are read at once."""
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
     rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
@@ -98,7 +98,7 @@ def outlines(
 def outlines_back(
     conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = PORTION
 ) -> Iterator[Block]:
-    """The blocks that hold something in `(after, before)`, whole and without their lines, the newest first."""
+    """Yield the blocks with positions in `(after, before)`, whole and without their lines, the newest first."""
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
     at = before
     while rows := fetch(conn, sql, (topic_id, at, portion)):
@@ -126,12 +126,12 @@ def _affordable(sizes: Sequence[int]) -> int:
 
 
 def read_block(conn: sa.Connection, position: int) -> Block:
-    """The block that begins at a position, where there is one."""
+    """Return the block that begins at a position, which must exist."""
     return Block._make(fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
 
 
 def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
-    """The blocks that hold these positions, each with those it holds, in order; removed positions are left out."""
+    """Yield the blocks of these positions, each with its positions in order; removed positions are left out."""
     wanted = sorted(set(positions))
     for start in range(0, len(wanted), PLACES):
         some = wanted[start : start + PLACES]
@@ -146,7 +146,7 @@ def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[B
 
 
 def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the blocks begin that may hold these positions, in order, and the bytes of each."""
+    """Return where the blocks begin that may contain these positions, in order, and the bytes of each."""
     values = ", ".join(["(CAST(? AS BIGINT))"] * len(positions))
     start = "SELECT max(position) FROM blocks WHERE position <= place"
     starts = fetch(conn, f"WITH places(place) AS (VALUES {values}) SELECT DISTINCT ({start}) FROM places", positions)
@@ -155,7 +155,7 @@ def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, 
 
 
 def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> set[int]:
-    """Those of the positions at which the topic holds a record, without reading any record."""
+    """Return those of the positions at which the topic has a record, without reading any record."""
     wanted = sorted(set(positions))
     stored: set[int] = set()
     for start in range(0, len(wanted), PLACES):
@@ -168,12 +168,12 @@ def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> s
 
 
 def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
-    """The records at these positions that still exist, in order."""
+    """Return the records at these positions that still exist, in order."""
     return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]
 
 
 def pick(block: Block, positions: Sequence[int]) -> list[Record]:
-    """The records of a block at these positions, which it holds and which are in order."""
+    """Return the records of a block at these positions, which are in order and inside it."""
     part = block.within(positions[0] - 1, positions[-1])
     wanted = set(positions)
     return [record for record in unpack(part) if record.position in wanted] if part is not None else []

@@ -1,7 +1,7 @@
-"""The end of the log as this process wrote it, in memory: readers that have caught up need no database read.
+"""The end of the log as written by this process, in memory: readers that have caught up need no database read.
 
-It holds a few small blocks, and only an unbroken run of positions up to this process's last commit. Where another
-process appended in between, or a block is large, it starts over; a reader that is behind it reads from the database.
+It holds a few small blocks, and only consecutive positions up to this process's last commit. If another process appends
+in between, or a block is large, it starts over; a reader that is behind it reads the database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TAIL_BYTES = 64 << 10
 
 
 class RecentBlocks(NamedTuple):
-    """The blocks of a topic beyond a position, and the head they end at."""
+    """The blocks of a topic after a position, and the head they end at."""
 
     blocks: Sequence[Block]
     head: Head
@@ -56,16 +56,16 @@ class Tail:
         self._head = None
 
     def nothing_beyond(self, after: int, known: int) -> RecentBlocks | None:
-        """An empty page where no position beyond `after` is `known`; None where there may be one.
+        """Return an empty page if no position after `after` is `known`; None if there may be one.
 
-        Otherwise a reader that has just read everything would read the database only to find nothing. A record that
-        another process has appended meanwhile wakes it.
+        Otherwise a reader that has just caught up would read the database only to find nothing. A record that another
+        process has appended meanwhile wakes it.
         """
         head = self._head
         return RecentBlocks((), head) if head is not None and after == head.last == known else None
 
     def beyond(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """The blocks of the topic beyond `after`; None when the tail does not reach back so far, or nothing is new."""
+        """Return the blocks of the topic after `after`; None if the tail does not reach back so far, or nothing is new."""
         if self._head is None or not self._after <= after < self._head.last:
             return None
         beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]

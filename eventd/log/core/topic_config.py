@@ -20,7 +20,7 @@ HALF_LIFE_MS = 30_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a topic. Durations in milliseconds; a cap or a time to live of 0 is none."""
+    """The configuration of a topic. Durations in milliseconds; a limit or a time to live of 0 is none."""
 
     type: Literal["log", "queue"] = "log"
     ttl_ms: Natural = 0
@@ -41,7 +41,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     leases_durable: bool = False
 
     def resolved(self) -> TopicConfig:
-        """With derived fields filled in, and bounded fields brought within their bounds."""
+        """Return it with derived fields filled in, and limited fields brought within their limits."""
         durability = self.durability or ("fsync" if self.durable else "disk")
         return msgspec.structs.replace(
             self,
@@ -53,11 +53,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limited(self) -> bool:
-        """Whether the topic removes records by itself, or refuses them."""
+        """Return whether the topic removes or refuses records by itself."""
         return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
 
     def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
-        """The configured priority, or one by the time since the last read: from 0 to 500."""
+        """Return the configured priority, or one by the time since the last read: from 0 to 500."""
         if self.priority is not None:
             return max(-PRIORITY, min(PRIORITY, self.priority))
         idle = None if last_read_ms is None else max(0, now_ms - last_read_ms)
@@ -68,18 +68,18 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GROUP_CONFIG = TopicConfig(durability="fsync", auto_create=False).resolved()
-"""What readers are shown for the topic of a group: the group's resource holds its retention."""
+"""The shown configuration of a group's topic: the group's resource holds its retention."""
 
 read_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
 
 
 def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
-    """A configuration with some of its fields changed. Raises `Invalid`."""
+    """Return a configuration with some of its fields changed. Raises `Invalid`."""
     fields: dict[str, Any] = msgspec.to_builtins(config)
     if unknown := [name for name in changes if name not in fields]:
         raise Invalid(f"{unknown[0]!r} cannot be set for a topic", hint=f"there are {', '.join(fields)}")
     if "durable" in changes and "durability" not in changes:
-        del fields["durability"]  # it follows from the other
+        del fields["durability"]  # derived from the other
     kept = {name: value for name, value in fields.items() if name not in changes}
     given = {name: value for name, value in changes.items() if value is not None}
     try:

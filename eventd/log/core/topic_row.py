@@ -1,7 +1,7 @@
 """Rows of the table `topics`: one per topic, of event groups and of records alike.
 
-A deleted topic keeps its row, under a name that no topic in use can have, until everything else of it is removed. The
-head must be locked by every transaction that writes one of these rows.
+A deleted topic keeps its row, under a name that no topic in use can have, until all its data is removed. Every
+transaction that writes one of these rows must lock the head.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DELETED: Final = "-retired:"
 """Prefix of the name of a deleted topic. No name of a group or a topic begins with a dash."""
 DELETED_END: Final = f"{DELETED[:-1]};"
 IS_DELETED: Final = f"(name >= '{DELETED}' AND name < '{DELETED_END}')"
-"""As a range, which an index finds among many topics."""
+"""The names of deleted topics, as a range that an index finds among many topics."""
 
 COLUMNS: Final = (
     "id, name, form, next_seq, bytes, ids, evicted_seq, evicted_position, lost_position, instance, config, durability,"
@@ -36,8 +36,8 @@ COLUMNS: Final = (
 class TopicRow(NamedTuple):
     """A topic. Times in microseconds; sizes in bytes, of events or of records' data and meta.
 
-    Everything up to the floor, `evicted_seq`, is removed. Beyond it a seq may have no record any more: its line is
-    empty, its block is removed, its job is done, or its record never came. `deleted` counts those, so the number of
+    Everything up to the floor, `evicted_seq`, is removed. After it a seq may have no record any more: its line is
+    empty, its block is removed, its job is done, or its record never arrived. `deleted` counts those, so the number of
     live records is known without reading blocks.
     """
 
@@ -60,7 +60,7 @@ class TopicRow(NamedTuple):
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's configuration; of a group's topic, what readers are shown as such."""
+        """Return the topic's configuration; for a group's topic, the one that is shown to readers."""
         return read_config(self.config_text) if self.config_text else GROUP_CONFIG
 
     @property
@@ -69,22 +69,22 @@ class TopicRow(NamedTuple):
 
     @property
     def of_group(self) -> bool:
-        """Whether it is the topic of an event group."""
+        """Return whether it is the topic of an event group."""
         return self.form == "event"
 
     @property
     def head_seq(self) -> int:
-        """The seq of its newest record; 0 before the first."""
+        """Return the seq of its newest record; 0 before the first."""
         return self.next_seq - 1
 
     @property
     def earliest_seq(self) -> int:
-        """The seq of its oldest record; one beyond the head where it is empty."""
+        """Return the seq of its oldest record; one after the head if it is empty."""
         return self.evicted_seq + 1
 
     @property
     def live(self) -> int:
-        """The number of its records, including those that have outlived their time to live and are still stored."""
+        """Return the number of its records, including expired ones that are still stored."""
         return self.next_seq - 1 - self.evicted_seq - self.deleted
 
 
@@ -92,19 +92,19 @@ class TopicRow(NamedTuple):
 
 
 def find_topic(conn: sa.Connection, name: str) -> TopicRow | None:
-    """The topic in use that has this name."""
+    """Return the topic in use that has this name."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,)) if name >= "0" else []
     return TopicRow(*rows[0]) if rows else None
 
 
 def find_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow | None:
-    """The topic in use that has this id."""
+    """Return the topic in use that has this id."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ? AND name >= '0'", (topic_id,))
     return TopicRow(*rows[0]) if rows else None
 
 
 def read_topic(conn: sa.Connection, name: str) -> TopicRow:
-    """The topic of this name. Raises `NotFound`."""
+    """Return the topic with this name. Raises `NotFound`."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,))
     if not rows:
         raise NotFound(f"no topic {name!r}")
@@ -112,12 +112,12 @@ def read_topic(conn: sa.Connection, name: str) -> TopicRow:
 
 
 def read_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow:
-    """A topic that exists, in use or deleted."""
+    """Return a topic that exists, in use or deleted."""
     return TopicRow(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
 
 
 def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[TopicRow]:
-    """The topics of groups by name, with `deleted` also those of deleted groups. Topics of records are not read."""
+    """Return the topics of groups by name, with `deleted` also those of deleted groups. Topics of records are not read."""
     where = "name >= 'group:' AND name < 'group;'" + (" OR name < '0'" if deleted else "")
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE form = 'event' AND ({where})")
     return sorted((TopicRow(*row) for row in rows), key=lambda topic: topic.name)
@@ -126,9 +126,9 @@ def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[Top
 def list_topics(
     conn: sa.Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
 ) -> list[TopicRow]:
-    """Topics in the order of their names' bytes, beyond `after`: of any of the `prefixes`, if there are some.
+    """Return topics ordered by the bytes of their names, after `after`: with any of the `prefixes`, if given.
 
-    One more than `limit` is given where there are more.
+    If there are more, one more than `limit` is returned.
     """
     found: list[TopicRow] = []
     for first, end in _ranges(prefixes, prefix):
@@ -144,7 +144,7 @@ def list_topics(
 
 
 def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
-    """The ranges `[first, end)` of names that begin with one of the prefixes and with `prefix`, in order."""
+    """Return the ranges `[first, end)` of names that begin with one of the prefixes and with `prefix`, in order."""
     wanted = [one for one in prefixes if one.startswith(prefix)] if prefixes else [prefix]
     if any(prefix.startswith(one) for one in prefixes):
         wanted = [prefix]
@@ -153,21 +153,22 @@ def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
         if not one.isascii():
             continue  # names are ASCII
         if ranges and one < ranges[-1][1]:
-            continue  # within the one before
+            continue  # within the previous one
         ranges.append((one or "0", one + "\x7f" if one else "\x7f"))
     return ranges
 
 
 def read_topic_bytes(conn: sa.Connection, topic_id: int) -> int:
-    """Bytes of the bodies a topic stores."""
+    """Return the bytes of the bodies a topic stores."""
     return int(fetch(conn, "SELECT bytes FROM topics WHERE id = ?", (topic_id,))[0][0])
 
 
 def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
-    """Raise `NotFound` when the topic was deleted. The head must be locked.
+    """Raise `NotFound` if the topic was deleted. The head must be locked.
 
     Only a change of the applied resources deletes a group's topic, so one that was found in use is looked up again only
-    when the version of the registry has moved. The connection remembers, for it lives as long as the process's writer.
+    when the resource version has changed. The connection remembers it, because it lives as long as the process's
+    writer.
     """
     found: dict[int, int] = conn.info.setdefault("topics in use", {})
     if found.get(topic_id) == head.registry_version:
@@ -182,14 +183,14 @@ def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
 
 
 def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
-    """The id of a group's topic, made if it is missing."""
+    """Return the id of a group's topic, which is created if missing."""
     statement = insert(conn, topics).values(**_new_row(name, now))
     conn.execute(statement.on_conflict_do_nothing(index_elements=[topics.c.name]))
     return read_topic(conn, name).id
 
 
 def insert_topic(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicRow:
-    """Make a topic of records under a name that no topic has."""
+    """Create a topic of records under an unused name."""
     config = config.resolved()
     values: dict[str, Any] = {
         **_new_row(name, now),
@@ -206,7 +207,7 @@ def insert_topic(conn: sa.Connection, name: str, config: TopicConfig, *, now: in
 
 
 def _new_row(name: str, now: int) -> dict[str, Any]:
-    """The columns of a topic that is made now."""
+    """Return the columns of a new topic."""
     zero = ("bytes", "ids", "evicted_seq", "evicted_position", "lost_position")
     return {"name": name, "next_seq": 1, **dict.fromkeys(zero, 0), "created_at": now}
 
@@ -216,7 +217,7 @@ _UPDATE = f"UPDATE topics SET {', '.join(f'{name} = ?' for name in _STORED)} WHE
 
 
 def update_topic(conn: sa.Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
-    """Store what a topic holds after a change; `before` is its row as it is stored."""
+    """Store a topic's values after a change; `before` is its stored row."""
     if not topic.of_group:
         shrink(conn, before.bytes - topic.bytes)
     execute(conn, _UPDATE, (*(getattr(topic, name) for name in _STORED), topic.id))

@@ -1,4 +1,4 @@
-"""Which changes of topics, routers and keys this process knows, by the version of topics that each of them made."""
+"""The versions of topics, routers and keys whose changes this process knows."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from __future__ import annotations
 class TopicVersions:
     """The versions up to which this process knows every change.
 
-    A change by this process is known at once. Changes by other processes have to be read.
+    A change by this process is known at once. Changes by other processes must be read.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all versions: the log has begun a new epoch, and the database may lack changes that were known."""
+        """Forget all versions: the log has begun a new epoch, and the database may lack known changes."""
         self._read = self._known = 0
-        self._made: set[int] = set()  # beyond a change by another process, which has yet to be read
+        self._made: set[int] = set()  # after a change by another process, which must still be read
 
     def knows(self, version: int) -> bool:
-        """Whether every change up to this version is known. A version below the last one that was read is not."""
+        """Return whether every change up to this version is known. A version below the last one that was read is not."""
         return self._read <= version <= self._known
 
     def made(self, version: int) -> None:
-        """Note the version that a change by this process made; the change has taken effect here."""
+        """Record the version of a change by this process, which already applies here."""
         if version > self._known:
             self._made.add(version)
             self._advance()
 
     def read(self, version: int) -> None:
-        """Every change up to this version has been read."""
+        """Record that every change up to this version has been read."""
         if not self.knows(version):
             self._known = version
             self._made = {made for made in self._made if made > version}

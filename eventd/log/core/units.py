@@ -1,4 +1,4 @@
-"""The units that are written most: events, and the steps of consumers."""
+"""The most frequent units: events, and the steps of consumers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
 
 Check = Callable[[sa.Connection, int], None]
-"""Raises an `EventdError` where a unit must not be written, by the stored rows and the time in microseconds."""
+"""Raises an `EventdError` if a unit is to be refused, by the stored rows and the time in microseconds."""
 
 
 class StaleDeclaration(Conflict):
-    """The declaration that a unit was made by has changed. The caller makes another unit; no client sees it."""
+    """The declaration that a unit is based on has changed. The caller makes another unit; clients do not see this
+    error."""
 
 
 class Publish:
-    """Append drafts to a topic, up to a ceiling of stored bytes. Result: `AppendResult`.
+    """Append drafts to a topic, up to a limit of stored bytes. Result: `AppendResult`.
 
-    Raises `Full`, `NotFound` when the topic was deleted, and the errors of `check`, which reads stored rows. A unit
-    that was made by the resources `declared` at some version raises `StaleDeclaration` as soon as the version is
-    another one.
+    Raises `Full`, `NotFound` if the topic was deleted, and the errors of `check`, which reads stored rows. A unit based
+    on the resource version `declared` raises `StaleDeclaration` once the version has changed.
     """
 
     cursor = None
@@ -66,7 +66,7 @@ class Publish:
 
 
 def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | None) -> None:
-    """Raise `Full` when the drafts, after those of the units before, would lift the topic over its ceiling of bytes."""
+    """Raise `Full` if the drafts, after those of earlier units, would exceed the topic's limit in bytes."""
     if ceiling is None:
         return
     taken = tx.shared.get(("bytes", topic_id)) or read_topic_bytes(tx.conn, topic_id)
@@ -84,16 +84,16 @@ class Effect(Protocol):
 
     @property
     def topic_id(self) -> int | None:
-        """The topic of its events; None when it has none."""
+        """Return the topic of its events; None if it has none."""
         ...
 
     @property
     def weight(self) -> int:
-        """Records it may add."""
+        """Return the number of records it may add."""
         ...
 
     def admit(self, tx: Transaction) -> Drafts:
-        """Its events. Raises an `EventdError` when the step must not be made; nothing is written here."""
+        """Return its events. Raises an `EventdError` if the step is refused; nothing is written here."""
         ...
 
     def write(self, tx: Transaction, appended: AppendResult) -> None:
@@ -102,7 +102,7 @@ class Effect(Protocol):
 
 
 class Settle:
-    """Move a cursor, with all that belongs to the step. Raises `FenceLost` when another process moved it."""
+    """Move a cursor with everything that belongs to the step. Raises `FenceLost` if another process moved it."""
 
     durable = True
     turn = Turn.FRONT
@@ -133,7 +133,7 @@ class Settle:
 
 
 class Postpone:
-    """Record a failed try of a consumer."""
+    """Record a failed attempt of a consumer."""
 
     topic_id = None
     cursor = None

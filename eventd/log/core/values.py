@@ -18,8 +18,8 @@ NEVER: Final = 2**62
 class Draft(NamedTuple):
     """An event on its way into the log.
 
-    `body` is the event's canonical form and is stored as it is. `path` names the nodes it came through, encoded; empty
-    means that it enters the log here. `expires_at` None: it never expires.
+    `body` is the event's canonical form and is stored unchanged. `path` names the nodes that forwarded it, encoded;
+    empty: it enters the log at this node. `expires_at` None: it never expires.
     """
 
     event_id: str
@@ -34,11 +34,10 @@ class Draft(NamedTuple):
 class Drafts:
     """Drafts as columns.
 
-    `types` and `sources` name all that occur, and maybe more; none expires before `expires_first`, and None means that
-    none expires at all.
+    `types` and `sources` name all that occur, and maybe more; none expires before `expires_first`; None: none expires.
 
     Drafts of a topic of records have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are copies
-    that keep the identity of their originals. `key_id` is the key that signed the batch they came with; blank for none.
+    that keep the identity of their originals. `key_id` is the key that signed their batch; empty without one.
     """
 
     event_ids: Sequence[str] = ()
@@ -52,7 +51,7 @@ class Drafts:
 
     @classmethod
     def of(cls, drafts: Sequence[Draft]) -> Self:
-        """The columns of single drafts."""
+        """Return the columns of single drafts."""
         if not drafts:
             return cls()
         event_ids, nodes, tags, expiries, paths, bodies = zip(*drafts, strict=True)
@@ -61,7 +60,7 @@ class Drafts:
 
     @classmethod
     def joined(cls, parts: Sequence[Drafts]) -> Drafts:
-        """The drafts of several, one after the other."""
+        """Return the drafts of several, concatenated."""
         if len(parts) == 1:
             return parts[0]
         expiries = [part.expires_first for part in parts if part.expires_first is not None]
@@ -79,7 +78,7 @@ class Drafts:
         return len(self.bodies)
 
     def of_one_kind(self) -> Iterator[Drafts]:
-        """Runs of drafts that all enter here, or all came from other nodes; mostly it is one."""
+        """Yield runs of drafts that all enter the log here, or all came from other nodes; usually one."""
         distinct = set(self.paths)
         if len(distinct) == 1 or "" not in distinct:
             yield self
@@ -99,17 +98,17 @@ class Drafts:
 
     @property
     def of_records(self) -> bool:
-        """Whether they are for a topic of records."""
+        """Return whether they are for a topic of records."""
         return bool(self.sizes)
 
     @property
     def own(self) -> bool:
-        """Whether any enters the log here."""
+        """Return whether any enters the log here."""
         return "" in self.paths
 
     @property
     def bytes(self) -> int:
-        """Of their bodies; of records, of their content."""
+        """Return the bytes of their bodies; of records, of their content."""
         if isinstance(self.bodies, Bodies):
             return self.bodies.bytes
         return sum(self.sizes or map(size_of, self.bodies))
@@ -145,13 +144,13 @@ class Outcome(IntEnum):
     """The outcome of a draft."""
 
     NEW = 0
-    REFRESH = 1  # the same event with a later expiry: a record of its own, sent to peers as one
+    REFRESH = 1  # the same event with a later expiry: stored as a new record, and sent to peers
     DUPLICATE = 2  # the same event: nothing is written
-    CONFLICT = 3  # the id is taken by another content or another source
+    CONFLICT = 3  # the id belongs to another content or source
 
 
 class IdOwner(NamedTuple):
-    """The owner of an event id: the source, and the key that signed it, blank where it was emitted at this node."""
+    """The owner of an event id: the source, and the key that signed it, empty if it was emitted at this node."""
 
     source: str
     key_id: str
@@ -160,8 +159,8 @@ class IdOwner(NamedTuple):
 class AppendResult(NamedTuple):
     """The outcome of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
 
-    A new record's seq is its position plus `shift`. `owners` names the owner of the id of each draft that is a
-    conflict, by its index.
+    A new record's seq is its position plus `shift`. `owners` holds the owner of the id of each conflicting draft, by
+    its index.
     """
 
     outcomes: Sequence[Outcome]
@@ -175,7 +174,7 @@ class AppendResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Retention removed records of this topic that a reader behind `upto` has not seen."""
+    """Retention removed records of this topic that a reader before `upto` has not seen."""
 
     topic_id: int
     after: int
@@ -185,11 +184,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of the log. `next_position` is the position the next record will get.
+    """The end of the log. `next_position` is the position of the next record.
 
-    `registry_version` moves with every declared change, `parts_version` with every change of what plugins derived,
-    `topics_version` with every change of topics and routers: a read of the head shows all of them. `unsynced` names the
-    run of the system that must not end before all commits are on the disk; empty: all are.
+    `registry_version` changes with the declared resources, `parts_version` with the parts of plugins, `topics_version`
+    with topics and routers: one read of the head shows all of them. `unsynced` names the boot of the system that must
+    not crash before all commits are flushed; empty: all are.
     """
 
     next_position: int
@@ -202,5 +201,5 @@ class Head:
 
     @property
     def last(self) -> int:
-        """The last position given; 0 in an empty log."""
+        """Return the last assigned position; 0 in an empty log."""
         return self.next_position - 1

@@ -1,7 +1,7 @@
-"""Waking readers by number: "wait until the head is beyond mine", never "wait for an event".
+"""Wakes readers by number: "wait until the head is after mine", never "wait for an event".
 
-A watch is registered before its owner first reads, and only ever raises a number. So an append that lands between a
-read and the wait after it is not missed, and a sign that is lost costs one poll.
+A watch is registered before its owner first reads, and its number only increases. So an append between a read and the
+following wait is not missed, and a lost signal costs one poll.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Callable, Collection, Mapping
 
 
 class Watch:
-    """One reader's interest in some topics, or, with `own`, only in what enters them here. `None` means all topics."""
+    """One reader's interest in some topics, or, with `own`, only in what enters the log there at this node. `None`: all
+    topics."""
 
     def __init__(self, topics: Collection[int] | None, *, own: bool = False) -> None:
         self.topics = topics
         self.own = own
         self.head = 0
         self.turn = 0
-        """Moves with every sign: also with those that no head tells of."""
+        """Changes with every signal, including those without a new head."""
         self.looks = 0
-        """Moves with those alone."""
+        """Changes only with signals without a new head."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._signs: list[asyncio.Future[None]] = []
 
     def raise_to(self, head: int) -> None:
-        """Say that records up to `head` exist."""
+        """Signal that records up to `head` exist."""
         if head <= self.head:
             return
         self.head = head
@@ -41,7 +42,7 @@ class Watch:
                 self._waiting.append((position, future))
 
     def look(self) -> None:
-        """Report that its topics have changed otherwise: every waiting reader reads again."""
+        """Signal another change of its topics: every waiting reader reads again."""
         waiting, self._waiting = self._waiting, []
         self.looks += 1
         self._sign()
@@ -57,7 +58,7 @@ class Watch:
                 future.set_result(None)
 
     def after(self, turn: int) -> asyncio.Future[None]:
-        """A future that is done when a sign came since `turn`, which the caller notes before reading."""
+        """Return a future that is done after a signal since `turn`, which the caller notes before reading."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.turn > turn:
             future.set_result(None)
@@ -67,7 +68,7 @@ class Watch:
         return future
 
     def beyond(self, position: int, future: asyncio.Future[None] | None = None) -> asyncio.Future[None]:
-        """A future, or the one that is given, that is done when the head is beyond `position`.
+        """Return a future, or the given one, that is done when the head is after `position`.
 
         Cancelling it is harmless.
         """
@@ -85,7 +86,7 @@ Listener = Callable[[Collection[int] | None], None]
 
 
 class Wakeups:
-    """All watches of a process, its listeners, and the last position it knows of."""
+    """All watches of a process, its listeners, and the last position it knows."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -115,13 +116,13 @@ class Wakeups:
                 del self._by_topic[topic]
 
     def is_watched(self, topic_id: int) -> bool:
-        """Whether any watch is for this topic alone."""
+        """Return whether any watch is for this topic alone."""
         return topic_id in self._by_topic
 
     def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
-        """This process committed positions `first` to `last`; of each topic, whether any of them entered here."""
+        """This process committed positions `first` to `last`; for each topic, whether any of them entered the log here."""
         if first != self.head + 1:
-            self.foreign(last)  # another process appended in between, to topics that this process does not know
+            self.foreign(last)  # another process appended in between, to unknown topics
             return
         self.head = last
         own = any(topics.values())
@@ -141,13 +142,13 @@ class Wakeups:
         self._tell((topic_id,))
 
     def touch_all(self) -> None:
-        """Another process changed topics that this process does not know."""
+        """Another process changed unknown topics."""
         for watch in self._all:
             watch.look()
         self._tell(None)
 
     def foreign(self, last: int) -> None:
-        """The head is at `last`, in topics that this process does not know: every reader reads."""
+        """The head is at `last`, in unknown topics: every reader reads."""
         if last > self.head:
             self.head = last
         for watch in self._all:

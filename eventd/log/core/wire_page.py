@@ -1,6 +1,6 @@
-"""A page as it goes over the wire: the events of the log as they are stored, each with its position and its path.
+"""A page in its wire form: the stored events of the log, each with its position and its path.
 
-Where all of a block may be sent, or none of it, its text is not even searched; otherwise its records are judged one by
+If all of a block may be sent, or none of it, its text is not even searched; otherwise its records are checked one by
 one.
 """
 
@@ -28,25 +28,25 @@ WORTH_A_RUN = 16
 
 
 class RecordSelection(Protocol):
-    """Which records are meant for a destination."""
+    """The records that are meant for a destination."""
 
     @property
     def relay(self) -> bool:
-        """Whether records that came from other nodes are meant, too."""
+        """Return whether records of other nodes are meant, too."""
         ...
 
     def matches(self, record: Record) -> bool:
-        """Whether this record is."""
+        """Return whether this record is meant."""
         ...
 
     def settles(self, block: Block) -> bool | None:
-        """Whether all of a block's records are, or none of them; None where they have to be judged one by one."""
+        """Return whether all of a block's records are meant, or none; None if they must be checked one by one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PeerFilter:
-    """The records that a peer is to get, as runs where it takes them. Records that came through it do not go back."""
+    """The records for a peer, as runs if it accepts them. Records that came through it are not sent back."""
 
     peer: str
     selection: RecordSelection
@@ -54,16 +54,16 @@ class PeerFilter:
 
     @property
     def own(self) -> bool:
-        """Whether only records that entered the log here can be meant."""
+        """Return whether only records that entered the log here can be meant."""
         return not self.selection.relay
 
     def settles(self, block: Block, now: int) -> bool | None:
-        """Whether all of a block's records are to be sent, or none is wanted; None where it has to be decoded."""
+        """Return whether all of a block's records are to be sent, or none; None if it must be decoded."""
         meant = self.selection.settles(block)
         return meant if meant is False or self._harmless(block, now) else None
 
     def _harmless(self, block: Block, now: int) -> bool:
-        """Whether no record of the block has expired or has been at the peer."""
+        """Return whether no record of the block has expired or has passed the peer."""
         sources, paths = names(block.sources), names(block.paths)
         return (
             is_alive(block.expires_first, now)
@@ -74,13 +74,13 @@ class PeerFilter:
         )
 
     def hindrance(self, record: Record, now: int) -> str:
-        """Why a record that is meant for the peer must not be sent; empty when it may."""
+        """Return why a record that is meant for the peer must not be sent; empty if it may."""
         if not is_alive(record.expires_at, now):
             return "expired"
         return may_send(decode_path(record.path), record.node, self.peer, relay=True) or ""
 
     def waits(self, record: Record, now: int) -> bool:
-        """Whether a record is meant for the peer and may be sent."""
+        """Return whether a record is meant for the peer and may be sent."""
         return self.selection.matches(record) and not self.hindrance(record, now)
 
 
@@ -88,10 +88,9 @@ class PeerFilter:
 class WirePage:
     """`body` is that of a v2 batch of `count` events, of the `form` that is its content type.
 
-    `exceptions` are records that were wanted and must not be sent, with the reason; `oldest` is the earliest time of
-    recording in microseconds, 0 without lines. All up to the position
-    `upto` was judged; the page is `full` where it ended at its limits, and more may be waiting. For `gaps` and `lost`
-    see `PageRange`.
+    `exceptions` are records that were wanted but must not be sent, with the reason; `oldest` is the earliest time of
+    recording in microseconds, 0 without lines. Everything up to the position `upto` was read; the page is `full` if a
+    limit ended it, and there may be more. For `gaps` and `lost` see `PageRange`.
     """
 
     body: bytes
@@ -106,11 +105,11 @@ class WirePage:
     lost: int
 
     def without_lines(self) -> WirePage:
-        """The page without events to send."""
+        """Return the page without events to send."""
         return replace(self, body=b"", form=BATCH_TYPE, count=0, oldest=0)
 
     def unread(self, after: int) -> WirePage:
-        """The page as if nothing beyond `after` was read."""
+        """Return the page as if nothing after `after` had been read."""
         return replace(self.without_lines(), exceptions=(), gaps=(), upto=after, full=True)
 
 
@@ -125,9 +124,10 @@ def read_wire_page(
     until: int | None,
     now: int,
 ) -> WirePage:
-    """The next lines of a topic beyond `after`: at most `limit` records, about `max_bytes` of bodies, at least one.
+    """Return the next lines of a topic after `after`: at most `limit` records, about `max_bytes` of bodies, at least
+    one.
 
-    A narrow selector gets a page of the records found so far, which is `full`, so that the reader reads on.
+    A selective reader gets a page of the records found so far, which is `full`, so that it continues.
     """
     ahead = read_page_range(conn, topic_id, after, until)
     found = scan(conn, topic_id, after, ahead.end, own=wanted.own)
@@ -137,7 +137,7 @@ def read_wire_page(
 def fill_wire_page(
     blocks: Iterable[Block], ahead: PageRange, wanted: PeerFilter, *, limit: int, max_bytes: int, now: int
 ) -> WirePage:
-    """A page of the blocks ahead, up to its bounds; for these see `read_wire_page`."""
+    """Return a page of the given blocks, up to its limits; for these see `read_wire_page`."""
     sheet = _PageBuilder(wanted, limit, max_bytes, now)
     upto, full = ahead.end, False
     for block in blocks:
@@ -152,7 +152,7 @@ def fill_wire_page(
 
 @dataclass(slots=True)
 class _Run:
-    """Records that follow one another and came by one path. `texts`: their bodies, a line feed behind each."""
+    """Consecutive records that came by one path. `texts`: their bodies, each followed by a line break."""
 
     position: int
     path: str
@@ -189,7 +189,7 @@ class _PageBuilder:
         return self.count + len(self.exceptions)
 
     def body(self) -> tuple[bytes, str]:
-        """The body of the page, and its form: runs where they are long enough to be worth their heads."""
+        """Return the body of the page, and its form: runs if they are long enough to be worth their heads."""
         if self.wanted.runs and self.count >= WORTH_A_RUN * len(self.stretches) > 0:
             return b"".join([stretch.run() for stretch in self.stretches]), RUNS_TYPE
         return "".join([stretch.lines() for stretch in self.stretches]).encode(), BATCH_TYPE

@@ -1,8 +1,8 @@
-"""The one writer of a process: gathers the units of its callers and commits them as one transaction.
+"""The only writer of a process: collects the units of its callers and commits them as one transaction.
 
-A caller submits a unit and awaits its own result. Units that arrive while a transaction runs form the next one, so a
-lone unit never lingers and a thousand share one flush to the disk. There is no task: the end of one
-transaction on the writer thread starts the next.
+A caller submits a unit and awaits its result. Units that arrive while a transaction runs form the next one, so a single
+unit never waits and a thousand share one flush. There is no task: the end of one transaction on the writer thread
+starts the next.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 BACKGROUND_RECORDS = 250
-"""Records of background units after which a transaction takes no further unit: a publisher that comes meanwhile waits
-for a few milliseconds.
-"""
+"""Records of background units after which a transaction takes no further unit: a client's unit waits only a few
+milliseconds."""
 
 QueuedUnit = tuple[Unit[Any], asyncio.Future[Any]]
 """A unit, and the future that its caller awaits."""
@@ -36,10 +35,10 @@ Group = deque[QueuedUnit]
 
 
 class Writer:
-    """Group commit over one database.
+    """Group commit for one database.
 
-    `committed` is called after every transaction that appended records, `timed(seconds, records)` after each.
-    `seen` returns the last position that is known to have been given.
+    `committed` is called after every transaction that appended records, `timed(seconds, records)` after each. `seen`
+    returns the last position known to be assigned.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Writer:
         self._closed = False
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
-        """Queue a unit; its result, or its error, once the transaction is as durable as its units require."""
+        """Queue a unit; returns its result, or its error, once the transaction is as durable as its units require."""
         if self._closed:
             raise Unavailable("the node is stopping")
         loop = asyncio.get_running_loop()
@@ -77,7 +76,7 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """Units that wait for their transaction."""
+        """Return the number of units that wait for their transaction."""
         return sum(map(len, self._waiting.values()))
 
     async def close(self) -> None:
@@ -86,7 +85,7 @@ class Writer:
         await self._idle.wait()
 
     def _next(self) -> list[QueuedUnit]:
-        """The units of the next transaction, all of one turn: those of another would wait for them."""
+        """Return the units of the next transaction, all of one turn: those of another would delay them."""
         for turn in [*self._turns]:
             self._turns.rotate(-1)
             if group := [*_take(self._waiting[turn], BACKGROUND_RECORDS if turn is Turn.BACKGROUND else GROUP_RECORDS)]:
@@ -134,7 +133,7 @@ class Writer:
                 flushing = self._database.start_write(touch_head)
                 _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
                 return
-            self._start()  # the next transaction need not wait until the callers are answered
+            self._start()  # the next transaction need not wait until the results are delivered
             self._tell(group, committed, begun, spent, flushed=durable)
             return
         self.work.trouble = str(error) or type(error).__name__
@@ -150,9 +149,8 @@ class Writer:
         begun: float,
         spent: TransactionTimes,
     ) -> None:
-        """Answer once the flush is done; after a failed flush, the commit may still be lost, and every caller gets an
-        error.
-        """
+        """Deliver results once the flush is done; after a failed flush the commit may be lost, and every caller gets an
+        error."""
         error = flushed.exception()
         if error is not None:
             committed.results = [error] * len(group)
@@ -175,13 +173,13 @@ class Writer:
             self._timed(seconds, committed.last - committed.head.last)
             if committed.blocks:
                 self._committed(committed)
-        finally:  # a callback may fail: the callers whose units are written must be answered all the same
+        finally:  # a callback may fail: the callers whose units are written must still get their results
             for (_, future), result in zip(group, committed.results, strict=True):
                 _resolve(future, result)
 
 
 def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
-    """Call `then` in the loop as soon as the writer thread is done, without a future of the loop in between."""
+    """Call `then` in the loop as soon as the writer thread is done, without an intermediate future."""
     loop = asyncio.get_running_loop()
 
     def tell(done: Future[T]) -> None:
@@ -192,7 +190,7 @@ def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
 
 
 def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
-    """The units that come next, up to so many records."""
+    """Yield the next units, up to so many records."""
     weight = 0
     while waiting and weight < most:
         unit, future = waiting.popleft()

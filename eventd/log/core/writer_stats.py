@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 BOUNDS = (50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000)
-"""Upper bounds of the classes of flush times, in microseconds."""
+"""Upper bounds of the buckets of flush times, in microseconds."""
 
 
 class WriterStats:
@@ -19,24 +19,22 @@ class WriterStats:
         self.flushes = 0
         self.flush_micros = 0
         self.flushes_within = [0] * (len(BOUNDS) + 1)
-        """By the first of `BOUNDS` that they do not exceed; the last is of those that exceed all."""
+        """By the first of `BOUNDS` that is not exceeded; the last counts those that exceed all."""
         self.waiting_peak = 0
         self.trouble = ""
-        """Why the last transaction failed as a whole; blank where it did not."""
+        """Why the last transaction failed as a whole; empty if it did not."""
 
     @property
     def failing(self) -> bool:
-        """Whether the last transaction failed as a whole."""
+        """Return whether the last transaction failed as a whole."""
         return bool(self.trouble)
 
     def queued(self, waiting: int) -> None:
-        """Note how many units wait."""
+        """Record the number of waiting units."""
         self.waiting_peak = max(self.waiting_peak, waiting)
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
-        """Count a transaction that wrote blocks of these records and bytes; `flush`: seconds spent waiting for the
-        disk.
-        """
+        """Count a transaction that wrote blocks of these records and bytes; `flush`: seconds of waiting for the disk."""
         self.trouble = ""
         self.transactions += 1
         self.records += sum(records for records, _ in sizes)

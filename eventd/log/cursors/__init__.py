@@ -1,4 +1,4 @@
-"""Cursors: how far each consumer is, its state, its selection and its dead letters.
+"""Cursors: the position of each consumer, its state, its selection and its dead letters.
 
 May import: store.engine, store.schema.
 """

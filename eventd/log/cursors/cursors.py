@@ -21,13 +21,13 @@ from eventd.store.schema.tables import batches, cursors, dead_letters, selectors
 
 
 class LinkState(StrEnum):
-    """The one state machine of a consumer. `PAUSED` is shown for any cursor with `paused_at`."""
+    """The state machine of all consumers. `PAUSED` is shown for any cursor with `paused_at`."""
 
     RUNNING = "running"
-    BACKING_OFF = "backing-off"  # the other side is down: it will be tried again
-    BLOCKED = "blocked"  # the other side answers, and refuses the link as a whole
+    BACKING_OFF = "backing-off"  # the remote side does not answer: it is tried again
+    BLOCKED = "blocked"  # the remote side answers, and refuses the link as a whole
     PAUSED = "paused"  # by an operator
-    FAILED = "failed"  # this node itself cannot work: a secret that cannot be read, a fault
+    FAILED = "failed"  # this node itself cannot work: an unreadable secret, an internal error
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class Cursor:
 
     @property
     def shown_state(self) -> LinkState:
-        """The state an operator sees."""
+        """Return the state that operators see."""
         return LinkState.PAUSED if self.paused_at is not None else self.state
 
     @property
     def is_refused(self) -> bool:
-        """Whether no record is delivered until an operator fixes the cause."""
+        """Return whether no record is delivered until an operator fixes the cause."""
         return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One delivered batch: the proof for every position in `(after, upto]`. Times in microseconds."""
+    """One delivered batch: the evidence for every position in `(after, upto]`. Times in microseconds."""
 
     cursor: str
     batch_id: str
@@ -95,7 +95,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that one consumer refused for good, and why."""
+    """A record that one consumer refused for good, and the reason."""
 
     cursor: str
     position: int
@@ -111,7 +111,7 @@ class DeadLetter:
 class Step:
     """One settled step of a cursor: from `position` to `upto`, with its batches and dead letters.
 
-    `selector_version` is that of the selection by which the step was made; None where nothing was selected.
+    `selector_version` is that of the selection by which the step was made; None if nothing was selected.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Step:
 
 
 def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
-    """Cursors in the order of their names: of any of the `kinds`, or of all. There may be very many routers."""
+    """Return cursors ordered by name: of any of the `kinds`, or of all. There may be very many routers."""
     query = sa.select(cursors).order_by(cursors.c.name)
     if kinds:
         query = query.where(cursors.c.kind.in_(kinds))
@@ -137,7 +137,7 @@ def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> l
 
 
 def read_cursor(conn: sa.Connection, name: str) -> Cursor:
-    """One cursor. Raises `NotFound`."""
+    """Return one cursor. Raises `NotFound`."""
     found = read_cursors(conn, name=name)
     if not found:
         raise NotFound(f"no cursor {name!r}")
@@ -163,7 +163,7 @@ def create_cursor(
     selection: Mapping[str, Any] | None = None,
     selector_version: int = 1,
 ) -> bool:
-    """Make the cursor unless it exists; whether it was made."""
+    """Create the cursor unless it exists; return whether it was created."""
     statement = insert(conn, cursors).values(
         name=name,
         kind=kind,
@@ -204,13 +204,13 @@ def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
 
 
 def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
-    """Delete a cursor that has reached its end, unless another has its name meanwhile."""
+    """Delete a cursor that has reached its end, unless another has taken its name meanwhile."""
     its_own = (cursors.c.topic_id == cursor.topic_id, cursors.c.created_at == cursor.created_at)
     conn.execute(cursors.delete().where(cursors.c.name == cursor.name, *its_own))
 
 
 def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
-    """Set the selection of the cursor from its present position on, under a version of its own."""
+    """Set the cursor's selection from its current position on, under a version of its own."""
     conn.execute(
         selectors.insert().values(
             cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
@@ -220,7 +220,7 @@ def declare_selection(conn: sa.Connection, cursor: str, version: int, selection:
 
 
 def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
-    """The selection of this version, or of the newest, with the version. Raises `NotFound`."""
+    """Return the selection of this version, or the newest one, with its version. Raises `NotFound`."""
     query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
     if version is not None:
         query = query.where(selectors.c.version == version)
@@ -231,7 +231,7 @@ def read_selection(conn: sa.Connection, cursor: str, version: int | None = None)
 
 
 def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
-    """The version and the selection of each cursor of these kinds, by name, from its present position on."""
+    """Return the version and the selection of each cursor of these kinds, by name, from its current position on."""
     query = (
         sa.select(selectors.c.cursor, selectors.c.version, selectors.c.selection)
         .join(cursors, sa.and_(cursors.c.name == selectors.c.cursor, cursors.c.selector_version == selectors.c.version))
@@ -241,14 +241,14 @@ def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, di
 
 
 def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
-    """A name for one more repair of a cursor, not used before while any of its repairs is under way."""
+    """Return a name for another repair of a cursor, unused while any of its repairs is running."""
     prefix = f"{kind}:{group}/{node}/"
     taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 
 def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-    """The positions of these cursors, locked until the transaction ends."""
+    """Return the positions of these cursors, locked until the transaction ends."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
     marks = ", ".join("?" * len(ordered))
     sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
@@ -256,7 +256,7 @@ def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
 
 
 def check_fence(positions: Mapping[str, int], step: Step) -> None:
-    """Raise `FenceLost` unless the cursor still is where the step began."""
+    """Raise `FenceLost` unless the cursor is still where the step began."""
     found = positions.get(step.name)
     if found != step.position:
         where = "is gone" if found is None else f"is at {found}"
@@ -264,10 +264,10 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
-    """Move the cursor and keep what belongs to the step. The fence was checked under lock.
+    """Move the cursor and store what belongs to the step. The fence was checked under lock.
 
-    Raises `FenceLost` when the cursor selects by another version than the step: records the step passed over may now be
-    wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
+    Raises `FenceLost` if the cursor's selection version differs from the step's: records that the step skipped may now
+    be wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
     """
     changes: dict[str, Any] = {"position = ?": step.upto, "sent_upto = ?": step.sent_upto}
     if step.succeeded:
@@ -300,7 +300,7 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
 
 
 def insert_batch(conn: sa.Connection, batch: Batch) -> None:
-    """Keep the proof of one delivered batch."""
+    """Store the evidence of one delivered batch."""
     values = {name: getattr(batch, name) for name in Batch.__slots__}
     values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
     values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
@@ -308,7 +308,7 @@ def insert_batch(conn: sa.Connection, batch: Batch) -> None:
 
 
 def park(conn: sa.Connection, letter: DeadLetter) -> None:
-    """Store a dead letter; for a record that has one, the newer reason replaces the older."""
+    """Store a dead letter; for a record that already has one, the new reason replaces the old."""
     values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
     statement = insert(conn, dead_letters).values(**values)
     keep = {name: values[name] for name in ("reason", "detail", "attempts", "parked_at")}
@@ -318,7 +318,7 @@ def park(conn: sa.Connection, letter: DeadLetter) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Postponement:
-    """A failed try: the cursor stays, with the reason and the time of the next try."""
+    """A failed attempt: the cursor stays, with the reason and the time of the next attempt."""
 
     name: str
     position: int
@@ -331,7 +331,7 @@ class Postponement:
 
 
 def postpone(conn: sa.Connection, failure: Postponement) -> None:
-    """Record a failed try, unless the cursor has moved since."""
+    """Record a failed attempt, unless the cursor has moved since."""
     where = sa.and_(cursors.c.name == failure.name, cursors.c.position == failure.position)
     conn.execute(
         cursors.update()
@@ -350,7 +350,7 @@ def postpone(conn: sa.Connection, failure: Postponement) -> None:
 
 
 def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
-    """Clear the failures of these cursors: their cause may have changed, so the next try is at once."""
+    """Clear the failures of these cursors: their cause may have changed, so the next attempt is immediate."""
     rows = [(LinkState.RUNNING.value, now, name) for name in names]
     sql = (
         "UPDATE cursors SET state = ?, reason = '', since = CASE WHEN state = 'running' THEN since ELSE ? END,"
@@ -369,9 +369,9 @@ def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> No
 def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, epoch: str = "") -> None:
     """Move a cursor back: the other side has less than the cursor says.
 
-    `epoch` is the one in which the other side has proven to have everything up to `to`; blank without a proof.
-    Raises `Invalid` for a position that is not back: forward would pass over records that were never delivered. Raises
-    `FenceLost` when the cursor moved meanwhile.
+    `epoch` is the one in which the other side has proven to have everything up to `to`; empty without a proof. Raises
+    `Invalid` for a forward move, which would skip records that were never delivered. Raises `FenceLost` if the cursor
+    moved meanwhile.
     """
     if to >= position:
         raise Invalid(f"cursor {name!r} at {position} cannot be rewound to {to}")
@@ -382,7 +382,7 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
 
 
 def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
-    """Move a cursor anywhere, for an operator; a step that is under way is void. Raises `NotFound`."""
+    """Move a cursor anywhere, for an operator; a running step becomes void. Raises `NotFound`."""
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
     fresh |= {"state": LinkState.RUNNING, "since": now}
     if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:

@@ -1,7 +1,7 @@
 """Trim marks: up to which id rows of a numbered table may be missing, for readers that follow the table by id.
 
-Rows are deleted by age, or with their peer, and not strictly in the order of their ids. So the mark is the highest id
-that was deleted: beyond it, no row is missing.
+Rows are deleted by age, or with their peer, and not strictly in the order of their ids. So the mark is the highest
+deleted id: after it, no row is missing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from eventd.store.engine.database import execute, fetch
 from eventd.store.schema.tables import batches, inbound_batches, inbound_gaps, refusals
 
 NUMBERED = (batches, inbound_batches, inbound_gaps, refusals)
-"""The tables that are read by the ids of their rows."""
+"""The tables that are read by row id."""
 
 
 def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
-    """Note that rows of a table up to this id were deleted; 0: none. The head must be locked."""
+    """Record that rows of a table up to this id were deleted; 0: none. The head must be locked."""
     if upto:
         sql = (
             "INSERT INTO forgotten (book, upto) VALUES (?, ?) ON CONFLICT (book) DO UPDATE SET upto ="
@@ -26,6 +26,6 @@ def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
 
 
 def read_forgotten(conn: sa.Connection, table: str) -> int:
-    """The id up to which rows of a table may be missing; 0: none is."""
+    """Return the id up to which rows of a table may be missing; 0: none."""
     rows = fetch(conn, "SELECT upto FROM forgotten WHERE book = ?", (table,))
     return int(rows[0][0]) if rows else 0

@@ -1,4 +1,4 @@
-"""When a peer first acknowledged records: for the checks of how a link performs."""
+"""When a peer first acknowledged records, for the checks of a link's delays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventd.store.engine.database import fetch
 
 
 class AcknowledgedRange(NamedTuple):
-    """A range `(after, upto]` that a peer acknowledged in the ordinary course, except for the positions `left_out`."""
+    """A range `(after, upto]` that a peer acknowledged in normal delivery, except for the positions `left_out`."""
 
     after: int
     upto: int
@@ -22,7 +22,8 @@ class AcknowledgedRange(NamedTuple):
 
 
 def read_acknowledged(conn: sa.Connection, cursor: str, first: int, last: int) -> list[AcknowledgedRange]:
-    """The ranges that touch the positions `first` to `last`, in the order of their acknowledgement; no repairs."""
+    """Return the ranges that overlap the positions `first` to `last`, in the order of their acknowledgement; no
+    repairs."""
     rows = fetch(
         conn,
         "SELECT after, upto, acked_at, exceptions FROM batches WHERE cursor = ? AND picked = '' AND status <> 0"
@@ -36,7 +37,7 @@ def read_acknowledged(conn: sa.Connection, cursor: str, first: int, last: int) -
 
 
 def first_acknowledged(passages: Iterable[AcknowledgedRange], positions: Sequence[int]) -> dict[int, int]:
-    """When each of the positions (in order) was acknowledged for the first time, as far as a range brought it.
+    """Return when each of the positions (in order) was first acknowledged, if a range contained it.
 
     A range that is sent again, because the peer turned out to have less, does not make its records late.
     """
@@ -51,9 +52,9 @@ def first_acknowledged(passages: Iterable[AcknowledgedRange], positions: Sequenc
 
 
 def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
-    """When the earliest range that is still remembered was acknowledged; None when none is.
+    """Return when the earliest stored range was acknowledged; None if none is stored.
 
-    What was acknowledged later than that has not been forgotten: it was there, or it never was.
+    Ranges acknowledged later are all still stored.
     """
     sql = "SELECT acked_at FROM batches WHERE cursor = ? ORDER BY upto LIMIT 1"
     rows = fetch(conn, sql, (cursor,))

@@ -1,6 +1,6 @@
-"""The backlog of a link: how much waits for a peer, since when, and what of it is only a longer life of known events.
+"""The backlog of a link: how many events wait for a peer, since when, and how many are only refreshes.
 
-Blocks are judged by what they tell of themselves; only blocks that do not tell enough are read and decoded.
+Blocks are counted by their columns; only blocks whose columns are not sufficient are read and decoded.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from eventd.store.engine.database import fetch
 from federation.event import is_alive
 
 COUNTED = 20_000
-"""Blocks that are counted one by one, or records where blocks have to be decoded. Beyond, the database adds up."""
+"""Blocks that are counted one by one, or records if blocks must be decoded. Beyond that, the database sums up."""
 MOST_KINDS = 1000
-"""Combinations of types by which the rest is counted, the commonest first."""
+"""Combinations of types by which the rest is counted, the most frequent first."""
 SURVEYED = 250
 """Records that one step of a survey decodes at most: a millisecond or two."""
 
 
 class Backlog(NamedTuple):
-    """Live records beyond a cursor that are meant for a peer: how many, and when the first of them was recorded.
+    """Live records after a cursor that are meant for a peer: how many, and when the first of them was recorded.
 
-    `expires_first` is the earliest expiry of them. Where the backlog is not `exact`, there may be fewer events, and
-    some may expire sooner. Times in microseconds.
+    `expires_first` is their earliest expiry. If the backlog is not `exact`, there may be fewer events, and some may
+    expire sooner. Times in microseconds.
     """
 
     events: int
@@ -47,7 +47,7 @@ class Backlog(NamedTuple):
 def read_backlog(
     conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, but: Collection[int] = ()
 ) -> Backlog:
-    """The backlog of a peer whose cursor is at `after`, without the positions `but`."""
+    """Return the backlog of a peer whose cursor is at `after`, without the positions `but`."""
     counted, undecided, excluded = _Count(wanted, now), list[int](), sorted(but)
     last, looked = read_head(conn).last, 0
     estimate: Backlog | None = None
@@ -56,7 +56,7 @@ def read_backlog(
             estimate = _estimate(conn, wanted, block, last)
             break
         meant = wanted.settles(block, now)
-        begun = block.position <= after and block.expires_first is not None  # that one may lie behind the cursor
+        begun = block.position <= after and block.expires_first is not None  # that one may be before the cursor
         if meant and (begun or bisect_right(excluded, block.last) > bisect_left(excluded, block.position)):
             meant = None
         if meant is None:
@@ -75,7 +75,8 @@ def read_backlog(
 
 
 def _estimate(conn: sa.Connection, wanted: PeerFilter, first: Block, last: int) -> Backlog:
-    """All that could be meant for a peer from a block on, by types: the database adds up, which delays no writer."""
+    """Return everything that could be meant for a peer from a block on, by types: the database sums up, which delays no
+    writer."""
     own = "AND own = 1" if wanted.own else ""
     rows = fetch(
         conn,
@@ -91,7 +92,7 @@ def _estimate(conn: sa.Connection, wanted: PeerFilter, first: Block, last: int) 
 
 @dataclass(slots=True)
 class _Count:
-    """What was counted for one peer so far."""
+    """The count for one peer so far."""
 
     wanted: PeerFilter
     now: int
@@ -104,7 +105,7 @@ class _Count:
     others: int = 0
 
     def add_block(self, block: Block, meant: bool, records: int) -> None:
-        """Count so many records of a block, all of which wait, or none."""
+        """Count records of a block, all of which wait, or none."""
         if meant:
             self._add(records, block.bytes, block.recorded_at, block.expires_first)
         else:
@@ -140,11 +141,11 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 def read_backlogs(
     conn: sa.Connection, topic_id: int, asked: Sequence[tuple[PeerFilter, int]], *, now: int
 ) -> list[Backlog]:
-    """The backlogs of several peers, given with where their cursors are; without `expires_first`.
+    """Return the backlogs of several peers, given with their cursors' positions; without `expires_first`.
 
-    Most cursors stand at the end of the log, and those behind it have the same blocks ahead: these are read once for
-    all. Only for a peer for which they do not tell enough `read_backlog` is called. No selection of theirs may pick
-    single positions, as a repair's does.
+    Most cursors are at the end of the log, and the others have the same blocks ahead: these are read once for all. Only
+    for a peer for which their columns are not sufficient is `read_backlog` called. No selection may name single
+    positions, as a repair's does.
     """
     last = read_head(conn).last
     backlogs = [Backlog(0, None)] * len(asked)
@@ -168,7 +169,7 @@ def read_backlogs(
 
 
 class _Kinds:
-    """Blocks grouped by what they tell of themselves: how many records, and when the first was recorded."""
+    """Blocks grouped by their columns: how many records, and when the first was recorded."""
 
     def __init__(self, now: int) -> None:
         self.blocks = 0
@@ -176,21 +177,21 @@ class _Kinds:
         self._found: dict[tuple[object, ...], tuple[Block, int, int]] = {}
 
     def add(self, block: Block, records: int) -> None:
-        """Count so many records of a block."""
+        """Count records of a block."""
         key = (block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, self._now))
         _, before, oldest = self._found.get(key, (block, 0, block.recorded_at))
         self._found[key] = block, before + records, min(oldest, block.recorded_at)
         self.blocks += 1
 
     def and_part(self, block: Block, after: int) -> _Kinds:
-        """These, and what a block holds beyond a position."""
+        """Return these, plus the records of a block after a position."""
         more = _Kinds(self._now)
         more._found |= self._found
         more.add(block, block.last - after)
         return more
 
     def backlog(self, wanted: PeerFilter) -> Backlog | None:
-        """The backlog of a peer; None where single records have to be judged."""
+        """Return the backlog of a peer; None if single records must be checked."""
         meant = [(wanted.settles(block, self._now), records, oldest) for block, records, oldest in self._found.values()]
         if any(told is None for told, _, _ in meant):
             return None
@@ -202,9 +203,9 @@ class _Kinds:
 
 
 class Survey(NamedTuple):
-    """What a repair of a range would send. Times in microseconds, sizes in bytes.
+    """The records that a repair of a range would send. Times in microseconds, sizes in bytes.
 
-    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was judged
+    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was read
     is at the position `upto`.
     """
 
@@ -217,7 +218,7 @@ class Survey(NamedTuple):
     others: int = 0
 
     def plus(self, further: Survey) -> Survey:
-        """Both, where the other one begins at the end of this one."""
+        """Return the sum of two adjacent surveys."""
         times = [time for time in (self.oldest, self.newest, further.oldest, further.newest) if time is not None]
         return Survey(
             further.upto,
@@ -231,9 +232,9 @@ class Survey(NamedTuple):
 
 
 def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Survey:
-    """Judge the records in `(after, upto]`, as far as one step goes: call it again beyond the survey's `upto`.
+    """Survey the records in `(after, upto]` in one step; call it again after the result's `upto`.
 
-    A step is short: it holds a connection, and most of it the interpreter, for which deliveries wait.
+    A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
     """
     counted, cost, at = _Count(wanted, now), 0, upto
     for block in scan(conn, topic_id, after, upto):
@@ -259,9 +260,9 @@ def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int
 def read_stale(
     conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
 ) -> list[Record]:
-    """Refreshes beyond a cursor, at `after`, of events that the peer has with a shorter life.
+    """Return refreshes after a cursor, at `after`, of events that the peer has with an earlier expiry.
 
-    With the name of the `cursor`, without those that its repairs have carried.
+    With the name of the `cursor`, without those that its repairs have delivered.
     """
     sql = "SELECT position FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position > ?"
     refreshed = [position for (position,) in fetch(conn, sql, (topic_id, after, after))]
@@ -273,7 +274,7 @@ def read_stale(
 
 
 def _carried_ahead(conn: sa.Connection, cursor: str, after: int) -> Collection[int]:
-    """Positions that repairs delivered before the cursor reached them."""
+    """Return the positions that repairs delivered before the cursor reached them."""
     sql = "SELECT picked, exceptions FROM batches WHERE cursor = ? AND picked <> '' AND upto > ?"
     found: set[int] = set()
     for picked, exceptions in fetch(conn, sql, (cursor, after)):

@@ -1,7 +1,7 @@
-"""Digests of a topic's events from some node, step by step: summed up, or listed. For comparing two nodes.
+"""Digests of a topic's events from some node, in steps: summed up, or listed. For comparing two nodes.
 
-A step is a few milliseconds of work in one short snapshot, so that neither readers nor the event loop wait behind a
-comparison of millions. Where all of a block is meant, its lines are summed up without being decoded.
+A step is a few milliseconds of work in one short snapshot, so that neither readers nor the event loop wait for a
+comparison of millions. If all of a block is included, its lines are summed up without being decoded.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from federation.event import read_outlines
 from federation.selector import Selector
 
 STEP_RECORDS = 1500
-"""Records of a step, about: a few milliseconds."""
+"""Records of a step, approximately: a few milliseconds."""
 MOST_PROOFS = 1000
-"""Batches that are searched for the last one before a moment."""
+"""Batches that are searched for the last one before a time."""
 PORTION = 32
-"""Blocks that are read together: mostly a few are a step."""
+"""Blocks that are read together: usually a few are a step."""
 REST = 0.5
 """Seconds of rest for each second that steps take."""
 PER_BLOCK = 5
-"""What a block costs beside its records, in records."""
+"""The cost of a block besides its records, in records."""
 
 
 async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> None:
-    """Leave the interpreter to other threads for a while, after a step that took so many seconds."""
+    """Pause after a step that took so many seconds, so that other threads get the interpreter."""
     if spent > 0:
         await sleep(spent * REST)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records are meant: those whose path is one that is taken, and that fit the selector.
+    """The records to include: those with an accepted path that match the selector.
 
-    `not_source`: a source whose events are never meant; `since`: the minute of observation from which on. `own` reads
-    only what entered the log here.
+    `not_source`: a source whose events are excluded; `since`: the first minute of observation. `own` reads only what
+    entered the log at this node.
     """
 
     takes_path: Callable[[str], bool]
@@ -58,7 +58,7 @@ class RecordFilter:
     own: bool = False
 
     def settles(self, block: Block) -> bool | None:
-        """Whether all records of a block are meant, or none; None where they have to be judged one by one."""
+        """Return whether all records of a block are included, or none; None if they must be checked one by one."""
         paths, types, sources = names(block.paths), names(block.types), names(block.sources)
         if paths is not None and not any(map(self.takes_path, paths)):
             return False
@@ -71,7 +71,7 @@ class RecordFilter:
         return True if all_types and not picks else None
 
     def takes(self, record: Record) -> bool:
-        """Whether a record is meant, whenever it was observed."""
+        """Return whether a record is included, whenever it was observed."""
         return (
             self.takes_path(record.path)
             and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
@@ -80,27 +80,27 @@ class RecordFilter:
 
 
 class Columns(NamedTuple):
-    """The meant records of a block, as columns; a record's seq is its position plus the `shift`."""
+    """The included records of a block, as columns; a record's seq is its position plus the `shift`."""
 
     positions: Sequence[int]
     bodies: Sequence[str]
     shift: int
 
     def without(self, left_out: Collection[int]) -> Columns:
-        """The rest of it."""
+        """Return the columns without some positions."""
         kept = [(at, body) for at, body in zip(self.positions, self.bodies, strict=True) if at not in left_out]
         return Columns([at for at, _ in kept], [body for _, body in kept], self.shift)
 
 
 @dataclass(slots=True)
 class Exclusions:
-    """Positions a peer was not to get, in order, each with its reason."""
+    """Positions that were not to be sent to a peer, in order, each with its reason."""
 
     positions: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
     def within(self, first: int, last: int) -> Mapping[int, str]:
-        """Those between two positions, both included."""
+        """Return those between two positions, inclusive."""
         begin, end = bisect_left(self.positions, first), bisect_right(self.positions, last)
         return dict(zip(self.positions[begin:end], self.reasons[begin:end], strict=True))
 
@@ -109,7 +109,7 @@ NO_EXCLUSIONS = Exclusions()
 
 
 def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
-    """The positions that the batches of a cursor left out: expired, in the path, refused."""
+    """Return the positions that the batches of a cursor left out: expired, in the path, refused."""
     found: dict[int, str] = {}
     rows = fetch(conn, "SELECT exceptions FROM batches WHERE cursor = ? AND exceptions <> '' ORDER BY id", (cursor,))
     for (exceptions,) in rows:
@@ -119,7 +119,7 @@ def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
 
 
 class DigestStep(NamedTuple):
-    """The position up to which a step came, how many records it found, and how many it left out, by reason."""
+    """The position that a step reached, the records it found, and those it left out, by reason."""
 
     upto: int
     records: int
@@ -147,9 +147,9 @@ def sum_step(
 
 
 class ListedRecord(NamedTuple):
-    """A record in one of the buckets that were asked for.
+    """A record in one of the requested buckets.
 
-    `number` counts the records that are meant, so that neighbours can be told.
+    `number` counts the included records, which shows which of them are adjacent.
     """
 
     number: int
@@ -161,7 +161,7 @@ class ListedRecord(NamedTuple):
 
 
 class RecordList(NamedTuple):
-    """Records of some buckets, the position up to which the step came, and the number of the next record."""
+    """Records of some buckets, the position that the step reached, and the number of the next record."""
 
     held: Sequence[ListedRecord]
     upto: int
@@ -181,7 +181,7 @@ def list_step(
     number: int = 0,
     late: bool = False,
 ) -> RecordList:
-    """The next records in `(after, until]` that are in one of these buckets.
+    """Return the next records in `(after, until]` that are in one of these buckets.
 
     With `late`, also those that were observed too early to be in any.
     """
@@ -211,7 +211,7 @@ def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Colu
 
 
 class _Plan(NamedTuple):
-    """The blocks of a step that may hold a meant record: where each begins, and whether all of it is meant."""
+    """The blocks of a step that may contain an included record: where each begins, and whether all of it is included."""
 
     whole: Mapping[int, bool]
     upto: int
@@ -244,13 +244,13 @@ def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: R
 
 
 def read_prints(conn: sa.Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
-    """The fingerprints, as they are written, of the records at these positions that still exist."""
+    """Return the fingerprints, in text form, of the records at these positions that still exist."""
     found = read_at(conn, [position for position in positions if position is not None])
     return {record.position: show_print(fingerprint(record.body)) for record in found}
 
 
 def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
-    """When the oldest record was recorded that retention has left, `now` if it left none; None if it removed none."""
+    """Return when the oldest stored record was recorded, `now` if retention left none; None if it removed none."""
     found = fetch(conn, "SELECT evicted_seq FROM topics WHERE id = ?", (topic_id,))
     if not found or not found[0][0]:
         return None
@@ -259,7 +259,7 @@ def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
 
 
 def taken_before(conn: sa.Connection, cursor: str, time: int, leeway: int) -> int:
-    """The position up to which a peer had taken everything before a moment of its own clock; 0 where that is unknown.
+    """Return the position up to which a peer had received everything before a time of its own clock; 0 if unknown.
 
     `leeway` is how far the two clocks may be apart. Times in microseconds.
     """

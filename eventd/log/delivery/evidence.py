@@ -43,7 +43,7 @@ _RECEIPT = msgspec.json.Decoder(_Receipt)
 
 
 def read_answer(text: str) -> Proof:
-    """The receipt in the body of an answer. Raises `msgspec.MsgspecError` for any other text."""
+    """Return the receipt in the body of a response. Raises `msgspec.MsgspecError` for any other text."""
     receipt = _RECEIPT.decode(text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     refused = len(receipt.refused)
@@ -51,7 +51,7 @@ def read_answer(text: str) -> Proof:
 
 
 def read_proof(evidence: str) -> Proof | None:
-    """The receipt a batch was answered with; None for v1, which has no receipts."""
+    """Return the receipt of a batch; None for v1, which has no receipts."""
     try:
         return read_answer(_EVIDENCE.decode(evidence).body) if evidence else None
     except msgspec.MsgspecError:
@@ -59,7 +59,7 @@ def read_proof(evidence: str) -> Proof | None:
 
 
 def read_signer(evidence: str) -> tuple[str, str] | None:
-    """The id of the key that signed the receipt, and how; None where there is no signature."""
+    """Return the id of the key that signed the receipt, and the algorithm; None without a signature."""
     try:
         signed = (
             parse_dictionary(_EVIDENCE.decode(evidence).headers["signature-input"]).get(LABEL) if evidence else None

@@ -1,4 +1,4 @@
-"""Storing refused requests: a few rows now and then, however many were refused."""
+"""Stores refused requests as a few summed rows, however many were refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from eventd.store.schema.tables import refusals
 class RefusedRequests(NamedTuple):
     """Requests, or events of a batch, that were refused for one reason. Times in microseconds.
 
-    `peer` is a peer's node, `?` for a node that is not a peer, blank where none was named; `key_id` is blank unless it
-    is known.
+    `peer` is a peer's node, `?` for a node that is not a peer, empty if none was named; `key_id` is empty if unknown.
     """
 
     group_name: str

@@ -1,6 +1,6 @@
-"""Repairs: the range of records to send again, the cursor that sends them, and the dead letters they may retry.
+"""Repairs: the range of records to send again, the cursor that sends them, and the dead letters to retry.
 
-A repair is a cursor beside the peer's own, over a closed range of positions. The node sends the records it picks,
+A repair is a cursor beside the peer's own, over a closed range of positions. The node sends the selected records,
 marked as a repair, and deletes the cursor at its end.
 """
 
@@ -20,13 +20,13 @@ from eventd.store.rows.registry import announce
 from eventd.store.schema.tables import dead_letters
 
 MOST_POSITIONS = 10_000
-"""Positions one repair names. A repair of more is a range."""
+"""Positions that one repair lists. A repair of more is a range."""
 
 
 def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
-    """The positions of the latest records of those of the ids that are known; None where retention removed it.
+    """Return the positions of the latest records of the known ids; None if retention removed it.
 
-    An id alone proves nothing: one whose record is lost, because the database was damaged, is not known.
+    An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown.
     """
     sql = "SELECT event_id, position, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
     rows = fetch_in(conn, sql, (topic_id,), list(ids))
@@ -39,13 +39,13 @@ def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[
 
 
 def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
-    """Those of the ids under which a refresh followed the first record."""
+    """Return those of the ids whose first record has been refreshed."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL AND event_id {in}"
     return {event_id for (event_id,) in fetch_in(conn, sql, (topic_id,), list(ids))}
 
 
 def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
-    """The half-open range of positions recorded in a span of time (microseconds, both ends in it); (0, 0) for none."""
+    """Return the half-open range of positions recorded in a span of time (microseconds, inclusive); (0, 0) for none."""
     conditions = (
         ["topic_id = ?"] + ["recorded_at >= ?"] * (since is not None) + ["recorded_at <= ?"] * (until is not None)
     )
@@ -56,7 +56,7 @@ def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, unti
 
 
 def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
-    """The half-open range of positions of the seqs `first` to `last`, as far as they still exist; (0, 0) for none."""
+    """Return the half-open range of positions of the seqs `first` to `last` that still exist; (0, 0) for none."""
     begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
     if begin is None or begin == end:
         return (0, 0)
@@ -64,7 +64,7 @@ def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) 
 
 
 def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
-    """The position of the first record that still exists from that seq on."""
+    """Return the position of the first existing record from that seq on."""
     held = fetch(
         conn,
         "SELECT position, seq, records FROM blocks WHERE topic_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
@@ -90,8 +90,8 @@ def start_repair(
     now: int,
     kind: str = "repair",
 ) -> str:
-    """Make the cursor of a repair of `(after, upto]` and tell running nodes; its name."""
-    announce(conn)  # locks the head, which comes before any cursor
+    """Create the cursor of a repair of `(after, upto]`, notify running nodes, and return its name."""
+    announce(conn)  # locks the head, which is always locked before cursors
     name = next_repair_name(conn, group, node, kind=kind)
     create_cursor(conn, name, kind=kind, topic_id=topic_id, position=after, until=upto, selection=selection, now=now)
     return name
@@ -100,7 +100,7 @@ def start_repair(
 class StoredDeadLetter(NamedTuple):
     """A dead letter with parts of its record. Times in microseconds.
 
-    `tag` is None when the record is removed.
+    `tag` is None if the record is removed.
     """
 
     id: int
@@ -128,9 +128,9 @@ def read_dead_letters(
     limit: int,
     newest: bool = False,
 ) -> list[StoredDeadLetter]:
-    """Dead letters of a topic beyond the letter `after`, oldest first; or the newest first, before that letter.
+    """Return dead letters of a topic after the dead letter `after`, oldest first; or the newest first, before it.
 
-    `kind` is that of the cursors they are of.
+    `kind` is that of their cursors.
     """
     sql = (
         "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"
@@ -161,11 +161,11 @@ def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
 
 
 def count_dead_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
-    """The number of dead letters of each cursor of a topic."""
+    """Return the number of dead letters of each cursor of a topic."""
     sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
     return dict(fetch(conn, sql, (topic_id,)))
 
 
 def remove_dead_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
-    """Delete dead letters; how many there were."""
+    """Delete dead letters; return their number."""
     return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)

@@ -1,4 +1,4 @@
-"""The selection of a peer: its selector, and for a repair the positions picked out of it. Pure."""
+"""The selection of a peer: its selector, and for a repair the listed positions. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from federation.selector import Selector
 
 
 class PeerDeclaration(Protocol):
-    """The part of a peer's declaration that decides which records it gets."""
+    """The part of a peer's declaration that decides which records it receives."""
 
     @property
     def selector(self) -> Selector: ...
@@ -24,9 +24,9 @@ class PeerDeclaration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selector, and whether records that came from other nodes are passed on.
+    """A selector, and whether records of other nodes are forwarded.
 
-    `positions`, where given, are the only ones; `without` excludes what an earlier, narrower selection covered.
+    `positions`, if given, are the only ones; `without` excludes what an earlier, narrower selection covered.
     """
 
     selector: Selector = field(default_factory=Selector)
@@ -36,11 +36,11 @@ class Selection:
 
     @classmethod
     def of(cls, peer: PeerDeclaration) -> Self:
-        """The selection of the peer's declaration."""
+        """Return the selection of the peer's declaration."""
         return cls(peer.selector, peer.relay)
 
     def matches(self, record: Record) -> bool:
-        """Whether the record is meant for the peer at all."""
+        """Return whether the record is meant for the peer."""
         return (
             (self.relay or not record.path)
             and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
@@ -49,7 +49,8 @@ class Selection:
         )
 
     def settles(self, block: Block) -> bool | None:
-        """Whether all records of a block are meant for the peer, or none; None where each has to be judged."""
+        """Return whether all records of a block are meant for the peer, or none; None if they must be checked one by
+        one."""
         if not (self.relay or block.own):
             return False
         if self.positions:
@@ -62,15 +63,15 @@ class Selection:
         return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
 
     def wanted_by(self, peer: str) -> PeerFilter:
-        """The filter by which the log is read for a peer."""
+        """Return the filter by which the log is read for a peer."""
         return PeerFilter(peer, self)
 
     def widens(self, earlier: Selection) -> bool:
-        """Whether this may select a record that `earlier` did not."""
+        """Return whether this may select a record that `earlier` did not."""
         return self.selector.widens(earlier.selector) or (self.relay and not earlier.relay)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return its stored form."""
         found: dict[str, Any] = {}
         if self.selector.types:
             found["types"] = list(self.selector.types)
@@ -86,7 +87,7 @@ class Selection:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """As it was stored."""
+        """Return the selection of a stored form."""
         without = stored.get("without")
         return cls(
             Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ())),

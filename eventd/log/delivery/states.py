@@ -1,8 +1,8 @@
 """The delivery of each record to each peer, derived from the delivery ledger: delivered, pending, or how it ended.
 
 There is no row per record and peer. A delivered batch covers a range of positions under one version of the peer's
-selection, with exceptions; a repair's batch names the positions it carried. Where the batch that would prove a delivery
-has been deleted, the answer is `unknown`, never `delivered`.
+selection, with exceptions; a repair's batch lists the positions it delivered. If the batch that would prove a delivery
+has been deleted, the state is `unknown`, never `delivered`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class DeliveryState(StrEnum):
     """The state of the delivery of one record to one peer."""
 
     DELIVERED = "delivered"  # the peer acknowledged it
-    PENDING = "pending"  # not tried yet
-    FAILED = "failed"  # tried, or behind a link that refuses everything; it will be tried again
-    EXPIRED = "expired"  # its time was over before the peer had it
-    REFUSED = "refused"  # the peer will not take it; it is a dead letter
+    PENDING = "pending"  # not attempted yet
+    FAILED = "failed"  # attempted, or on a link that refuses everything; it will be retried
+    EXPIRED = "expired"  # it expired before the peer had it
+    REFUSED = "refused"  # the peer refused it for good; it is a dead letter
     IN_PATH = "in_path"  # it came from the peer, or through it
     UNKNOWN = "unknown"  # the ledger row that would prove it was deleted
 
@@ -55,7 +55,8 @@ class Delivery(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Decides whether a record is meant for a peer, and whether all of a block are; None: each has to be judged."""
+    """Decides whether a record is meant for a peer, and whether all of a block are; None: they must be checked one by
+    one."""
 
     def matches(self, record: Record) -> bool: ...
 
@@ -72,13 +73,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair that is under way: everything it picks up to its cursor's `until` is sent once more."""
+    """A running repair: every record that it selects up to its cursor's `until` is sent again."""
 
     cursor: Cursor
     selection: Matcher
 
     def covers(self, record: Record) -> bool:
-        """Whether it has yet to send this record."""
+        """Return whether it has yet to send this record."""
         until = self.cursor.until
         within = record.position > self.cursor.position and (until is None or record.position <= until)
         return within and self.selection.matches(record)
@@ -88,8 +89,8 @@ class Repair:
 class LinkLedger:
     """The rows that decide the delivery of a record to one peer, except the batches themselves.
 
-    `cursor` is None as long as the node has not taken up the peer. `picked` are the ranges of batches that
-    repairs delivered, as (row id, after, upto).
+    `cursor` is None until the node has registered the peer. `picked` are the ranges of batches that repairs delivered,
+    as (row id, after, upto).
     """
 
     node: str
@@ -101,13 +102,14 @@ class LinkLedger:
 
 
 def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
-    """The ranges of the batches that repairs delivered for a peer, as (row id, after, upto)."""
+    """Return the ranges of the batches that repairs delivered to a peer, as (row id, after, upto)."""
     rows = fetch(conn, "SELECT id, after, upto FROM batches WHERE cursor = ? AND picked <> ''", (cursor,))
     return [(row[0], row[1], row[2]) for row in rows]
 
 
 def derive(conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
-    """The delivery of each of `records`, in order of position, to the peer; None where it is not meant for the peer."""
+    """Return the delivery of each of `records`, in order of position, to the peer; None if it is not meant for the
+    peer."""
     if not records:
         return []
     proofs = _Proofs.read(conn, ledger, records[0].position, records[-1].position)
@@ -127,7 +129,7 @@ class _LedgerRow(NamedTuple):
     batch_id: str
 
     def outcome(self, position: int) -> Delivery:
-        """The delivery of a record that this batch was to carry."""
+        """Return the delivery of a record that this batch covers."""
         reason = self.exceptions.get(position)
         if reason is None:
             acked = self.acked_at
@@ -140,7 +142,7 @@ class _LedgerRow(NamedTuple):
 
 
 class _Proofs:
-    """The batches that cover a run of positions."""
+    """The batches that cover consecutive positions."""
 
     def __init__(self, ranges: Sequence[_LedgerRow], repaired: Mapping[int, Sequence[_LedgerRow]]) -> None:
         self._ranges = ranges
@@ -152,7 +154,7 @@ class _Proofs:
         if ledger.cursor is None:
             return cls((), {})
         name = ledger.cursor.name
-        # A page without a record to send shares its beginning with the next batch; the one that ends first knows more.
+        # A page without a record to send begins where the next batch does; the one that ends first is more precise.
         rows = fetch(
             conn,
             f"SELECT {_BATCH} FROM batches WHERE cursor = ? AND picked = '' AND upto >= ? AND upto <= coalesce("
@@ -169,17 +171,18 @@ class _Proofs:
         return cls([_batch(row) for row in rows], repaired)
 
     def covering(self, position: int) -> _LedgerRow | None:
-        """The batch whose range holds the position."""
+        """Return the batch whose range contains the position."""
         at = bisect_left(self._ends, position)
         found = self._ranges[at] if at < len(self._ranges) else None
         return found if found and found.after < position else None
 
     def repairs(self, position: int) -> Sequence[_LedgerRow]:
-        """The repairs that carried, or left out, the record at this position; oldest first."""
+        """Return the repairs that delivered, or left out, the record at this position; oldest first."""
         return self._repaired.get(position, ())
 
     def across(self, first: int, last: int) -> list[_LedgerRow] | None:
-        """The batches that cover these positions without a hole; none where none covers any, None where some are."""
+        """Return the batches that cover these positions without a hole; none if none covers any, None if some are
+        covered."""
         found: list[_LedgerRow] = []
         at = bisect_left(self._ends, first)
         while at < len(self._ranges) and self._ranges[at].after < last:
@@ -193,7 +196,7 @@ class _Proofs:
         return None if found else []
 
     def touched_by_repairs(self, first: int, last: int) -> bool:
-        """Whether a repair carried, or left out, any of these positions."""
+        """Return whether a repair delivered, or left out, any of these positions."""
         return any(first <= position <= last for position in self._repaired)
 
 
@@ -211,7 +214,7 @@ class UniformDelivery(NamedTuple):
 
 
 class BlockLedger:
-    """The ledger of a peer over a run of blocks: for sums, which would otherwise decode millions of records."""
+    """The ledger of a peer over consecutive blocks: for sums, which would otherwise decode millions of records."""
 
     def __init__(self, ledger: LinkLedger, proofs: _Proofs) -> None:
         self._ledger = ledger
@@ -219,13 +222,13 @@ class BlockLedger:
 
     @classmethod
     def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> BlockLedger:
-        """The rows about the positions from `first` to `last`."""
+        """Return the rows about the positions from `first` to `last`."""
         return cls(ledger, _Proofs.read(conn, ledger, first, last))
 
     def uniform(self, block: Block) -> UniformDelivery | None:
-        """The delivery of all of a block's records; None where they may differ, or have to be decoded.
+        """Return the delivery of all of a block's records; None if they may differ, or must be decoded.
 
-        All of them are meant for the peer, may go to it, and never expire.
+        All of them must be meant for the peer, free to be sent, and never expire.
         """
         cursor = self._ledger.cursor
         if cursor is None or block.position > cursor.position:
@@ -244,7 +247,7 @@ class BlockLedger:
         return UniformDelivery(DeliveryState.UNKNOWN) if single and not repaired else None
 
     def _brought_all(self, batch: _LedgerRow, block: Block) -> bool:
-        """Whether a batch brought all that it covers of a block."""
+        """Return whether a batch delivered everything that it covers of a block."""
         version = self._ledger.versions.get(batch.version)
         meant = version is not None and version.selection.settles(block)
         return bool(meant) and not any(block.position <= at <= block.last for at in batch.exceptions)
@@ -289,7 +292,7 @@ def _derive(ledger: LinkLedger, record: Record, proofs: _Proofs, now: int) -> De
 
 
 def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
-    """The state of a record that the cursor has not passed."""
+    """Return the state of a record that the cursor has not passed."""
     if not is_alive(record.expires_at, now):
         return Delivery(DeliveryState.EXPIRED)
     if cursor is not None and _was_tried(cursor, record):
@@ -301,9 +304,9 @@ def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
 
 
 def _was_tried(cursor: Cursor, record: Record) -> bool:
-    """Whether the tries that failed were about this record.
+    """Return whether the failed attempts were about this record.
 
-    A link that cannot even be opened carries nothing: then the try was about everything that waited.
+    If the link cannot even be opened, the attempt was about its whole backlog.
     """
     if not cursor.attempts:
         return False
@@ -313,10 +316,11 @@ def _was_tried(cursor: Cursor, record: Record) -> bool:
 
 
 def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
-    """The state of a record that the cursor has passed and no batch speaks of.
+    """Return the state of a record that the cursor has passed without a batch for it.
 
     It may not have been meant for the peer then: `excluded` by the batch's version of the selection, or passed without
-    a batch under one. When the selection became wider, a repair sent the records still alive; the rest was too late.
+    a batch under one. When the selection became wider, a repair sent the records that were still live; the others were
+    too late.
     """
     versions = [ledger.versions[number] for number in sorted(ledger.versions)]
     for version, successor in pairwise(versions):
@@ -330,7 +334,7 @@ def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery
 def _with_letters(
     conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
 ) -> list[Delivery | None]:
-    """The deliveries, the refused ones with the reason of the dead letter."""
+    """Return the deliveries, the refused ones with the reason of the dead letter."""
     refused = [r.position for r, d in zip(records, found, strict=True) if d and d.state is DeliveryState.REFUSED]
     if not refused or ledger.cursor is None:
         return found
@@ -347,6 +351,6 @@ def _worded(delivery: Delivery | None, letter: tuple[str, str, int] | None) -> D
 
 
 def read_versions(conn: sa.Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:
-    """Every version of what a cursor selected, as (version, declared at, selection)."""
+    """Return every version of a cursor's selection, as (version, declared at, selection)."""
     rows = fetch(conn, "SELECT version, declared_at, selection FROM selectors WHERE cursor = ?", (cursor,))
     return [(version, declared_at, json.loads(selection)) for version, declared_at, selection in rows]

@@ -1,8 +1,8 @@
-"""Compaction: removing the records of jobs that are done, when that pays.
+"""Compaction: removes the records of finished jobs, when that pays.
 
 An ack is one row in the table of leases. Rewriting a block for each would cost as much as a thousand of them, so a
-block beyond the floor is rewritten when half of what it holds is done, and dropped when all of it is. Until then
-readers leave out jobs that are done; see `acked_seqs`. The head must be locked.
+block after the floor is rewritten when half of its content is finished, and removed when all of it is. Until then
+readers skip finished jobs; see `acked_seqs`. The head must be locked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACES = 250
 
 
 class _Share(NamedTuple):
-    """A block, and how many bytes of its content are of jobs that are done."""
+    """A block, and how many bytes of its content belong to finished jobs."""
 
     position: int
     seq: int
@@ -38,7 +38,7 @@ class _Share(NamedTuple):
 
 
 def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
-    """Remove the records of these jobs, in order, which have just been done: at the floor at once, or when it pays."""
+    """Remove the records of these newly finished jobs, in order: at the floor at once, otherwise when it pays."""
     topic = read_topic_by_id(conn, topic_id)
     if seqs[0] == topic.evicted_seq + 1:
         topic = advance_floor(conn, topic, now)
@@ -49,7 +49,7 @@ def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -
 
 
 def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
-    """The blocks that hold these seqs."""
+    """Return the blocks of these seqs."""
     firsts: set[int] = set()
     start = "SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= place"
     for at in range(0, len(seqs), _PLACES):
@@ -66,7 +66,7 @@ def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Sh
 
 
 def _rewrite(conn: sa.Connection, topic: TopicRow, shares: Sequence[_Share], now: int) -> None:
-    """Remove the jobs that are done from these blocks, with their leases."""
+    """Remove the finished jobs from these blocks, with their leases."""
     read = [share for share in shares if share.done < share.bytes or topic.ids]
     removed = [
         (read_block(conn, share.position), acked_seqs(conn, topic.id, share.seq, share.last_seq)) for share in read

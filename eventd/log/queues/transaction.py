@@ -1,6 +1,6 @@
-"""What one transaction does to a queue: jobs handed out, jobs done, and jobs that become dead letters.
+"""The changes of one transaction to a queue: claimed jobs, finished jobs, and jobs that become dead letters.
 
-All units of a transaction on one queue share it, so that counters are written, and done jobs compacted, once.
+All units of a transaction on one queue share it, so that counters are written, and finished jobs compacted, once.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from eventd.store.rows.leases import (
 from eventd.store.schema.topic_tables import queues
 
 FOUND_BYTES = 16 << 20
-"""Bytes of data and meta that one claim hands out, about: the next one gets the rest."""
+"""Bytes of data and meta that one claim returns, approximately: the next one gets the rest."""
 MOST_LETTERS = 1000
-"""Jobs that become dead letters in one claim at most."""
+"""Jobs that become dead letters in one claim."""
 HOLD_SECONDS = 5
-"""How long a job waits that the topic of dead letters does not take."""
+"""How long a job waits if the topic of dead letters refuses it."""
 _KEPT_BLOCKS = 8
 _EVERYWHERE = 1 << 62
 _PORTION = 16
-"""Returned jobs that are read at once, at least: some of them may become dead letters."""
+"""Returned jobs that are read together, at least: some of them may become dead letters."""
 
 
 class AvailableJob(NamedTuple):
-    """A job that may be handed out, and how often it was handed out."""
+    """A claimable job, and how often it was claimed."""
 
     seq: int
     deliveries: int
@@ -63,7 +63,7 @@ class AvailableJob(NamedTuple):
 
 
 def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
-    """A queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
+    """Return a queue, by its name or its id. Raises `TopicNotFound` and `NotAQueue`."""
     line = find_topic(conn, queue) if isinstance(queue, str) else find_topic_by_id(conn, queue)
     if line is None:
         raise TopicNotFound(str(queue))
@@ -73,7 +73,7 @@ def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
 
 
 class QueueTransaction:
-    """Changes of one queue. `held` and `delayed`: by how much the numbers of such jobs have changed."""
+    """Changes of one queue. `held` and `delayed`: the changes of the numbers of such jobs."""
 
     def __init__(self, tx: Transaction, line: TopicRow) -> None:
         self.conn = tx.conn
@@ -90,7 +90,7 @@ class QueueTransaction:
 
     @classmethod
     def open(cls, tx: Transaction, line: TopicRow) -> QueueTransaction:
-        """That of the transaction. The unit that opens it has to `settle` it."""
+        """Return the transaction's changes of a queue. The unit that opens it has to `settle` it."""
         found: QueueTransaction | None = tx.shared.get(("queue", line.id))
         if found is None:
             line = apply_ttl(tx.conn, line, tx.now)
@@ -101,9 +101,9 @@ class QueueTransaction:
         return found
 
     def find(self, most: int, dead: DeadLetters) -> list[AvailableJob]:
-        """The next jobs: first those that came back, then those that were never handed out.
+        """Return the next jobs: first the returned ones, then those that were never claimed.
 
-        Jobs that came back too often are added to `dead` instead, where the queue is configured so.
+        Jobs that returned too often are added to `dead` instead, if the queue is configured so.
         """
         limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
         found: list[AvailableJob] = []
@@ -138,7 +138,7 @@ class QueueTransaction:
                 yield AvailableJob(self._claimed_seq, 0, content_size(record[1]), *record)
 
     def remove(self, leases: Sequence[Lease]) -> None:
-        """Count these jobs as done; their rows are marked already."""
+        """Count these jobs as finished; their rows are already marked."""
         size = sum(lease.size for lease in leases)
         sql = "UPDATE topics SET deleted = deleted + ?, bytes = bytes - ? WHERE id = ?"
         execute(self.conn, sql, (len(leases), size, self.topic_id))
@@ -147,7 +147,7 @@ class QueueTransaction:
         self._done += [lease.seq for lease in leases]
 
     def settle(self) -> JobCounts:
-        """Write the counters, compact blocks of jobs that are done; the counts of the queue."""
+        """Write the counters and compact blocks of finished jobs; return the counts of the queue."""
         if self._counts is None:
             if self._done:
                 compact(self.conn, self.topic_id, sorted(self._done), self.at.wall)
@@ -165,7 +165,7 @@ class QueueTransaction:
 
 
 def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
-    """The seq up to which all jobs were handed out once."""
+    """Return the seq up to which all jobs were claimed once."""
     sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
     if not (rows := fetch(conn, sql, (topic_id,))):
         fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
@@ -175,7 +175,7 @@ def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
 
 
 class _Records:
-    """The records of a queue, read by block: neighbours are wanted together."""
+    """The records of a queue, read by block: adjacent ones are usually needed together."""
 
     def __init__(self, conn: sa.Connection, topic_id: int) -> None:
         self._conn = conn
@@ -184,12 +184,12 @@ class _Records:
         self._latest: tuple[Block, list[str]] | None = None
 
     def clear(self) -> None:
-        """Forget what was read."""
+        """Clear the cache."""
         self._blocks.clear()
         self._latest = None
 
     def read(self, seq: int) -> tuple[int, str] | None:
-        """When a record was recorded, and its body; None where it is removed."""
+        """Return when a record was recorded, and its body; None if it is removed."""
         found = self._holding(seq)
         if found is None or found[0].seq > seq:
             return None
@@ -197,12 +197,12 @@ class _Records:
         return (found[0].recorded_at, body) if body else None
 
     def first_from(self, seq: int) -> int | None:
-        """The first seq from this one on that a block holds."""
+        """Return the first seq from this one on that a block contains."""
         found = self._holding(seq)
         return None if found is None else max(seq, found[0].seq)
 
     def _holding(self, seq: int) -> tuple[Block, list[str]] | None:
-        """The block that holds a seq, or the first one beyond it, and its bodies."""
+        """Return the block of a seq, or the first one after it, and its bodies."""
         latest = self._latest
         if latest is None or not latest[0].seq <= seq <= latest[0].last_seq:
             latest = self._latest = self._fetch(seq)
@@ -222,7 +222,7 @@ class _Records:
 
 
 class DeadLetters:
-    """Jobs that were handed out too often, on their way to the queue's topic of dead letters."""
+    """Jobs that were claimed too often, on their way to the queue's topic of dead letters."""
 
     def __init__(self, ceilings: Ceilings) -> None:
         self._ceilings = ceilings
@@ -231,18 +231,18 @@ class DeadLetters:
 
     @property
     def topic_id(self) -> int | None:
-        """The topic they are written to; None when there are none."""
+        """Return the topic they are written to; None if there are none."""
         return None if self._dest is None else self._dest.id
 
     def add(self, job: AvailableJob) -> bool:
-        """Take a job; False where no more are taken at once."""
+        """Add a job; False if the limit per claim is reached."""
         if len(self._jobs) == MOST_LETTERS:
             return False
         self._jobs.append(job)
         return True
 
     def admit(self, tx: Transaction, queue: QueueTransaction, random: Callable[[int], bytes]) -> Drafts:
-        """Remove them from the queue. Where the topic does not take them, they stay, and are tried again later."""
+        """Remove them from the queue. If the topic refuses them, they stay, and are retried later."""
         if not self._jobs:
             return NOTHING
         name = queue.line.config.dead_letter or ""
@@ -269,7 +269,7 @@ class DeadLetters:
             apply_limits_once(tx, self._dest)
 
     def _takes(self, tx: Transaction, dest: TopicRow, drafts: Drafts) -> bool:
-        """Whether a topic takes these records, which leave the queue for it, now."""
+        """Return whether a topic accepts these records, which leave the queue for it, now."""
         if dest.of_group:
             return False
         try:
@@ -302,7 +302,7 @@ def _letters(queue: str, jobs: Sequence[AvailableJob]) -> Drafts:
 
 
 def _stamped(meta: str | None, queue: str, job: AvailableJob) -> str:
-    """The meta of a job, with where it came from, as texts."""
+    """Return the meta of a job, with its origin, as texts."""
     try:
         given = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

@@ -1,8 +1,8 @@
-"""Units of queues: competing nodes claim jobs for a time, and ack them, give them back, or extend their leases.
+"""Units of queues: competing nodes claim jobs for a time, and ack, nack or extend them.
 
-A queue is a topic; a job is one of its records. A claim takes the jobs that came back, the oldest first, and then those
-that were never handed out. Nothing is kept in memory: a lease is a row, written before the claim is answered, so no two
-nodes ever hold one job. The errors are those of `eventd.log.topics.errors`.
+A queue is a topic; a job is one of its records. A claim takes the returned jobs, the oldest first, and then those that
+were never claimed. Nothing is kept in memory: a lease is a row, written before the claim is answered, so no two nodes
+ever hold one job. The errors are those of `eventd.log.topics.errors`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_SEQ = 2**63 - 1
 
 
 class JobRequest(NamedTuple):
-    """A node's request: at most `most` jobs for `lease_ms` milliseconds; None: as the queue is configured."""
+    """A node's request: at most `most` jobs for `lease_ms` milliseconds; None: the queue's default."""
 
     node: str
     most: int
@@ -45,7 +45,7 @@ class JobRequest(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job that was handed out. `deadline` and `recorded_at` in microseconds; `body` in its stored form."""
+    """A claimed job. `deadline` and `recorded_at` in microseconds; `body` in its stored form."""
 
     seq: int
     lease_id: str
@@ -58,8 +58,8 @@ class Job(NamedTuple):
 class ClaimResult(NamedTuple):
     """The jobs for each request, in order, and the counts of the queue afterwards.
 
-    With a `gather_ms`, nothing was handed out: claims on this queue are gathered for so many milliseconds, and then
-    made together.
+    With a `gather_ms`, no job was claimed: claims on this queue are collected for so many milliseconds, and then made
+    together.
     """
 
     topic_id: int
@@ -69,10 +69,10 @@ class ClaimResult(NamedTuple):
 
 
 class _ClaimUnit:
-    """Hands out jobs to requests. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for an empty node."""
+    """Assigns jobs to requests. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for an empty node."""
 
     cursor = None
-    durable = False  # a queue may ask for it
+    durable = False  # a queue may require it
     turn = Turn.FRONT
 
     def __init__(
@@ -94,7 +94,7 @@ class _ClaimUnit:
         return max(1, sum(wish.most for wish in self._wishes) // 10)
 
     def _deal(self, tx: Transaction, line: TopicRow) -> tuple[QueueTransaction, Drafts]:
-        """Claim jobs; the queue, and the drafts of dead letters."""
+        """Claim jobs; return the queue, and the drafts of dead letters."""
         queue, self._dead = QueueTransaction.open(tx, line), DeadLetters(self._ceilings)
         if line.config.leases_durable:
             tx.must_flush = True
@@ -103,7 +103,7 @@ class _ClaimUnit:
         return queue, self._dead.admit(tx, queue, self._random)
 
     def _hand_out(self, tx: Transaction, queue: QueueTransaction, found: Sequence[AvailableJob]) -> list[list[Job]]:
-        """Deal the jobs to the requests, and write the leases."""
+        """Distribute the jobs over the requests, and write the leases."""
         hands: list[list[Job]] = [[] for _ in self._wishes]
         secret = self._random(8).hex()
         fresh: list[Lease] = []
@@ -122,18 +122,18 @@ class _ClaimUnit:
 
 
 def _turns(wishes: Sequence[JobRequest]) -> Sequence[int]:
-    """The indexes of the requests, one job each in turn, until all are met."""
+    """Return the indexes of the requests, one job each in turn, until all are met."""
     rounds = max((wish.most for wish in wishes), default=0)
     return [index for turn in range(rounds) for index, wish in enumerate(wishes) if turn < wish.most]
 
 
 def bounded(lease_ms: int | None, line: TopicRow) -> int:
-    """The length of a lease of the queue, in milliseconds."""
+    """Return the duration of a lease of the queue, in milliseconds."""
     return line.config.lease_ms if lease_ms is None else max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
 
 
 def require_node(node: str) -> None:
-    """Raises `Invalid` for a name that cannot hold a job."""
+    """Raises `Invalid` for a node name that cannot hold a job."""
     if not node:
         raise Invalid("`node` is empty", hint="name the node that is to hold the jobs")
     if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
@@ -141,10 +141,10 @@ def require_node(node: str) -> None:
 
 
 class ClaimJobs(_ClaimUnit):
-    """Hand out jobs: to several nodes in turn, one to each, as far as there are any.
+    """Assign jobs to several nodes in turn, one to each, as long as there are any.
 
-    Result: `ClaimResult`. `gathered`: claims were gathered already, where the queue wants that. Jobs that were handed
-    out as often as the queue allows go to its dead letters instead, as far as the `ceilings` of all topics allow that.
+    Result: `ClaimResult`. `gathered`: claims were already collected, if the queue wants that. Jobs that were claimed as
+    often as the queue allows become its dead letters instead, within the `ceilings` of all topics.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class ClaimJobs(_ClaimUnit):
 
 
 class JobHolder(NamedTuple):
-    """A node that takes jobs as they come: how many it requests to hold at a time, and its leases, by seq."""
+    """A node that receives jobs over a stream: how many it wants to hold at a time, and its leases, by seq."""
 
     wish: JobRequest
     held: Mapping[int, str]
@@ -195,7 +195,7 @@ class RefillResult(NamedTuple):
 
 
 class Refill(_ClaimUnit):
-    """Hand out jobs to holders that have settled some, or lost them. Result: `RefillResult`."""
+    """Assign jobs to holders that have settled or lost some. Result: `RefillResult`."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class SettlementResult(NamedTuple):
 
 
 class _SettlementUnit(ABC):
-    """Holders settle their jobs. Result: `SettlementResult`. Raises `TopicNotFound` and `NotAQueue`."""
+    """Settles jobs of their holders. Result: `SettlementResult`. Raises `TopicNotFound` and `NotAQueue`."""
 
     topic_id = None
     cursor = None
@@ -267,7 +267,7 @@ class _SettlementUnit(ABC):
 
     @property
     def durable(self) -> bool:
-        return False  # a queue may ask for it
+        return False  # a queue may require it
 
     @property
     def weight(self) -> int:
@@ -293,7 +293,7 @@ class _SettlementUnit(ABC):
 
     @abstractmethod
     def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
-        """Write the settlement; the deadline of extended leases, in microseconds."""
+        """Write the settlement; return the deadline of extended leases, in microseconds."""
 
     def finish(self, tx: Transaction, appended: AppendResult) -> SettlementResult:
         assert self._settled is not None
@@ -301,7 +301,7 @@ class _SettlementUnit(ABC):
 
 
 class Ack(_SettlementUnit):
-    """Jobs are done: their records are deleted."""
+    """Finish jobs: their records are deleted."""
 
     def __init__(self, queue: str, node: str, handles: Sequence[JobHandle], *, flushes: DurabilityCache) -> None:
         super().__init__(queue, node, handles)
@@ -323,7 +323,7 @@ class Ack(_SettlementUnit):
 
 
 class Nack(_SettlementUnit):
-    """Jobs are given back, to be handed out again after `delay_ms` milliseconds."""
+    """Return jobs, to be claimed again after `delay_ms` milliseconds."""
 
     def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle], *, delay_ms: int = 0) -> None:
         super().__init__(queue, node, handles)
@@ -338,7 +338,7 @@ class Nack(_SettlementUnit):
 
 
 class Extend(_SettlementUnit):
-    """Leases end `lease_ms` milliseconds from now."""
+    """Extend leases to `lease_ms` milliseconds from now."""
 
     def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle], *, lease_ms: int) -> None:
         super().__init__(queue, node, handles)

@@ -1,4 +1,4 @@
-"""Removing records: the one deleter of prefixes, the one rewriter of blocks, and eviction from groups.
+"""Removes records: the only deleter of prefixes, the only rewriter of blocks, and eviction from groups.
 
 May import: log.core, log.cursors, store.engine, store.rows, store.schema.
 """

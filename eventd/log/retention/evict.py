@@ -1,7 +1,7 @@
-"""Eviction of the oldest events of a group's topic, and of old rows beside the log.
+"""Evicts the oldest events of a group's topic, and old rows of other tables.
 
 Only a prefix of a topic is evicted, in small transactions. Events that an applied peer lacks are kept, unless the group
-is configured otherwise; readers behind an evicted prefix are told of the gap.
+is configured otherwise; readers behind an evicted prefix are notified of the gap.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from eventd.store.schema.tables import (
 from federation.event import content_digest, expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
-"""Records per transaction, so that an append never waits long behind retention. The two take turns: one step must evict
-more than an append adds, or a log that is written to without pause would grow."""
+"""Records per transaction, so that an append never waits long for retention. The two take turns: one step must evict
+more than an append adds, or a log under constant writes would grow."""
 CHUNK_BYTES = 16 << 20
 """Bytes of bodies per transaction: evicted events are read once more, for their digests."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionLimits:
-    """How much of a topic is kept. `None` is without bound; ages in microseconds."""
+    """How much of a topic is kept. `None`: unlimited; ages in microseconds."""
 
     max_records: int | None = None
     max_age: int | None = None
@@ -52,7 +52,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """What one step evicted, and whether more is waiting."""
+    """The number of evicted events of one step, and whether more is due."""
 
     records: int
     upto_seq: int
@@ -64,12 +64,12 @@ def evict(
 ) -> Eviction:
     """Evict the next few records over the limits, oldest first, in the open transaction.
 
-    `forget`: of a deleted topic, nothing is noted, and its ids are deleted with the records.
+    `forget`: the topic is deleted: no losses are recorded, and its ids are deleted with the records.
     """
     lock_head(conn)
     topic = read_topic_by_id(conn, topic_id)
-    # Every writer waits for the head: a step looks at no more than it may remove, and one record, which tells whether
-    # more is waiting.
+    # Every writer waits for the head: a step reads no more than it may remove, and one record, which shows whether more
+    # is due.
     window = (topic.evicted_seq, min(topic.head_seq, topic.evicted_seq + chunk + 1))
     expired = _by_age(conn, topic_id, window, limits, now)
     target = min(window[1], max(_by_count(topic, limits), expired))
@@ -85,7 +85,7 @@ def evict(
 
 
 Window = tuple[int, int]
-"""Seqs that one step looks at, half-open: `(after, upto]`."""
+"""The seqs that one step reads: `(after, upto]`."""
 
 
 def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
@@ -93,7 +93,7 @@ def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
 
 
 def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: EvictionLimits, now: int) -> int:
-    """The last seq in the window of the prefix recorded before the age limit."""
+    """Return the last seq in the window of the prefix recorded before the age limit."""
     if limits.max_age is None:
         return 0
     kept = fetch(
@@ -105,9 +105,9 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Eviction
 
 
 class _Prefix(NamedTuple):
-    """The oldest blocks, which one step removes. The last one is cut where `whole`, as it is stored, has more records.
+    """The oldest blocks, which one step removes. The last one is cut if the stored block, `whole`, has more records.
 
-    `held`: they end before a record that has to stay; `undelivered`: a peer lacks one of their records.
+    `held`: they end before a record that must be kept; `undelivered`: a peer lacks one of their records.
     """
 
     blocks: Sequence[Block]
@@ -119,11 +119,11 @@ class _Prefix(NamedTuple):
 def _going(
     conn: sa.Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
 ) -> _Prefix | None:
-    """The oldest blocks up to a seq, as far as one step may go: whole ones, where one fits into it.
+    """Return the oldest blocks up to a seq, within one step: whole ones, if one fits.
 
-    What remains of a block that is cut has to be written anew.
+    The rest of a cut block must be rewritten.
     """
-    # Only peers keep records they lack from eviction: every other reader is told of its gap.
+    # Only peers keep records they lack from eviction: every other reader is notified of its gap.
     held = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, held, (topic_id,))[0][0]
     going: list[Block] = []
@@ -149,7 +149,7 @@ def _going(
 
 
 def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
-    """The position of the first live record beyond `passed`, if the block's entered here."""
+    """Return the position of the first live record after `passed`, if the block's records entered the log here."""
     rest = block.within(passed, block.last) if block.own else None
     if rest is None:
         return None
@@ -159,7 +159,7 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
 
 
 def _forget(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
-    """Remove the ids of these blocks: of a deleted topic, nothing is noted."""
+    """Delete the ids of these blocks: for a deleted topic, no losses are recorded."""
     outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
     removed = execute_many(
         conn,
@@ -174,9 +174,9 @@ def _records(going: _Prefix) -> int:
 
 
 def _remember(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
-    """Keep the ids of what is removed, each with a digest of its content, and note which seqs were still of use.
+    """Keep the ids of removed records, each with a digest of its content, and record which live seqs were lost.
 
-    `expired`: those up to this seq are removed for their age.
+    `expired`: those up to this seq are removed because of their age.
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
@@ -197,7 +197,7 @@ def _remember(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, ex
 
 
 def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int) -> Iterator[Loss]:
-    """What of a block was still of use; `expired`: what goes up to this seq goes for its age."""
+    """Yield the live records of a block as losses; up to `expired`, the reason is their age."""
     if block.expires_first is None:
         last = block.last_seq
         if block.seq <= expired:
@@ -212,7 +212,7 @@ def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int
 
 @dataclass(frozen=True, slots=True)
 class RowRetention:
-    """How long rows beside the log are kept. Ages in microseconds."""
+    """How long rows of other tables are kept. Ages in microseconds."""
 
     ids: int
     batches: int
@@ -225,8 +225,8 @@ def forget(
 ) -> int:
     """Delete old rows: ids whose record is removed, batches, dead letters, receipts, gaps, refusals, nonces, keys.
 
-    Deletes at most `chunk` rows of each table in the open transaction; how many there were. Repeat until 0. `steady` is
-    the time by which idempotency keys were kept, where it differs from `now`.
+    Deletes at most `chunk` rows of each table in the open transaction; returns their number. Repeat until 0. `steady`
+    is the time by which idempotency keys were kept, if it differs from `now`.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (
@@ -244,9 +244,9 @@ def forget(
 
 
 def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, int]]:
-    """The selections, as (cursor, version), that were replaced before that time and by which no batch was made.
+    """Return the selections, as (cursor, version), that were replaced before that time and have no batch.
 
-    No batch will be made by them any more. Reads batches: not for use under a lock.
+    No batch will use them any more. Reads batches: not for use under a lock.
     """
     return fetch(
         conn,
@@ -259,7 +259,7 @@ def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, 
 
 
 def forget_selections(conn: sa.Connection, unused: Sequence[tuple[str, int]]) -> None:
-    """Remove these selections."""
+    """Delete these selections."""
     execute_many(conn, "DELETE FROM selectors WHERE cursor = ? AND version = ?", unused)
 
 

@@ -1,7 +1,7 @@
-"""Removing the oldest records of a topic: the one place where the floor of a topic moves.
+"""Removes the oldest records of a topic: the only place where the floor of a topic moves.
 
-A prefix is removed in steps, so that a writer never waits long for the head, which must be locked. What a step notes of
-it (losses, undelivered records, ids) is up to its caller.
+A prefix is removed in steps, so that a writer never waits long for the head, which must be locked. The caller decides
+what is recorded about it (losses, undelivered records, ids).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ STEP_RECORDS = 10_000
 STEP_BYTES = 16 << 20
 """What one step removes at most."""
 _OUTLINES = 256
-"""Blocks read at once, without their lines."""
+"""Blocks read together, without their lines."""
 
 
 class PrefixNotes(NamedTuple):
-    """What is noted of a prefix that is removed.
+    """The record of a removed prefix.
 
     `live`: how many of its records were not removed before. `losses`: those of them that are reported to readers.
-    `ids`: how many event ids have no record any more. `done_bytes`: of jobs that are done, which the topic does not
-    count any more. `undelivered`: a peer lacks one of the records.
+    `ids`: how many event ids no longer have a record. `done_bytes`: of finished jobs, which the topic no longer counts.
+    `undelivered`: a peer lacks one of the records.
     """
 
     live: int
@@ -47,10 +47,10 @@ class PrefixNotes(NamedTuple):
 def remove_prefix(
     conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: PrefixNotes, *, split: bool = False
 ) -> TopicRow:
-    """Remove all records up to a seq; the topic's new row.
+    """Remove all records up to a seq; return the topic's new row.
 
-    `blocks` are those that hold one of them, maybe without their lines. What remains of the last one is left
-    whole, or `split` into pieces.
+    `blocks` are those that contain one of them, possibly without their lines. The rest of the last one is stored whole,
+    or `split` into pieces.
     """
     size, position, rest = 0, topic.evicted_position, list[Block]()
     if blocks:
@@ -89,9 +89,9 @@ def remove_records(
     records: int | None = None,
     size: int = STEP_BYTES,
 ) -> TopicRow:
-    """Remove the records up to a seq, as far as one step goes; the topic's new row. The floor moves over what follows.
+    """Remove the records up to a seq in one step; return the topic's new row. The floor moves over removed seqs.
 
-    With a `reason`, live records are noted as lost for it; without one, a request deletes them. One step ends with the
+    With a `reason`, live records are recorded as lost; without one, a request deletes them. One step ends with the
     block in which it reaches so many `records` (by default `STEP_RECORDS`) or bytes (`size`).
     """
     end = _step_end(conn, topic, upto, STEP_RECORDS if records is None else records, size)
@@ -111,12 +111,12 @@ def remove_records(
 
 
 def advance_floor(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Move the floor over all seqs at the beginning that have no record any more; the topic's new row."""
+    """Move the floor over all seqs at the beginning that no longer have a record; return the topic's new row."""
     return remove_records(conn, topic, topic.evicted_seq, now=now)
 
 
 def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
-    """The blocks that hold a record up to a seq, without their lines."""
+    """Yield the blocks that contain a record up to a seq, without their lines."""
     names = ", ".join([*Block._fields[:-1], "''"])
     sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
     at, more = 0, True
@@ -128,7 +128,7 @@ def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
 
 
 def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_bytes: int) -> int:
-    """The seq up to which one step goes, on its way to `upto`."""
+    """Return the seq at which one step ends, on its way to `upto`."""
     if upto - topic.evicted_seq <= rewrite.PIECE_RECORDS:
         return upto
     records = size = 0
@@ -143,7 +143,7 @@ def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_b
 def _live_and_copies(
     conn: sa.Connection, topic: TopicRow, end: int, done: Collection[int]
 ) -> tuple[list[Range], list[Copy]]:
-    """The live seqs up to one, and the copies with an identity among them; lines are read only where they can tell."""
+    """Return the live seqs up to one, and the copies with an identity among them; lines are read only if needed."""
     after = topic.evicted_seq
     if not (topic.deleted or topic.ids):
         return [(after + 1, end)], []

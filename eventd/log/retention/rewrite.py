@@ -1,4 +1,4 @@
-"""Removing single records from blocks: the one place where a stored block is replaced by what remains of it.
+"""Removes single records from blocks: the only place where a stored block is replaced by the rest of it.
 
 The head must be locked.
 """
@@ -18,17 +18,17 @@ from eventd.log.core.topic_row import TopicRow
 from eventd.store.engine.database import execute_many
 
 PIECE_RECORDS = 32
-"""Records of the pieces that a block is split into when little of it is removed: what is removed next is mostly near,
-and must not cost as much as the whole block again."""
+"""Records of the pieces that a block is split into when little of it is removed: the next removal is usually nearby,
+and should not cost as much as the whole block again."""
 
 Copy = tuple[str, int]
 """The identity and the position of a copy that keeps the identity of its original."""
 
 
 def without(block: Block, removed: Collection[int], *, split: bool = False) -> list[Block]:
-    """What remains of a block without the records of some of its seqs: empty lines, or nothing where all are empty.
+    """Return the rest of a block without the records of some of its seqs: empty lines, or nothing if all are empty.
 
-    It begins with its first record that remains, and is left whole, or `split` into pieces.
+    It begins with its first remaining record, and is stored whole, or `split` into pieces.
     """
     piece = PIECE_RECORDS if split else block.records
     rows, empty = block.rows(), block.empty_row
@@ -44,7 +44,7 @@ def without(block: Block, removed: Collection[int], *, split: bool = False) -> l
 
 
 class Removal(NamedTuple):
-    """Bytes of bodies that a rewrite has removed, and how many copies with an identity."""
+    """Bytes of bodies that a rewrite has removed, and the number of copies with an identity."""
 
     bytes: int
     copies: int
@@ -59,10 +59,10 @@ def rewrite_blocks(
     split: bool = False,
     dropped: Sequence[int] = (),
 ) -> Removal:
-    """Remove the records of some seqs from each of some blocks. The row of the topic is left to the caller.
+    """Remove the records of some seqs from each of some blocks. The caller updates the row of the topic.
 
     `split`: blocks of which little is removed are split. `dropped`: the positions of further blocks, of which nothing
-    remains, and which hold no copy with an identity.
+    remains, and which contain no copy with an identity.
     """
     remaining: list[Block] = []
     for block, seqs in removed:
@@ -76,14 +76,14 @@ def rewrite_blocks(
 
 
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
-    """Those of a block's records of some seqs that are copies with an identity."""
+    """Return the records of some seqs in a block that are copies with an identity."""
     shift = block.position - block.seq
     facts = enumerate(block.facts(), block.seq)
     return [(read_provenance(path).id, seq + shift) for seq, (path, _) in facts if " " in path and seq in seqs]
 
 
 def expire_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
-    """Have the identities of copies that are removed expire; how many there were."""
+    """Let the identities of removed copies expire; return their number."""
     return execute_many(
         conn,
         "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL",

@@ -1,4 +1,4 @@
-"""The steps of many routers at once: fences, room, copies, cursors and counters, in one transaction.
+"""Commits the steps of many routers together: fences, room, copies, cursors and counters, in one transaction.
 
 One statement serves all routers wherever possible: a thousand routers of one source cost a few statements, not a few
 each. No error of one router fails the transaction: each has its own result.
@@ -28,7 +28,7 @@ from eventd.store.engine.database import Connection, bulk_insert, execute, execu
 from eventd.store.schema.tables import event_ids
 
 FULL = "full"
-"""Why a router is held: its destination refuses writes over its caps, or the node or the group is full."""
+"""Why a router is blocked: its destination refuses writes over its limits, or the node or the group is full."""
 SELF_CAPTURE = "self_capture"
 TOO_LARGE = "too_large"
 ID_CONFLICT = "id_conflict"
@@ -39,7 +39,7 @@ Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
 
 
 class GroupAdmission(NamedTuple):
-    """The conditions of a group's topic: its limit of bytes, None for no bound, and the events it must not take."""
+    """The conditions of a group's topic: its limit of bytes, None: unlimited, and the events it must refuse."""
 
     ceiling: int | None
     screen: Screen
@@ -49,7 +49,7 @@ class RouterStep(NamedTuple):
     """One router's step over a page: from `position`, under `version` of its options, to `upto` at most.
 
     `lost` records leave a hole in the seqs of the destination. `admission` is that of a group's topic. `held`: the
-    router was held at its last step. `durable`: its destination does not lose acknowledged records.
+    router was blocked at its last step. `durable`: its destination does not lose acknowledged records.
     """
 
     router: int
@@ -68,7 +68,7 @@ class RouterStep(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """The result of a step: the router's position, its copies, and why it is held; empty: it is not."""
+    """The result of a step: the router's position, its copies, and why it is blocked; empty: it is not."""
 
     position: int
     seq: int
@@ -78,10 +78,9 @@ class StepResult(NamedTuple):
 
 
 class CommitSteps:
-    """Commit steps of routers. Result: for each a `StepResult`, or None when another process moved or changed the
-    router.
+    """Commit steps of routers. Result: for each a `StepResult`, or None if another process moved or changed the router.
 
-    `max_bytes`: what all topics of records together hold at most; 0: any amount.
+    `max_bytes`: the limit of all topics of records together; 0: unlimited.
     """
 
     topic_id = None
@@ -107,7 +106,7 @@ class CommitSteps:
 
 
 def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The positions and versions of cursors, locked until the transaction ends."""
+    """Return the positions and versions of cursors, locked until the transaction ends."""
     marks = ", ".join("?" * len(names))
     sql = f"SELECT name, position, selector_version FROM cursors WHERE name IN ({marks}) ORDER BY name"
     return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
@@ -153,11 +152,11 @@ class _Destination:
 
     @property
     def takes_all(self) -> bool:
-        """Whether it never refuses."""
+        """Return whether it never refuses."""
         return self.config.discard != "reject"
 
     def room(self, sizes: Sequence[int]) -> int:
-        """How many of the next records, by their sizes, fit."""
+        """Return how many of the next records, by their sizes, fit."""
         if self.takes_all:
             return len(sizes)
         config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
@@ -166,37 +165,35 @@ class _Destination:
 
     @property
     def most_bytes(self) -> int | None:
-        """The limit of bytes beyond which a record can never fit; None: any may."""
+        """Return the limit of bytes beyond which a record can never fit; None: any may."""
         return None if self.takes_all else self.config.cap_bytes or None
 
     @property
     def is_over(self) -> bool:
-        """Whether it holds more than its caps."""
+        """Return whether it exceeds its limits."""
         config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
         return 0 < config.cap_records < held or 0 < config.cap_bytes < size
 
 
 def _fitting(sizes: Sequence[int], room: int | None) -> int:
-    """How many of the first sizes are no more than `room` together."""
+    """Return how many of the first sizes are at most `room` together."""
     if room is None:
         return len(sizes)
     return next((index for index, total in enumerate(accumulate(sizes)) if total > room), len(sizes))
 
 
 def _read_dests(tx: Transaction, moves: Sequence[RouterStep]) -> dict[int, _Destination]:
-    """The destinations as they are stored."""
+    """Return the destinations as they are stored."""
     sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
     ids = sorted({move.dest_id for move in moves})
     lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
-    # Only a topic that refuses writes over its caps needs its room now; the others apply their limits afterwards.
+    # Only a topic that refuses writes over its limits needs its room now; the others apply their limits afterwards.
     lines = [apply_ttl(tx.conn, line, tx.now) if line.config.discard == "reject" else line for line in lines]
     return {line.id: _Destination(line, line.config) for line in lines}
 
 
 class _Pass:
-    """Writes the steps of one transaction. `left`: bytes by which the topics of records may grow; None: without
-    bound.
-    """
+    """Writes the steps of one transaction. `left`: bytes by which the topics of records may grow; None: unlimited."""
 
     def __init__(self, tx: Transaction, left: int | None) -> None:
         self._tx = tx
@@ -205,7 +202,7 @@ class _Pass:
         self._ids: list[tuple[int, str, int]] = []
 
     def take(self, move: RouterStep, dest: _Destination) -> StepResult:
-        """Take one step."""
+        """Process one step."""
         if not move.copies and not move.copies.failures:
             return StepResult(move.upto, move.upto_seq)
         return self._into_topic(move, dest) if move.admission is None else self._into_group(move, move.admission, dest)
@@ -255,7 +252,7 @@ class _Pass:
         self._left = None if self._left is None else self._left - size
 
     def _now(self, dest: _Destination) -> int:
-        """The time of new records of a topic: no earlier than that of its newest."""
+        """Return the time of new records of a topic: no earlier than that of its newest."""
         return max(self._tx.now, dest.line.written_at or 0)
 
     def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: _Destination) -> StepResult:
@@ -289,7 +286,7 @@ class _Pass:
         return self._moved(move, end, count, failures)
 
     def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
-        """The result of a step up to the copy `end`, which has no room; None: of a whole step."""
+        """Return the result of a step up to the copy `end`, which does not fit; None: of a whole step."""
         _park(self._tx, move, failures)
         if end is None:
             return StepResult(move.upto, move.upto_seq, count, len(failures))
@@ -313,13 +310,13 @@ class _Pass:
 
 
 def _times(dest: _Destination, now: int) -> tuple[int, int | None]:
-    """When a topic was written to, and when the first of these records outlives its time to live."""
+    """Return when a topic was written to, and when the first of these records exceeds its time to live."""
     written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
     return written, due_at(written, ttl_ms) if ttl_ms else None
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
-    """Those of the drafts, which are in order; all of them as they are."""
+    """Return those of the drafts, in order; if all, unchanged."""
     if len(indexes) == len(drafts):
         return drafts
     return replace(
@@ -332,19 +329,19 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
 
 
 def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """Originals that cannot become events of the group, unless the group has their ids."""
+    """Return the originals that cannot become events of the group, unless the group has their ids."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
 
 def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
-    """Those of the ids that the destination has."""
+    """Return those of the ids that the destination has."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
 
 def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
-    """Which of the copies the destination has already: as a copy, or because it was written there."""
+    """Return which of the copies the destination has already: as a copy, or because it was written there."""
     ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
@@ -353,9 +350,9 @@ def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset
 
 
 def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
-    """Which of the copies are of records that were written to the topic itself.
+    """Return which of the copies are of records that were written to the topic itself.
 
-    Where the seq now holds a record of another time, the topic is a restored copy, and has lost the record of the id.
+    If the seq now holds a record of another time, the topic is a restored copy, and has lost the record of the id.
     """
     claims = {at: told for at, told in copies.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
     if not claims:

@@ -1,4 +1,4 @@
-"""Units that make, configure and delete routers."""
+"""Units that create, configure and delete routers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eventd.store.schema.tables import routers
 
 
 class RouterSpec(NamedTuple):
-    """A router as requested; the topics by name."""
+    """A requested router; the topics by name."""
 
     name: str
     source: str
@@ -36,26 +36,26 @@ class RouterSpec(NamedTuple):
 
 
 class RouterRules(Protocol):
-    """The rules for routers beside each other. They get the other routers that matter."""
+    """The rules between routers. They receive the other routers that matter."""
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` unless the router may write to its destination beside these, which do already."""
+        """Raise `Incompatible` unless the router may write to its destination besides these, which already do."""
         ...
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` where it would close a cycle with these, which lead on from its destination."""
+        """Raise `RouterCycle` if it would close a cycle with these, which continue from its destination."""
         ...
 
 
 class RouterLimits(NamedTuple):
-    """How many routers and topics there may be; 0: any number."""
+    """How many routers and topics are allowed; 0: unlimited."""
 
     routers: int = 0
     topics: int = 0
 
 
 class RouterPut(NamedTuple):
-    """A router that was created or configured, and the version of topics that this made; None where nothing changed."""
+    """A router that was created or configured, and the resulting version of topics; None if nothing changed."""
 
     line: RouterRow
     created: bool
@@ -63,11 +63,11 @@ class RouterPut(NamedTuple):
 
 
 class PutRouter(Change[RouterPut]):
-    """Make a router, with the topics it lacks, or set all that is set for it anew. Result: `RouterPut`.
+    """Create a router, with its missing topics, or replace its options. Result: `RouterPut`.
 
-    It begins at the end of its source. Raises, in this order: `TopicNotFound` where the destination may not be made,
+    It begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination may not be created,
     what the rules say of others into it, `Incompatible` for another source or destination than it has, `Throttled`,
-    `RouterCycle`. A router that is refused leaves no topic behind.
+    `RouterCycle`. A refused router leaves no topic behind.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PutRouter(Change[RouterPut]):
         return RouterPut(line, before is None, version)
 
     def _set(self, tx: Transaction, before: RouterRow) -> int | None:
-        """Give a router other options: from its present position on, under another version."""
+        """Replace a router's options: from its current position on, under another version."""
         if before.options == self._wanted.options:
             return None
         sql = "UPDATE routers SET options = ?, updated_at = ? WHERE id = ?"
@@ -133,7 +133,7 @@ class PutRouter(Change[RouterPut]):
             "updated_at": now,
         }
         bulk_insert(conn, routers, list(values), [list(values.values())])
-        at = tx.head.last  # records that this transaction writes to the source lie beyond
+        at = tx.head.last  # records that this transaction writes to the source come after it
         create_cursor(conn, cursor_of(wanted.name), kind=CURSOR_KIND, topic_id=source.id, position=at, now=now)
         return announce_topics(conn)
 

@@ -29,13 +29,13 @@ from federation.event import is_alive
 from federation.lines import size_of
 
 MOST_TOLD = 16
-"""Tags and nodes that are searched in copies; a block does not name more anyway."""
+"""Tags and nodes that are searched in copies; a block does not list more anyway."""
 
 
 class Original(NamedTuple):
     """A live record of the source. `id` is that of the original it is a copy of, or an event's; empty otherwise.
 
-    `event` is the event's canonical form where the source is a group's topic; empty otherwise.
+    `event` is the event's canonical form if the source is a group's topic; empty otherwise.
     """
 
     position: int
@@ -47,12 +47,12 @@ class Original(NamedTuple):
     event: str = ""
 
     def identity(self, instance: int) -> str:
-        """Its identity, given the instance of the topic it is in."""
+        """Return its identity, given the instance of the topic it is in."""
         return self.id or record_id(instance, self.seq, self.recorded_at)
 
 
 class Copy(NamedTuple):
-    """A copy of the original at `position` and `seq` of the source, as it is stored. `id`: the identity it keeps."""
+    """A stored copy of the original at `position` and `seq` of the source. `id`: the identity it keeps."""
 
     position: int
     seq: int
@@ -62,7 +62,7 @@ class Copy(NamedTuple):
 
 
 class CopyFailure(NamedTuple):
-    """An original that can never be copied, and why."""
+    """An original that can never be copied, and the reason."""
 
     position: int
     id: str
@@ -71,7 +71,7 @@ class CopyFailure(NamedTuple):
 
 
 def _template(drafts: Drafts) -> Block | None:
-    """The block of some drafts, which only lacks its place; None where they are more than one."""
+    """Return the block of some drafts without its position; None if they are more than one block."""
     made = [*pack(drafts, topic_id=0, position=0, seq=0, now=0)]
     return made[0] if len(made) == 1 else None
 
@@ -80,9 +80,9 @@ def _template(drafts: Drafts) -> Block | None:
 class CopyPage:
     """The copies of a page that all routers of one kind make: `drafts`, and the position of each one's original.
 
-    `keeps`: they have the identities of their originals. `made_here` tells, by the instance of a topic, which of them
-    are copies of records that may have been written to it. `template`: the block that all of them together are, where
-    they are one, without its position; for it is written to very many topics.
+    `keeps`: they have the identities of their originals. `made_here` holds, by the instance of a topic, which of them
+    are copies of records that may have been written to it. `template`: the block of all of them without its position,
+    if they are one; it is written to very many topics.
     """
 
     positions: Sequence[int] = ()
@@ -95,7 +95,7 @@ class CopyPage:
 
     @classmethod
     def of_records(cls, copies: Sequence[Copy]) -> Self:
-        """Copies for topics that hold records."""
+        """Return copies for topics of records."""
         if not copies:
             return cls()
         positions, seqs, ids, paths, bodies = zip(*copies, strict=True)
@@ -107,7 +107,7 @@ class CopyPage:
 
     @classmethod
     def of_events(cls, made: Sequence[tuple[Original, Draft]], failures: Sequence[CopyFailure], *, keeps: bool) -> Self:
-        """Copies for the topic of a group."""
+        """Return copies for the topic of a group."""
         drafts = Drafts.of([draft for _, draft in made])
         return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, failures, keeps)
 
@@ -116,17 +116,17 @@ class CopyPage:
 
     @property
     def bytes(self) -> int:
-        """Of all copies."""
+        """Return the bytes of all copies."""
         return self.drafts.bytes
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Bytes that each copy counts in its topic."""
+        """Return the bytes that each copy counts in its topic."""
         return self.drafts.sizes or [*map(size_of, self.drafts.bodies)]
 
 
 def _told(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The tags and the nodes that occur, or more of them than a block names."""
+    """Return the tags and the nodes that occur, or more of them than a block lists."""
     tags: set[str] = set()
     nodes: set[str] = set()
     for body in bodies:
@@ -148,10 +148,10 @@ def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
 
 
 class SourcePage(NamedTuple):
-    """A page of a source beyond a router's position. All up to `upto` and `upto_seq` was read.
+    """A page of a source after a router's position. Everything up to `upto` and `upto_seq` was read.
 
-    Before its first original, the source has lost `lost` records of its own, and `trimmed` that it never got. `full`:
-    more may be waiting.
+    Before its first original, the source has lost `lost` records of its own, and `trimmed` that it never received.
+    `full`: there may be more.
     """
 
     line: TopicRow
@@ -175,10 +175,11 @@ def read_source(
     max_bytes: int,
     now: int,
 ) -> SourcePage | None:
-    """The next page of a topic beyond `position` and `seq`, no further than `until`; None when the topic is gone.
+    """Return the next page of a topic after `position` and `seq`, no further than `until`; None if the topic is
+    deleted.
 
-    At most `limit` originals and about `max_bytes` of their bodies. Records that have outlived the topic's
-    time to live are lost; deleted records, and expired events, are passed over.
+    At most `limit` originals and about `max_bytes` of their bodies. Records that have exceeded the topic's time to live
+    are lost; deleted records, and expired events, are skipped.
     """
     line = find_topic_by_id(conn, topic_id)
     if line is None:
@@ -213,7 +214,7 @@ class _PageBuilder:
         return SourcePage(self._line, head, self._originals, self._lost, self._trimmed, upto, self._seq, full)
 
     def take(self, block: Block) -> bool:
-        """Add a block; False where the page ends before its end."""
+        """Add a block; False if the page ends before its end."""
         if not self.reach(block.seq):
             return False
         if self._ttl_ms and due_at(block.recorded_at, self._ttl_ms) <= self._now:
@@ -233,7 +234,7 @@ class _PageBuilder:
         return part.last == block.last
 
     def _records(self, block: Block) -> list[Original]:
-        """The live records of a block: not those that are deleted, nor the jobs that are done."""
+        """Return the live records of a block: without deleted ones and finished jobs."""
         found: list[Original] = []
         shift, line = block.seq - block.position, self._line
         done = read_done(self._conn, line, block.seq, block.last_seq)
@@ -248,7 +249,7 @@ class _PageBuilder:
         self.position, self._seq = block.last, block.seq + block.records - 1
 
     def reach(self, seq: int) -> bool:
-        """Move to a seq; False where there is a loss before it, and originals before that."""
+        """Move to a seq; False if there is a loss before it, and originals before that."""
         if seq <= self._seq + 1:
             return True
         lost, trimmed = self._missing(seq - 1)
@@ -260,8 +261,8 @@ class _PageBuilder:
         return True
 
     def _missing(self, upto: int) -> tuple[int, int]:
-        """How many records up to a seq were lost here, and how many were lost before they came here."""
-        if self._line.of_group:  # the topic of a group loses records by eviction alone
+        """Return how many records up to a seq were lost here, and how many were lost before they arrived."""
+        if self._line.of_group:  # the topic of a group loses records only by eviction
             return max(0, min(self._line.evicted_seq, upto) - self._seq), 0
         losses = read_losses(self._conn, self._line.id, self._seq, upto)
         trimmed = sum(loss.records for loss in losses if loss.reason == SOURCE_TRIM)
@@ -269,7 +270,7 @@ class _PageBuilder:
 
 
 def _events(block: Block, now: int) -> list[Original]:
-    """The live events of a block."""
+    """Return the live events of a block."""
     return [
         Original(r.position, r.seq, r.recorded_at, 0, r.event_id, body_of_event(r.body), r.body)
         for r in unpack(block)

@@ -1,8 +1,8 @@
-"""Deleting records by request: silent and permanent, and not noted as a loss.
+"""Deletes records by request: silently and permanently; they are not recorded as losses.
 
-The line of a deleted record stays, empty, where other records of its block live; the floor of a topic moves over
-deleted records at its beginning. A lot is deleted in several steps, between which others write; what they write is not
-touched.
+The line of a deleted record stays, empty, if other records of its block live; the floor of a topic moves over deleted
+records at its beginning. Many records are deleted in several steps, between which others write; newer records are not
+deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eventd.store.rows.leases import forget_jobs
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """How many records were deleted, and what the topic holds afterwards. `head_seq`: of the last record ever."""
+    """The number of deleted records, and the state of the topic afterwards. `head_seq`: of the last record ever."""
 
     deleted: int
     earliest_seq: int
@@ -43,9 +43,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequest:
-    """Which records to delete: all up to the seq `upto` whose tag matches; `upto` None: all that exist now.
+    """The records to delete: all up to the seq `upto` whose tag matches; `upto` None: all that exist now.
 
-    Records up to `after` are handled. `topic_id`: of the topic that was meant, None as long as that is not known.
+    Records up to `after` are handled. `topic_id`: of the topic that was meant, None while unknown.
     """
 
     name: str
@@ -57,19 +57,19 @@ class DeleteRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStep:
-    """What one step deleted, and the request for the rest; None where nothing is left to do."""
+    """The deletions of one step, and the request for the rest; None if nothing is left."""
 
     done: Deletion
     rest: DeleteRequest | None
 
 
 class Delete(Change[DeleteStep]):
-    """Carry out a request as far as one step goes. Result: `DeleteStep`.
+    """Execute one step of a request. Result: `DeleteStep`.
 
     Raises `TopicNotFound`, and `Incompatible` for the topic of a group.
     """
 
-    durable = False  # a topic may ask for it
+    durable = False  # a topic may require it
 
     def __init__(self, request: DeleteRequest) -> None:
         self._request = request
@@ -103,7 +103,7 @@ def _carry_out(conn: sa.Connection, topic: TopicRow, request: DeleteRequest, now
 def _delete_matching(
     conn: sa.Connection, topic: TopicRow, predicate: Predicate, after: int, upto: int, now: int
 ) -> tuple[TopicRow, int]:
-    """Delete matching records beyond `after`, as far as one step goes; the topic's new row, and how far that was."""
+    """Delete matching records after `after`, within one step; return the topic's new row, and how far it came."""
     looked, test = 0, _test(predicate)
     for outline in _outlines(conn, topic.id, after, upto):
         looked += PASSED_OVER
@@ -126,7 +126,7 @@ class _Outline(NamedTuple):
 
 
 def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Outline]:
-    """The blocks of the seqs in `(after, upto]`: as many as one step handles."""
+    """Return the blocks of the seqs in `(after, upto]`: as many as one step handles."""
     rows = fetch(
         conn,
         "SELECT position, seq, records, types FROM blocks WHERE topic_id = ? AND seq <= ? AND seq >="
@@ -137,7 +137,7 @@ def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list
 
 
 def _test(predicate: Predicate) -> Callable[[str], bool]:
-    """Whether the text of a record shows a tag that matches."""
+    """Return a test whether the text of a record has a matching tag."""
     tag = encoded(predicate.text)
     if predicate.prefix:
         begin = tag[:-1]
@@ -148,7 +148,7 @@ def _test(predicate: Predicate) -> Callable[[str], bool]:
 def _delete_in(
     conn: sa.Connection, topic: TopicRow, position: int, test: Callable[[str], bool], seqs: range, now: int
 ) -> TopicRow:
-    """Delete those live records of a block, of some seqs, that pass the test; the topic's new row."""
+    """Delete the live records of a block, of some seqs, that pass the test; return the topic's new row."""
     block = read_block(conn, position)
     done = read_done(conn, topic, block.seq, block.last_seq)
     going = [seq for seq, body in enumerate(block.bodies(), block.seq) if body and test(body) and seq in seqs]
@@ -171,7 +171,7 @@ async def delete_records(
     before_seq: int | None = None,
     predicate: Predicate | None = None,
 ) -> Deletion:
-    """Delete the records that exist now below `before_seq`, and match the predicate; None: all.
+    """Delete the records that exist now below `before_seq` and match the predicate; None: all.
 
     Raises the errors of `Delete`; records that earlier steps deleted stay deleted.
     """

@@ -1,8 +1,8 @@
 """Deleted topics, of groups or of records: out of use at once, and removed in the background.
 
-Every row of a topic refers to its id. Deleting the topic gives it a name that no topic can have; a topic that is made
-under the old name has another id. So no row of the old one is found under the new, and the delete itself touches no
-record and no receipt, however many there are.
+Every row of a topic refers to its id. Deleting the topic gives it a name that no topic can have; a new topic with the
+old name has another id. So no row of the old one is found under the new, and the delete itself touches no record and no
+receipt, however many there are.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from eventd.store.schema.tables import (
 )
 
 STEP_ROWS = 500
-"""Rows and records that one step removes, about: a writer waits for it for a few milliseconds."""
+"""Rows and records that one step removes, approximately: a writer waits for it for a few milliseconds."""
 STEP_BYTES = 4 << 20
 TOPICS_AT_ONCE = 10
 PAGE = 100
-"""Topics that are read, or whose rows are removed, at once."""
+"""Topics that are read, or whose rows are removed, together."""
 
 _TABLES = {
     table.name: [column.name for column in table.primary_key]
@@ -69,7 +69,7 @@ def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
 
 
 def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
-    """The names of deleted topics of which only their own row is left: the next ones beyond the name `after`."""
+    """Return the names of deleted topics of which only their own row is left: the next ones after the name `after`."""
     nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE topic_id = topics.id)" for table in _TABLES)
     sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
     rows = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or DELETED, DELETED_END, PAGE))
@@ -77,7 +77,7 @@ def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
 
 
 def remove_cleared(conn: sa.Connection, bare: Sequence[str]) -> None:
-    """Remove the rows of these topics, in the open transaction."""
+    """Delete the rows of these topics, in the open transaction."""
     execute_many(conn, f"DELETE FROM topics WHERE name = ? AND {IS_DELETED}", [(name,) for name in bare])
 
 
@@ -89,13 +89,13 @@ class ClearStep(NamedTuple):
 
 
 def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
-    """Remove about `chunk` rows of the deleted topics whose names are beyond `after`; None where there is none.
+    """Remove about `chunk` rows of the deleted topics whose names are after `after`; None if there is none.
 
-    Call it again beyond `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost
-    does not depend on their number. The row in `topics` stays for now: a reader that still has the id must find an
-    empty topic.
+    Call it again with `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost does
+    not depend on their number. The row in `topics` stays for now: a reader that still has the id must find an empty
+    topic.
     """
-    lock_head(conn)  # before anything else, as everywhere; an append by its old id may just be under way
+    lock_head(conn)  # before anything else, as everywhere; an append by its old id may be in progress
     sql = "SELECT name, id, form, next_seq - 1 - evicted_seq FROM topics WHERE name > ? AND name < ?"
     topics = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or DELETED, DELETED_END, TOPICS_AT_ONCE))
     if not topics:
@@ -122,7 +122,7 @@ def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> i
 
 
 def _delete_rows(conn: sa.Connection, table: str, topic_ids: Sequence[int], room: int) -> int:
-    """Remove up to so many rows of one table that belong to these topics; how many there were."""
+    """Delete rows of one table that belong to these topics, at most `room`; return their number."""
     key = ", ".join(_TABLES[table])
     some = f"SELECT {key} FROM {table} WHERE topic_id IN ({', '.join('?' * len(topic_ids))}) LIMIT ?"
     return execute(conn, f"DELETE FROM {table} WHERE ({key}) IN ({some})", (*topic_ids, room))

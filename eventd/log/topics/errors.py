@@ -1,6 +1,6 @@
-"""Errors of topics, routers and queues, with details that a program can act on.
+"""Errors of topics, routers and queues, with details for programs.
 
-`detail` holds them by name, as JSON values; None where there are none.
+`detail` holds them by name, as JSON values; None if there are none.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class RouterNotFound(DetailedError, NotFound):
 
 
 class Incompatible(DetailedError, Conflict):
-    """The topic or router that has this name cannot be changed, or used, as requested."""
+    """The topic or router of this name cannot be changed, or used, as requested."""
 
     code = "topic_exists_incompatible"
 
 
 class TopicNotEmpty(DetailedError, Conflict):
-    """The topic was to be deleted only without records, and holds `count`."""
+    """Only an empty topic was to be deleted, but it holds `count` records."""
 
     code = "topic_not_empty"
 
@@ -72,19 +72,19 @@ class RouterCycle(DetailedError, Conflict):
 
 
 class BatchTooLarge(DetailedError, Invalid):
-    """A request with more records or bytes than one may have."""
+    """A request with too many records or bytes."""
 
     code = "batch_too_large"
 
 
 class RecordTooLarge(DetailedError, Invalid):
-    """A record, or a batch for a topic that refuses writes over its caps, that can never fit."""
+    """A record, or a batch for a topic that refuses writes over its limits, that can never fit."""
 
     code = "record_too_large"
 
 
 class TopicFull(DetailedError):
-    """A topic that refuses writes over its caps has no room; no record was dropped."""
+    """A topic that refuses writes over its limits has no room; no record was dropped."""
 
     code = "topic_full"
 
@@ -96,5 +96,5 @@ class Throttled(DetailedError):
 
     @classmethod
     def by(cls, limit: str, most: int) -> Throttled:
-        """The limit that was reached, by its name."""
+        """Return the error for a limit, by its name."""
         return cls(f"the limit {limit} of {most} is reached", detail={"limit": limit, "max": most})

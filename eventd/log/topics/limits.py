@@ -1,7 +1,7 @@
 """The limits of one topic: its caps and its time to live, each of which removes the oldest records.
 
-All of this happens in an open transaction that holds the head. What is removed is noted as lost. A lot is removed in
-several steps: the topic then is due at once, and the background sweep removes the rest.
+All of this happens in an open transaction that holds the head. Removed records are recorded as lost. Many records are
+removed in several steps: the topic is then due at once, and the background sweep removes the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class TopicSize:
-    """What a topic holds at some time: the number of live records, bytes of their data and meta, and the first seq.
+    """The content of a topic at some time: the number of live records, bytes of their data and meta, and the first seq.
 
     In an empty topic `earliest_seq` is that of the next record.
     """
@@ -42,15 +42,15 @@ class TopicSize:
 
 
 def due_at(recorded_at: int, ttl_ms: int) -> int:
-    """The first time at which a record has outlived its time to live. Microseconds.
+    """Return the first time at which a record has exceeded its time to live. Microseconds.
 
-    A write sets `topics.due_at` to that of its records where it is not set.
+    A write sets `topics.due_at` to that of its records if it is not set.
     """
     return min((recorded_at // 1000 + ttl_ms + 1) * 1000, NEVER)
 
 
 def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
-    """The last seq of the oldest records that have outlived their time to live; the floor where none has."""
+    """Return the last seq of the oldest records that have exceeded their time to live; the floor if none has."""
     if topic.due_at is None or topic.due_at > now or not topic.config.ttl_ms:
         return topic.evicted_seq
     first_kept = max(0, now // 1000 - topic.config.ttl_ms) * 1000
@@ -65,7 +65,7 @@ def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
 
 
 class ExpiredPrefix(NamedTuple):
-    """Records that have outlived their time to live and are still stored: all live ones in `ranges`, up to `upto`."""
+    """Records that have exceeded their time to live and are still stored: all live ones in `ranges`, up to `upto`."""
 
     upto: int
     ranges: list[Range]
@@ -73,7 +73,7 @@ class ExpiredPrefix(NamedTuple):
 
 
 def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefix:
-    """The stored records that no reader may see any more."""
+    """Return the stored records that no reader may receive any more."""
     upto = expired_upto(conn, topic, now)
     if upto == topic.evicted_seq:
         return ExpiredPrefix(upto, [], 0)
@@ -89,7 +89,7 @@ def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefi
 
 
 def read_size(conn: sa.Connection, topic: TopicRow, now: int) -> TopicSize:
-    """What the topic holds, without records that have outlived their time to live and are still stored."""
+    """Return the content of the topic, without stored records that have exceeded their time to live."""
     if topic.due_at is None or topic.due_at > now:
         return TopicSize(topic.live, topic.bytes, topic.earliest_seq)
     expired = read_expired(conn, topic, now)
@@ -98,17 +98,17 @@ def read_size(conn: sa.Connection, topic: TopicRow, now: int) -> TopicSize:
 
 
 def apply_ttl(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Remove records that have outlived their time to live, as far as one step goes; the topic's new row.
+    """Remove records that have exceeded their time to live, within one step; return the topic's new row.
 
-    Before anything is written or counted.
+    Called before anything is written or counted.
     """
     return _remove_expired(conn, topic, now) if topic.due_at is not None and topic.due_at <= now else topic
 
 
 def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Remove all records that have outlived their time to live, in as many steps as it takes.
+    """Remove all records that have exceeded their time to live, in as many steps as necessary.
 
-    Before the configuration changes: readers were told that these records are lost, and they must not reappear.
+    Called before the configuration changes: readers were notified of these losses, and the records must not reappear.
     """
     while topic.due_at is not None and topic.due_at <= now:
         topic = _remove_expired(conn, topic, now)
@@ -116,7 +116,7 @@ def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Remove records that have outlived their time to live, and set when the next one will have."""
+    """Remove records that have exceeded their time to live, and set when the next one will."""
     upto = expired_upto(conn, topic, now)
     if upto > topic.evicted_seq:
         topic = remove_records(conn, topic, upto, now=now, reason=TTL)
@@ -124,7 +124,7 @@ def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _next_due(conn: sa.Connection, topic: TopicRow, now: int) -> int | None:
-    """When the oldest record will have outlived its time to live."""
+    """Return when the oldest record will exceed its time to live."""
     if not topic.config.ttl_ms or not topic.live:
         return None
     oldest = fetch(
@@ -146,9 +146,9 @@ def _set_due(conn: sa.Connection, topic: TopicRow, at: int | None) -> TopicRow:
 
 
 def apply_caps(conn: sa.Connection, topic_id: int, now: int) -> None:
-    """Remove the oldest records over the caps, as far as one step goes. After something was written.
+    """Remove the oldest records over the caps, within one step. Called after a write.
 
-    Records that have outlived their time to live are removed first: those are not lost to a cap. A topic that refuses
+    Records that have exceeded their time to live are removed first: those are not lost to a cap. A topic that refuses
     writes over its caps never loses a record to them.
     """
     _remove_surplus(conn, apply_ttl(conn, read_topic_by_id(conn, topic_id), now), now)
@@ -163,7 +163,7 @@ def _remove_surplus(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _surplus(topic: TopicRow) -> tuple[int, int] | None:
-    """How many records, and how many bytes, are over the caps and have to be removed; None for nothing."""
+    """Return how many records, and how many bytes, exceed the caps; None for none."""
     config = topic.config
     if config.discard == "reject":
         return None
@@ -173,7 +173,7 @@ def _surplus(topic: TopicRow) -> tuple[int, int] | None:
 
 
 def _surplus_upto(conn: sa.Connection, topic: TopicRow, records: int, size: int) -> int:
-    """The seq up to which the topic has to be removed, so that so many live records and so many bytes are."""
+    """Return the seq up to which the topic must be removed, so that this many live records and bytes are."""
     if not topic.deleted and not size:
         return topic.evicted_seq + records
     for block in held_blocks(conn, topic):
@@ -201,15 +201,16 @@ def _upto_within(conn: sa.Connection, block: Block, removed: set[int], floor: in
 
 
 def apply_limits(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Apply the time to live and the caps, after a change of the configuration and in the sweep; the topic's new row.
+    """Apply the time to live and the caps, after a change of the configuration and in the sweep; return the topic's new
+    row.
 
-    A step that leaves something to be removed leaves the topic due at once.
+    A step that does not remove everything leaves the topic due at once.
     """
     return _remove_surplus(conn, _remove_expired(conn, topic._replace(due_at=now), now), now)
 
 
 def sweep(conn: sa.Connection, now: int) -> int:
-    """Remove a little from topics that are due; how many of them were handled. Repeat until none are."""
+    """Remove a little from due topics; return how many were handled. Repeat until none are."""
     lock_head(conn)
     handled = removed = 0
     for (topic_id,) in fetch(conn, "SELECT id FROM topics WHERE due_at <= ? ORDER BY due_at LIMIT ?", (now, AT_ONCE)):
@@ -222,14 +223,14 @@ def sweep(conn: sa.Connection, now: int) -> int:
 
 
 def is_due(conn: sa.Connection, now: int) -> bool:
-    """Whether `sweep` would find a topic that is due."""
+    """Return whether `sweep` would find a due topic."""
     return bool(fetch(conn, "SELECT 1 FROM topics WHERE due_at <= ? LIMIT 1", (now,)))
 
 
 def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
-    """Remove a little from the topics with ids beyond `after` whose records do not outlive a run of the node.
+    """Remove a little from the topics with ids after `after` whose records do not outlive a run of the node.
 
-    For the start of a node, before it serves: repeat it beyond the returned id, until that is None.
+    For the start of a node, before it serves: repeat it with the returned id, until that is None.
     """
     lock_head(conn)
     sql = "SELECT id FROM topics WHERE id > ? AND durability = 'ephemeral' AND evicted_seq < next_seq - 1"
@@ -248,7 +249,7 @@ def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
 
 
 def skip_seqs(conn: sa.Connection, topic_id: int, records: int) -> None:
-    """Give the next seqs to copies that will never come, because the source lost their originals."""
+    """Skip the seqs of copies that will never arrive, because the source lost their originals."""
     topic = read_topic_by_id(conn, topic_id)
     upto = topic.head_seq + records
     note_losses(conn, topic_id, [Loss(topic.next_seq, upto, SOURCE_TRIM)])

@@ -1,6 +1,6 @@
 """A predicate on the tags of records, for deletes and for filters of routers. Pure.
 
-A tag matches as a whole or by how it begins; a record without a tag never does.
+A tag matches as a whole or by prefix; a record without a tag never matches.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Predicate(NamedTuple):
     prefix: bool
 
     def matches(self, tag: str | None) -> bool:
-        """Whether a record with this tag is meant; None: it has none."""
+        """Return whether a record with this tag matches; None: it has none."""
         if tag is None:
             return False
         return tag.startswith(self.text) if self.prefix else tag == self.text
 
     def shown(self) -> list[str]:
-        """Its canonical JSON form."""
+        """Return its canonical JSON form."""
         return ["tag", _PREFIX, f"{self.text}*"] if self.prefix else ["tag", _EQUAL, self.text]
 
 
 def parse(value: object) -> Predicate:
-    """The predicate of a decoded JSON value. Raises `Invalid`.
+    """Return the predicate of a decoded JSON value. Raises `Invalid`.
 
-    A text alone is a prefix where it ends with a star, and otherwise a whole tag.
+    A string is a prefix if it ends with a star, and otherwise a whole tag.
     """
     if isinstance(value, str):
         return Predicate(value.removesuffix("*"), value.endswith("*"))
@@ -53,5 +53,5 @@ def parse(value: object) -> Predicate:
 
 
 def _quoted(text: str) -> str:
-    """A text as it may be shown in an error: the beginning of a long one."""
+    """Return a text for an error message, cut if it is long."""
     return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -1,4 +1,4 @@
-"""Records as readers get them, cut from the lines of a block, and decoded only where parts are left out. Pure."""
+"""Records in the form for readers, cut from the lines of a block, and decoded only to leave out parts. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from federation.event import expiry_micros, is_alive, read_outlines
 
 _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _BODY = re.compile(rf'\n\{{("\$node":{_TEXT},)?(?:"\$tag":{_TEXT},)?(.*)')
-"""A record in two parts: all before the tag, and all behind it. No line feed is in a record."""
+"""A record in two parts: before the tag, and after it. Records contain no line breaks."""
 _UNTAGGED = frozenset([""])
 _TAG = '"$tag":'
 
 
 def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: View) -> list[str]:
-    """The records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the bodies."""
+    """Return the records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the bodies."""
     if not bodies:
         return []
     if not view.data or (not view.meta and '"meta":' in block.text):
@@ -32,7 +32,7 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
 
 
 def records_of_events(block: Block, now: int) -> Block:
-    """A block of a group's events as one of records; expired events have empty lines."""
+    """Return a block of a group's events as one of records; expired events have empty lines."""
     bodies = block.bodies()
     made = [*map(body_of_event, bodies)]
     if not is_alive(block.expires_first, now):

@@ -24,7 +24,7 @@ MOST_NAMES = 500
 class RouterRow(NamedTuple):
     """A router. `position` and `seq` are those of its source up to which all records are copied.
 
-    `state` and `reason` say whether it is blocked; `forwarded` counts copies, and records that its source lost before
+    `state` and `reason` show whether it is blocked; `forwarded` counts copies, and records that its source lost before
     they were copied, `refused` counts dead letters. `source_head` is the last seq of its source, `durability` its
     destination's, `version` that of its options. Times in microseconds.
     """
@@ -50,7 +50,7 @@ class RouterRow(NamedTuple):
 
     @property
     def cursor(self) -> str:
-        """The name of its cursor."""
+        """Return the name of its cursor."""
         return cursor_of(self.name)
 
 
@@ -63,28 +63,28 @@ _CURSORS = "SELECT name, position, selector_version, state, reason FROM cursors 
 
 
 def cursor_of(router: str) -> str:
-    """The name of a router's cursor."""
+    """Return the name of a router's cursor."""
     return f"{CURSOR_KIND}:{router}"
 
 
 def read_routers(conn: sa.Connection) -> list[RouterRow]:
-    """All routers, by name."""
+    """Return all routers, by name."""
     return _complete(conn, fetch(conn, f"{_LINES} ORDER BY r.name"))
 
 
 def read_router(conn: sa.Connection, name: str) -> RouterRow | None:
-    """One router."""
+    """Return one router."""
     found = _complete(conn, fetch(conn, f"{_LINES} WHERE r.name = ?", (name,)))
     return found[0] if found else None
 
 
 def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
-    """The routers that write to a topic, by name."""
+    """Return the routers that write to a topic, by name."""
     return _complete(conn, fetch(conn, f"{_LINES} WHERE r.dest_id = ? ORDER BY r.name", (topic_id,)))
 
 
 def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
-    """The routers that can be reached from a topic. Only they are read, however many there are."""
+    """Return the routers that can be reached from a topic. Only they are read, however many there are."""
     found: list[RouterRow] = []
     seen, edge = {topic_id}, [topic_id]
     while edge:
@@ -105,19 +105,19 @@ class RejectedRecord(NamedTuple):
 
 
 def read_rejected(conn: sa.Connection, name: str, limit: int) -> list[RejectedRecord]:
-    """The dead letters of a router, the newest first."""
+    """Return the dead letters of a router, the newest first."""
     sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
     return [RejectedRecord(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
 
 
 def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
-    """The last position of the log, and the last seq of each of these topics that exists."""
+    """Return the last position of the log, and the last seq of each of these topics that exists."""
     sql = "SELECT id, next_seq - 1 FROM topics WHERE id {in}"
     return read_head(conn).last, dict(fetch_in(conn, sql, (), topic_ids))
 
 
 def count_routers(conn: sa.Connection) -> int:
-    """The number of routers."""
+    """Return the number of routers."""
     return int(fetch(conn, "SELECT count(*) FROM routers")[0][0])
 
 
@@ -131,7 +131,7 @@ class RouterFilter(NamedTuple):
 
 
 def list_routers(conn: sa.Connection, choice: RouterFilter, *, after: str, limit: int) -> list[RouterRow]:
-    """Routers in the order of their names' bytes, beyond `after`; one more than `limit` where there are more."""
+    """Return routers ordered by the bytes of their names, after `after`; one more than `limit` if there are more."""
     found: list[RouterRow] = []
     for line in _listed(conn, choice, after):
         if choice.sees(line):
@@ -155,14 +155,14 @@ def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[R
 
 
 def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
-    """Routers with the columns of their cursors."""
+    """Return routers with the columns of their cursors."""
     names = [cursor_of(str(row[1])) for row in rows]
     cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
     return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
 
 
 def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
-    """Remove every router that reads or writes a topic, in the open transaction; their names, sorted by bytes.
+    """Remove every router that reads or writes a topic, in the open transaction; return their names, sorted by bytes.
 
     The caller raises the version of topics. The head must be locked.
     """
@@ -173,6 +173,6 @@ def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
 
 
 def remove_routers(conn: sa.Connection, names: Sequence[str]) -> int:
-    """Remove routers by name, with their cursors; how many there were."""
+    """Remove routers by name, with their cursors; return their number."""
     delete_cursors(conn, map(cursor_of, names))
     return execute_many(conn, "DELETE FROM routers WHERE name = ?", [(name,) for name in names])

@@ -1,4 +1,4 @@
-"""The state of topics: of one, of many in the order of their names, and figures of all."""
+"""The state of topics: of one, of many ordered by name, and the totals of all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventd.store.rows.leases import JobCounts, count_jobs
 
 
 class TopicState(NamedTuple):
-    """A topic, what it holds at some time, and its jobs where it is a queue."""
+    """A topic, its content at some time, and its jobs if it is a queue."""
 
     line: TopicRow
     standing: TopicSize
@@ -23,7 +23,7 @@ class TopicState(NamedTuple):
 
 
 def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
-    """The state of a topic; None: no topic has this name."""
+    """Return the state of a topic; None: no topic has this name."""
     line = find_topic(conn, name)
     return None if line is None else _state(conn, line, at)
 
@@ -31,7 +31,7 @@ def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
 def list_states(
     conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
 ) -> tuple[list[TopicState], bool]:
-    """Topics in the order of their names' bytes, beyond `after`, and whether there are more than `limit`."""
+    """Return topics ordered by the bytes of their names, after `after`, and whether there are more than `limit`."""
     lines = list_topics(conn, prefixes=prefixes, prefix=prefix, after=after, limit=limit)
     return [_state(conn, line, at) for line in lines[:limit]], len(lines) > limit
 
@@ -42,7 +42,7 @@ def _state(conn: sa.Connection, line: TopicRow, at: Moment) -> TopicState:
 
 
 class TopicFigures(NamedTuple):
-    """All topics that hold records together: their number by durability, and what they hold."""
+    """The totals of all topics of records: their number by durability, and their content."""
 
     by_class: dict[str, int]
     records: int
@@ -53,7 +53,7 @@ class TopicFigures(NamedTuple):
 
 
 def read_figures(conn: sa.Connection) -> TopicFigures:
-    """The figures, by the rows of the topics."""
+    """Return the totals, from the rows of the topics."""
     rows = fetch(
         conn,
         "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"

@@ -1,7 +1,7 @@
-"""A page of a topic by seqs, for readers of topics: records as JSON texts, and a tombstone for records they missed.
+"""A page of a topic by seqs, for readers of topics: records as JSON texts, and a tombstone for missed records.
 
-Records that have outlived their time to live are left out, and reported as lost, even where they are still stored.
-Deleted records and those of the reader's own nodes are passed over silently.
+Records that have exceeded their time to live are left out, and reported as lost, even if they are still stored. Deleted
+records and those of the reader's own nodes are skipped silently.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from eventd.log.topics.projection import records_of_events, texts_of
 from eventd.store.rows.leases import acked_seqs
 
 RECREATED = "recreated"
-"""The reason of a tombstone for seqs of another topic of this name, or of another history."""
+"""The reason of a tombstone for seqs of another topic of this name, or of another epoch."""
 _ACKED_AT_ONCE = 2000
-"""Seqs of a queue whose jobs that are done are read at once."""
+"""Seqs of a queue whose finished jobs are read together."""
 
 ALL_BUT_TAGS = View()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """A query: at most `limit` records beyond the seq `from_seq`, about `max_bytes` of data and meta.
+    """A query: at most `limit` records after the seq `from_seq`, about `max_bytes` of data and meta.
 
-    `topic` is its name or its id; `now` in microseconds. `nodes`: whose records the reader does not want back. `epoch`:
-    which history its `from_seq` belongs to, where it knows. `apart`: the page ends before records that were lost,
-    unless it begins with them; otherwise records from before and after them may be on one page.
+    `topic` is its name or its id; `now` in microseconds. `nodes`: whose records are excluded. `epoch`: that of its
+    `from_seq`, if known. `apart`: the page ends before lost records, unless it begins with them; otherwise records from
+    before and after them may be on one page.
     """
 
     topic: str | int
@@ -72,11 +72,11 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """`records` are JSON texts, `seqs` their seqs. All up to `next_from_seq` was looked at, `scanned` seqs in all.
+    """`records` are JSON texts, `seqs` their seqs. Everything up to `next_from_seq` was read, `scanned` seqs in all.
 
-    `tombstone` tells of what is missing between `from_seq` and `next_from_seq`. `epoch` names the history these seqs
-    belong to. `dedupe_node`: whether the topic keeps from readers what their own nodes wrote. `goes_on`: the next
-    append continues the page, since the topic neither removes nor hands out records by itself.
+    `tombstone` describes what is missing between `from_seq` and `next_from_seq`. `epoch` is that of these seqs.
+    `dedupe_node`: whether the topic excludes records of the reader's own nodes. `goes_on`: the next append continues
+    the page, since the topic neither removes nor leases records by itself.
     """
 
     topic_id: int
@@ -100,17 +100,17 @@ class TopicPage:
 
     @property
     def lag(self) -> int:
-        """Seqs that wait beyond."""
+        """Return the number of seqs after the page."""
         return self.head_seq - self.next_from_seq
 
 
 def epoch_of(epoch: str, topic_id: int) -> str:
-    """The name of the history that the seqs of a topic belong to: of the log's, and of the topic that has the name."""
+    """Return the epoch of a topic's seqs: made of the log's epoch and the topic of that name."""
     return f"{epoch}:{topic_id}"
 
 
 def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
-    """The next page of a topic. Raises `TopicNotFound`."""
+    """Return the next page of a topic. Raises `TopicNotFound`."""
     head = read_head(conn)
     line = find_topic(conn, ask.topic) if isinstance(ask.topic, str) else find_topic_by_id(conn, ask.topic)
     if line is None:
@@ -147,7 +147,7 @@ def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
 
 
 def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) -> TopicPage | None:
-    """The page after one that had caught up, from memory; None where the database has to be read."""
+    """Return the page after one that had caught up, from memory; None if the database must be read."""
     if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
         return None
     seq = last.head_seq
@@ -177,7 +177,7 @@ def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) 
 
 
 class _Floor(NamedTuple):
-    """Nothing is read up to `seq`. `lost`: records up to there that are stored and have outlived their time to live."""
+    """Nothing is read up to `seq`. `lost`: stored records up to there that have exceeded their time to live."""
 
     seq: int
     earliest_seq: int
@@ -207,7 +207,7 @@ class _Missing(NamedTuple):
 
 
 def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_Missing]:
-    """Losses beyond `start`, in order: first those below the floor, then those among records."""
+    """Return losses after `start`, in order: first those below the floor, then those among records."""
     known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
     missing: list[_Missing] = []
     for loss in sorted([*known, *floor.lost]):
@@ -233,7 +233,7 @@ class _PageEnd(NamedTuple):
 
 
 def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
-    """A page reports one range of losses, and ends before the next one."""
+    """Return where a page ends: it reports one range of losses, and ends before the next one."""
     ahead = iter(missing)
     first = next(ahead, None)
     if first is not None and apart and first.first > max(start, floor.seq) + 1:
@@ -246,7 +246,7 @@ def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, a
 
 
 def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
-    """Add the wanted records of the blocks ahead, until the page is full or at its end."""
+    """Add the wanted records of the next blocks, until the page is full or at its end."""
     done, known_upto = frozenset[int](), 0
     is_queue, of_group, may_be_empty = line.is_queue, line.of_group, line.deleted > 0 or line.of_group
     for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
@@ -261,7 +261,7 @@ def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
 
 @dataclass(slots=True)
 class _PageBuilder:
-    """Builds a page of the seqs beyond `upto` to `stop`. `nodes`: whose records are left out."""
+    """Builds a page of the seqs after `upto` to `stop`. `nodes`: whose records are left out."""
 
     ask: TopicQuery
     nodes: frozenset[str]
@@ -325,13 +325,13 @@ class _PageBuilder:
             self.upto = self.seqs[-1]
 
     def _wants(self, seq: int, body: str, done: Collection[int]) -> bool:
-        """Whether the line has a record, and a wanted one."""
+        """Return whether the line has a record, and a wanted one."""
         if not body or seq in done:
             return False
         return not self.hidden or node_text(body) not in self.hidden
 
     def _fitting(self, block: Block, bodies: Sequence[str]) -> int:
-        """How many of the bodies there is room for; one at least, if it is the page's first."""
+        """Return how many of the bodies fit; at least one, if it is the page's first."""
         if self.size + block.bytes <= self.ask.max_bytes:
             self.size += block.bytes
             return len(bodies)

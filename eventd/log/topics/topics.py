@@ -1,6 +1,6 @@
-"""Units that make, configure and delete topics of records.
+"""Units that create, configure and delete topics of records.
 
-A topic is a row with an id that is never used twice. Nothing is kept in memory for one that is idle.
+A topic is a row with an id that is never used twice. An idle topic takes no memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eventd.store.engine.database import execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 GROUP = "group:"
-"""How the names of the topics of event groups begin: they are read and routed like others, and written by events."""
+"""Prefix of the names of event groups' topics: they are read and routed like others, and written by events."""
 
 
 def require_name(name: str, what: str = "topic") -> None:
@@ -48,7 +48,7 @@ def refuse_group(name: str, doing: str) -> None:
 
 
 class Ceilings(NamedTuple):
-    """The limits of all topics of records together: their number, and bytes of data and meta; 0: none."""
+    """The limits of all topics of records together: their number, and bytes of data and meta; 0: unlimited."""
 
     topics: int = 0
     bytes: int = 0
@@ -58,25 +58,25 @@ NO_CEILINGS = Ceilings()
 
 
 def require_room(conn: sa.Connection, max_topics: int) -> None:
-    """Raise `Throttled` where no further topic may be made. `max_topics` 0 is without bound."""
+    """Raise `Throttled` if no further topic may be created. `max_topics` 0: unlimited."""
     if max_topics and count_topics(conn) >= max_topics:
         raise Throttled.by("max_topics", max_topics)
 
 
 def count_topics(conn: sa.Connection) -> int:
-    """How many topics hold records."""
+    """Return the number of topics of records."""
     return int(fetch(conn, "SELECT topics FROM log_heads WHERE id = 1")[0][0])
 
 
 class TopicPut(NamedTuple):
-    """A topic that was made or configured."""
+    """A topic that was created or configured."""
 
     line: TopicRow
     created: bool
 
 
 class PutTopic(Change[TopicPut]):
-    """Make a topic, or replace its configuration. Result: `TopicPut`.
+    """Create a topic, or replace its configuration. Result: `TopicPut`.
 
     Raises `Incompatible` for another type, `Throttled` at the limit of topics.
     """
@@ -98,7 +98,7 @@ class PutTopic(Change[TopicPut]):
 
 
 def require_type(line: TopicRow, config: TopicConfig) -> None:
-    """Raise `Incompatible` where a topic of another type is there."""
+    """Raise `Incompatible` if the topic has another type."""
     if line.config.type != config.type:
         detail = {"topic": line.name, "existing_type": line.config.type, "requested_type": config.type}
         raise Incompatible(
@@ -128,8 +128,8 @@ def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow
 class PatchTopic(Change[TopicPut]):
     """Change some fields of a topic's configuration. Result: `TopicPut`.
 
-    `changes` are by field; None takes a field back to its default. Raises `TopicNotFound`, `Invalid` for a value that
-    does not fit, and `Incompatible` for another type.
+    `changes` are by field; None resets a field to its default. Raises `TopicNotFound`, `Invalid` for a value that does
+    not fit, and `Incompatible` for another type.
     """
 
     def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class PatchTopic(Change[TopicPut]):
 
 
 class TopicDeleted(NamedTuple):
-    """A deleted topic, the routers that were deleted with it, and the new version of topics."""
+    """A deleted topic, the routers deleted with it, and the new version of topics."""
 
     topic_id: int
     routers_removed: list[str]
@@ -154,9 +154,9 @@ class TopicDeleted(NamedTuple):
 
 
 class DeleteTopic(Change[TopicDeleted | None]):
-    """Delete a topic with its routers. Result: `TopicDeleted`; None where there was no such topic.
+    """Delete a topic with its routers. Result: `TopicDeleted`; None if there was no such topic.
 
-    Raises `TopicNotEmpty` where only an empty topic was to be deleted.
+    Raises `TopicNotEmpty` if only an empty topic was to be deleted.
     """
 
     def __init__(self, name: str, *, if_empty: bool = False) -> None:

@@ -1,6 +1,5 @@
-"""Writing records to a topic: one unit finds or makes the topic, recognises a repeated request, checks the limits and
-appends, in one transaction.
-"""
+"""Writes records to a topic: one unit finds or creates the topic, recognises a repeated request, checks the limits and
+appends, in one transaction."""
 
 from __future__ import annotations
 
@@ -17,11 +16,12 @@ from eventd.log.topics.topics import require_name, require_room
 from eventd.store.engine.database import execute, fetch
 
 RECORD_BYTES = 1000
-"""Bytes of data and meta that weigh as much as a record."""
+"""Bytes of data and meta that count as one record."""
 
 
 class WriteResult(NamedTuple):
-    """The seqs of a batch. `head_seq` is that of the topic when it was first written. `spent` is of the transaction."""
+    """The seqs of a batch. `head_seq` is that of the topic after the first write. `spent` is the transaction's
+    duration."""
 
     topic_id: int
     first_seq: int
@@ -33,27 +33,27 @@ class WriteResult(NamedTuple):
 
     @property
     def head_seq(self) -> int:
-        """A batch is the newest of its topic at the time it is written."""
+        """Return the topic's head: a batch is the newest of its topic at the time it is written."""
         return self.last_seq
 
     @property
     def append_ms(self) -> float:
-        """How long the transaction took to be written."""
+        """Return how long the transaction's writes took."""
         return self.spent.append * 1000
 
     @property
     def flush_ms(self) -> float:
-        """How long the flush to the disk took; 0 where the caller did not wait for it."""
+        """Return how long the flush took; 0 if the caller did not wait for it."""
         return self.spent.flush * 1000 if self.durability == "fsync" else 0.0
 
 
 class Write:
     """Append a batch of records to a topic. Result: `WriteResult`.
 
-    `create` None makes a missing topic unless `config` says otherwise; a topic that was made stays, even where the
-    batch is then refused. A known `key` repeats the first answer. `max_topics` and `max_bytes` (of all topics together)
-    0 are without bound. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can never fit,
-    `TopicFull`, `Throttled`.
+    `create` None creates a missing topic unless `config` says otherwise; a created topic stays, even if the batch is
+    then refused. A known `key` repeats the first response. `max_topics` and `max_bytes` (of all topics together) 0:
+    unlimited. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can never fit, `TopicFull`,
+    `Throttled`.
     """
 
     cursor = None
@@ -104,7 +104,7 @@ class Write:
             self._repeated = self._look_up(tx, line)
             if self._repeated is not None:
                 return NOTHING
-        self._line = line = apply_ttl(tx.conn, line, tx.now)  # expired records take no room
+        self._line = line = apply_ttl(tx.conn, line, tx.now)  # expired records do not count
         require_fit(tx, line, self._drafts, self._max_bytes)
         if self._key:
             _writers(tx, line.id)[self._key] = self
@@ -123,7 +123,7 @@ class Write:
         return insert_topic(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
 
     def _look_up(self, tx: Transaction, line: TopicRow) -> WriteResult | Write | None:
-        """The batch that was written under the same key, maybe by a unit of this transaction."""
+        """Return the batch that was written under the same key, possibly by a unit of this transaction."""
         before = _writers(tx, line.id).get(self._key)
         if before is not None:
             return before
@@ -164,16 +164,16 @@ class Write:
 
 
 def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
-    """The units of a transaction that write to a topic, by their keys."""
+    """Return the units of a transaction that write to a topic, by their keys."""
     found: dict[str, Write] = tx.shared.setdefault(("keys", topic_id), {})
     return found
 
 
 def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
-    """Raise where drafts, after those of the units before, do not fit into a topic, or into the node.
+    """Raise if drafts, after those of earlier units, do not fit into a topic, or into the node.
 
-    For a topic that refuses writes over its caps: `RecordTooLarge` where they can never fit, `TopicFull` where they do
-    not fit now. `Throttled` for the limit of all topics, in which the writer has `freed` so many bytes.
+    For a topic that refuses writes over its limits: `RecordTooLarge` if they can never fit, `TopicFull` if they do not
+    fit now. `Throttled` for the limit of all topics, in which the writer has `freed` so many bytes.
     """
     config, size = line.config, drafts.bytes
     keeps = config.discard == "reject" and (config.cap_records or config.cap_bytes)
@@ -184,13 +184,13 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
         if taken + size > max_bytes:
             raise Throttled.by("max_total_bytes", max_bytes)
         tx.shared["bytes of all"] = taken + size
-    if keeps:  # only now: a refused unit takes no room from the units behind it
+    if keeps:  # only now: a refused unit takes no room from later units
         waiting, waiting_bytes = _waiting(tx, line)
         tx.shared["room", line.id] = (waiting + len(drafts), waiting_bytes + size)
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Records, and their bytes, that units so far will add to a topic that refuses writes over its caps."""
+    """Return the records, and their bytes, that units so far will add to a topic that refuses writes over its limits."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
@@ -209,7 +209,7 @@ def _require_caps(tx: Transaction, line: TopicRow, drafts: Drafts) -> None:
 
 
 def full(line: TopicRow) -> TopicFull:
-    """The error of a topic that has no room."""
+    """Return the error of a full topic."""
     config = line.config
     detail = {
         "topic": line.name,
@@ -226,13 +226,13 @@ def full(line: TopicRow) -> TopicFull:
 
 
 def total_bytes(tx: Transaction) -> int:
-    """Bytes of data and meta in all topics, with those the transaction has placed so far."""
+    """Return the bytes of data and meta in all topics, including those the transaction has placed so far."""
     return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
 
 
 def apply_limits_once(tx: Transaction, line: TopicRow) -> None:
     """Apply a topic's limits once in a transaction, after all records are written."""
-    line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that had read the line
+    line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that read the line
     if not line.config.limited or ("limits", line.id) in tx.shared:
         return
     tx.shared["limits", line.id] = True
