@@ -273,7 +273,8 @@ def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
 
 
 def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of every plugin, without the variables of its declaration: the search path for programs."""
+    """Return the environment of every plugin, without the variables of its declaration: the search path for
+    programs."""
     environ = os.environ if environ is None else environ
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 

@@ -91,7 +91,8 @@ async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
 
 
 def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status, and the declared state, which is read again only when its version has changed: polled often."""
+    """Return the status, and the declared state, which is read again only when its version has changed:
+    polled often."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}

@@ -129,7 +129,8 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Gaps that one sender reported (`lost`) or took back (`taken_back`), with their number and the time of the last."""
+    """Gaps that one sender reported (`lost`) or took back (`taken_back`), with their number and the time of
+    the last."""
 
     node: str
     reason: str

@@ -12,7 +12,8 @@ NAME, CODE = "node readiness", "node-readiness"
 
 
 async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]], group: str) -> list[Check]:
-    """Return what keeps the node from being ready, for one `group` unless that is empty; nothing if no node is running."""
+    """Return what keeps the node from being ready, for one `group` unless that is empty; nothing if no node
+    is running."""
     try:
         told = await ask()
     except Unavailable as error:

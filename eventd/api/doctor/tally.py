@@ -87,7 +87,8 @@ class DeliveryTally:
             self.pending_expires_in = left if self.pending_expires_in is None else min(self.pending_expires_in, left)
 
     def _note_lag(self, record: Record, acked_at: int | None) -> None:
-        """Record the delivery's delay. Events older than the peer count from its declaration; repairs are not counted."""
+        """Record the delivery's delay. Events older than the peer count from its declaration; repairs are not
+        counted."""
         if acked_at is not None:
             lag = max(0, acked_at - max(record.recorded_at, self.since))
             self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)

@@ -47,7 +47,8 @@ class Admission:
 
 
 def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
-    """Return the topic or router that the path names, if any. Raises `Forbidden`: first for a scope, then for a name."""
+    """Return the topic or router that the path names, if any. Raises `Forbidden`: first for a scope, then for
+    a name."""
     for scope in route.scopes:
         key.require_scope(scope)
     if "group" in path:

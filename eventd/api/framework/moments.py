@@ -10,7 +10,8 @@ from federation.lenient import parse_time
 
 
 def read_moment(name: str, text: str, now: int) -> int | None:
-    """Return the microseconds of an RFC 3339 time, or of an age before `now`; None for an empty text. Raises Invalid."""
+    """Return the microseconds of an RFC 3339 time, or of an age before `now`; None for an empty text. Raises
+    Invalid."""
     if not text:
         return None
     try:

@@ -44,7 +44,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimiter) -> web.Application:
-    """Return the application of one group. `ingress` returns the current receiving side, which changes with the group."""
+    """Return the application of one group. `ingress` returns the current receiving side, which changes with
+    the group."""
     routes: dict[str, tuple[str, Handler]] = {
         V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, limiter)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),

@@ -63,7 +63,8 @@ class ClientStream:
         self._transport.abort()
 
     def part(self, text: bytes) -> None:
-        """Send a last message. A client that does not read it at once is disconnected: a stopping node must not wait."""
+        """Send a last message. A client that does not read it at once is disconnected: a stopping node must
+        not wait."""
         self.write(text)
         asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
 

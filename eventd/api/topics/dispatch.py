@@ -50,7 +50,8 @@ class Worker(SseFollower):
 
     @property
     def holder(self) -> JobHolder:
-        """Return how many jobs it may be given now: none while it does not read its stream, or after it disconnected."""
+        """Return how many jobs it may be given now: none while it does not read its stream, or after it
+        disconnected."""
         most = 0 if self.stream.full or self.stream.closed else self._wish.most
         return JobHolder(self._wish._replace(most=most), dict(self.held))
 

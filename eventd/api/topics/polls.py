@@ -34,7 +34,8 @@ class Poll:
         return await asyncio.shield(self._reading)
 
     def after(self, turn: int) -> asyncio.Future[None]:
-        """Return a future for the topic's next signal after `turn`; shared by all who wait for it, not to be cancelled."""
+        """Return a future for the topic's next signal after `turn`; shared by all who wait for it, not to be
+        cancelled."""
         if self.watch.turn > turn or self._sign is None or self._sign.done():
             self._sign = self.watch.after(turn)
         return self._sign

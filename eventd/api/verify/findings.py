@@ -54,7 +54,8 @@ _ASIDE = {
 
 
 def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judgement]:
-    """Return the verdicts on records that the peer does not know, by this node's delivery ledger; ordered by position."""
+    """Return the verdicts on records that the peer does not know, by this node's delivery ledger; ordered by
+    position."""
     stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
     records = [stored[held.position] for held in absent if held.position in stored]
     told = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))

@@ -1,4 +1,5 @@
-"""Resolves buckets that differ although the peer knows all ids of this node in them: it holds more events, or others."""
+"""Resolves buckets that differ although the peer knows all ids of this node in them: it holds more events, or
+others."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ NAMED = 20
 
 
 class Given(NamedTuple):
-    """The stored result of a run: the part's name and generation (empty and None without a part), and what was refused."""
+    """The stored result of a run: the part's name and generation (empty and None without a part), and what
+    was refused."""
 
     source: str
     generation: int | None

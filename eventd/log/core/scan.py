@@ -85,7 +85,8 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
 def outlines(
     conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = PORTION
 ) -> Iterator[Block]:
-    """Yield the blocks with positions in `(after, until]`, whole and without their lines; `portion` are read at once."""
+    """Yield the blocks with positions in `(after, until]`, whole and without their lines; `portion` are read
+    at once."""
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
     rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))

@@ -65,7 +65,8 @@ class Tail:
         return RecentBlocks((), head) if head is not None and after == head.last == known else None
 
     def beyond(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """Return the blocks of the topic after `after`; None if the tail does not reach back so far, or nothing is new."""
+        """Return the blocks of the topic after `after`; None if the tail does not reach back so far, or
+        nothing is new."""
         if self._head is None or not self._after <= after < self._head.last:
             return None
         beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]

@@ -117,7 +117,8 @@ def read_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow:
 
 
 def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[TopicRow]:
-    """Return the topics of groups by name, with `deleted` also those of deleted groups. Topics of records are not read."""
+    """Return the topics of groups by name, with `deleted` also those of deleted groups. Topics of records are
+    not read."""
     where = "name >= 'group:' AND name < 'group;'" + (" OR name < '0'" if deleted else "")
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE form = 'event' AND ({where})")
     return sorted((TopicRow(*row) for row in rows), key=lambda topic: topic.name)

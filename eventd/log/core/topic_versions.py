@@ -18,7 +18,8 @@ class TopicVersions:
         self._made: set[int] = set()  # after a change by another process, which must still be read
 
     def knows(self, version: int) -> bool:
-        """Return whether every change up to this version is known. A version below the last one that was read is not."""
+        """Return whether every change up to this version is known. A version below the last one that was read
+        is not."""
         return self._read <= version <= self._known
 
     def made(self, version: int) -> None:

@@ -120,7 +120,8 @@ class Wakeups:
         return topic_id in self._by_topic
 
     def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
-        """This process committed positions `first` to `last`; for each topic, whether any of them entered the log here."""
+        """This process committed positions `first` to `last`; for each topic, whether any of them entered the
+        log here."""
         if first != self.head + 1:
             self.foreign(last)  # another process appended in between, to unknown topics
             return

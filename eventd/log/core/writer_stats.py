@@ -34,7 +34,8 @@ class WriterStats:
         self.waiting_peak = max(self.waiting_peak, waiting)
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
-        """Count a transaction that wrote blocks of these records and bytes; `flush`: seconds of waiting for the disk."""
+        """Count a transaction that wrote blocks of these records and bytes; `flush`: seconds of waiting for
+        the disk."""
         self.trouble = ""
         self.transactions += 1
         self.records += sum(records for records, _ in sizes)

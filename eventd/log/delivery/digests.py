@@ -211,7 +211,8 @@ def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Colu
 
 
 class _Plan(NamedTuple):
-    """The blocks of a step that may contain an included record: where each begins, and whether all of it is included."""
+    """The blocks of a step that may contain an included record: where each begins, and whether all of it is
+    included."""
 
     whole: Mapping[int, bool]
     upto: int

@@ -17,7 +17,8 @@ _TAG = '"$tag":'
 
 
 def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: View) -> list[str]:
-    """Return the records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the bodies."""
+    """Return the records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the
+    bodies."""
     if not bodies:
         return []
     if not view.data or (not view.meta and '"meta":' in block.text):

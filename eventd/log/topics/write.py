@@ -190,7 +190,8 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Return the records, and their bytes, that units so far will add to a topic that refuses writes over its limits."""
+    """Return the records, and their bytes, that units so far will add to a topic that refuses writes over its
+    limits."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
