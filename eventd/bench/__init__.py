@@ -1,4 +1,4 @@
-"""What `routerctl bench` runs: load, nodes, and the check that everything arrived.
+"""The measurements of `routerctl bench`: load, nodes, and the check that everything arrived.
 
 May import: api.errors, api.framework, client, net, runtime.
 """

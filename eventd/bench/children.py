@@ -32,4 +32,4 @@ def free_ports(count: int) -> list[int]:
         found.append(port)
         if len(found) == count:
             return found
-    raise Unavailable(f"this machine has no {count} free ports between {PORTS.start} and {PORTS.stop}")
+    raise Unavailable(f"this machine does not have {count} free ports between {PORTS.start} and {PORTS.stop}")

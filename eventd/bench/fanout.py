@@ -109,5 +109,5 @@ class Fanout:
         waiting = await links_of(sender, site.name)
         for name, link in waiting.items():
             if name.startswith("dead-") and link["lagEvents"] != len(sent):
-                problems.append(f"for {name}, which is dead, {link['lagEvents']} events wait and not {len(sent)}")
+                problems.append(f"for {name}, which is stopped, {link['lagEvents']} events wait and not {len(sent)}")
         return problems

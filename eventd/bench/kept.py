@@ -22,11 +22,11 @@ def read_kept(file: Path) -> list[dict[str, Any]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise NotFound(f"{file}: there is no such file", hint="--save FILE begins one") from None
+        raise NotFound(f"{file}: no such file", hint="--save FILE creates one") from None
     except OSError as error:
         raise Invalid(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Invalid(f"{file}: is no text", hint="name a file that --save wrote") from None
+        raise Invalid(f"{file}: is not text", hint="name a file that --save wrote") from None
     return [_read(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
@@ -41,7 +41,7 @@ def _read(file: Path, number: int, line: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         complete = False
     if not complete:
-        raise Invalid(f"{file}:{number}: is no result of a measurement", hint="name a file that --save wrote")
+        raise Invalid(f"{file}:{number}: is not a result of a measurement", hint="name a file that --save wrote")
     found: dict[str, Any] = kept
     return found
 

@@ -81,7 +81,7 @@ class Latency:
                 read_answer(raw).json()
                 await everybody
         except TimeoutError:
-            raise Unavailable(f"event {number} was not heard at B within {PATIENCE_SECONDS:g} s") from None
+            raise Unavailable(f"event {number} did not arrive at B within {PATIENCE_SECONDS:g} s") from None
         return acknowledged - begun, self._turn.times[0] - begun
 
     async def measure(self, site: Site) -> UnverifiedResult:
@@ -114,4 +114,4 @@ class Latency:
         problems = [f"at the receiver {words}" for words in self._pouring.problems(held)]
         problems += differing(held, sent, ("the second node", "the first"))
         told = [int(one["data"]["number"]) for told in self._stream.told("record") for one in told["records"]]
-        return problems + differing(told, [one.number for one in sent], ("what the watcher heard", "what was sent"))
+        return problems + differing(told, [one.number for one in sent], ("what the watcher received", "what was sent"))

@@ -53,9 +53,9 @@ class Ledger:
         missing = [number for number, is_seen in enumerate(seen) if not is_seen]
         told: dict[str, Sequence[int | str]] = {
             "missing": missing,
-            "there more than once": doubled,
+            "duplicated": doubled,
             "out of order": displaced,
-            "of nobody's sending": strangers,
+            "never sent": strangers,
         }
         return [words for what, numbers in told.items() for words in _told(numbers, self.count, what)]
 

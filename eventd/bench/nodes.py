@@ -71,8 +71,8 @@ class Node:
         while (said := (await self.door.ask("GET", "/readyz")).told()["checks"].get(f"group {group}")) != "ok":
             if now() > deadline:
                 raise Unavailable(
-                    f"{self.door.address} does not listen for its group: {said or 'it has not taken it over'}",
-                    hint="it must be able to read the secret, and to listen at that address",
+                    f"{self.door.address} does not listen for its group: {said or 'it has not applied it'}",
+                    hint="check that it can read the secret and listen at that address",
                 )
             await pause(LOOK_SECONDS)
 

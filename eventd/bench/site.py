@@ -92,7 +92,7 @@ async def open_site(wanted: BenchPlan, count: int, show: Show, leftover: list[st
 
 def _make_folder(inside: str) -> Path:
     if inside and not Path(inside).is_dir():
-        raise Invalid(f"--folder {inside}: there is no such folder", hint="it says on which disk the nodes write")
+        raise Invalid(f"--folder {inside}: no such folder", hint="it selects the disk of the nodes")
     return Path(tempfile.mkdtemp(prefix="routerctl-bench-", dir=inside or None)).absolute()
 
 
@@ -101,9 +101,9 @@ def _own(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     if count > 1 and len({bool(url) for url in databases}) > 1:
         raise Invalid("two nodes need two databases", hint="give both: --database URL --peer-database URL")
     if count > len(NAMES) and any(databases):
-        raise Invalid("so many nodes are made on SQLite only", hint="leave out --database")
+        raise Invalid("this many nodes need SQLite", hint="leave out --database")
     if databases[0] and len(set(databases)) < len(databases):
-        raise Invalid("two nodes cannot share a database", hint="make a second one for --peer-database")
+        raise Invalid("two nodes cannot share a database", hint="create a second one for --peer-database")
     secret = folder / "secret"
     secret.touch(0o600)
     secret.write_text(SYSTEM.token(32).hex() + "\n")

@@ -75,7 +75,7 @@ class Stream(asyncio.Protocol):
         self.received.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._refused(error or Unavailable("a stream of the node ended", hint="did the node end?"))
+        self._refused(error or Unavailable("a stream of the node ended", hint="check that the node is running"))
 
     def _refused(self, error: Exception) -> None:
         if self._closing:

@@ -112,7 +112,7 @@ class Subscriptions:
                 read_answer(await answered).json()
                 await everybody
         except TimeoutError:
-            raise Unavailable(f"nothing came of event {number} within {PATIENCE_SECONDS:g} s") from None
+            raise Unavailable(f"event {number} had no result within {PATIENCE_SECONDS:g} s") from None
         site.show("one by one", number, self._pouring.ledger.count)
         return self._turn.times[0] - begun
 

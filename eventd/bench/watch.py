@@ -100,7 +100,7 @@ class WatchedWrites:
                 await everybody
         except TimeoutError:
             heard = f"{len(self.turn.times)} of {self._watchers} watchers"
-            raise Unavailable(f"of write {number} only {heard} heard within {LONGEST:g} s") from None
+            raise Unavailable(f"of write {number} only {heard} received it within {LONGEST:g} s") from None
         self.each += [at - begun for at in self.turn.times]
         self.last.append(max(self.turn.times) - begun)
 
@@ -110,5 +110,9 @@ def heard_wrongly(streams: Sequence[Stream], numbers: Sequence[int | str]) -> li
     problems: list[str] = []
     for at, stream in enumerate(streams, 1):
         stream.close()
-        problems += differing(stream.numbers(), numbers, (f"what watcher {at} heard", "the topic"))
-    return problems if len(problems) <= 3 else [*problems[:3], f"and {len(problems) - 3} more watchers heard wrongly"]
+        problems += differing(stream.numbers(), numbers, (f"what watcher {at} received", "the topic"))
+    return (
+        problems
+        if len(problems) <= 3
+        else [*problems[:3], f"and {len(problems) - 3} more watchers received wrong records"]
+    )

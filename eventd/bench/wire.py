@@ -74,9 +74,7 @@ def length_of(data: bytes | bytearray) -> int:
         return 0
     at = data[:end].lower().find(_LENGTH)
     if at < 0:
-        raise EventdError(
-            "an answer does not say how long it is", hint="give the node's own address, not that of a proxy"
-        )
+        raise EventdError("an answer has no Content-Length", hint="give the node's own address, not that of a proxy")
     line = data.find(b"\r\n", at + 2)
     return end + len(HEAD_END) + int(data[at + len(_LENGTH) : line])
 
@@ -140,7 +138,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _lost() -> Unavailable:
-    return Unavailable("the connection to the node was lost", hint="did the node end?")
+    return Unavailable("the connection to the node was lost", hint="check that the node is running")
 
 
 class Caller(HttpConnection):
@@ -249,7 +247,9 @@ class NodeClient:
             return (await asyncio.get_running_loop().create_connection(make, ssl=secure, **place))[1]
         except OSError as error:
             words = error.strerror or str(error) or type(error).__name__
-            raise Unavailable(f"cannot reach {self.address}: {words}", hint="is the node running there?") from None
+            raise Unavailable(
+                f"cannot reach {self.address}: {words}", hint="check that the node is running there"
+            ) from None
 
     async def tell(self, method: str, path: str, body: Any = None) -> Any:
         """Send one request outside of a measurement. Returns its JSON. Raises the node's error."""
@@ -302,4 +302,4 @@ async def _all_done(callers: Sequence[Caller], deadline: float, told: Callable[[
             future.result()
         told(sum(len(caller.latencies) for caller in callers))
         if now() > deadline:
-            raise Unavailable(f"the node did not get through within {SECONDS:g} s")
+            raise Unavailable(f"the node did not finish within {SECONDS:g} s")

@@ -1,4 +1,4 @@
-"""The two programs: `routerd-eventd`, the node, and `routerctl`, which works on one.
+"""The two programs: `routerd-eventd`, the node, and `routerctl`, which operates one.
 
 May import: cli.daemon, cli.demo, cli.gateway, cli.program, cli.terminal, log.core, node, observe, runtime, settings,
     store.engine, store.schema.

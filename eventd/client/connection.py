@@ -82,13 +82,13 @@ def only_text() -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise Invalid(f"{error.object[:60]!r} is no text: it holds bytes that are no UTF-8") from None
+        raise Invalid(f"{error.object[:60]!r} is not text: it contains bytes that are not UTF-8") from None
 
 
 def path_of(family: str, *parts: str) -> str:
     """Return the path of a named object; the name may be any non-empty text. Raises `Invalid`."""
     if not all(parts):
-        raise Invalid(f"a name is missing: one of {family} is meant, and nothing says which")
+        raise Invalid(f"the name of one of {family} is missing")
     with only_text():
         return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
 

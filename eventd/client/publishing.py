@@ -185,7 +185,7 @@ class Publisher:
             return [one for at, one in enumerate(batch) if at not in wrong]
         fates = {fate.index: fate for fate in answer.results}
         if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in fates):
-            raise EventdError("the node did not say of every event what became of it")
+            raise EventdError("the node did not return a result for every event")
         self._tell(batch, fates)
         self._release(len(batch))
         return ()
@@ -276,4 +276,4 @@ def _fate_of(future: asyncio.Future[str]) -> str | EventdError:
 
 
 def _closed() -> Unavailable:
-    return Unavailable("the publisher was closed before the event was known to be stored")
+    return Unavailable("the publisher was closed before the event was confirmed")

@@ -105,7 +105,7 @@ def _raise_end(queue: str, end: _End) -> None:
     if end.code == "server_shutting_down":
         raise Unavailable(f"the node stops: {words}")
     kind = NotFound if end.code in (404, "topic_not_found") else Conflict
-    raise kind(f"{queue} is no queue any more: {words}")
+    raise kind(f"{queue} is no longer a queue: {words}")
 
 
 def _settle(node: str, jobs: Iterable[Job | int]) -> _Settle:

@@ -65,7 +65,7 @@ def restore(status: int, body: bytes) -> EventdError:
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         # The 404 of another program does not mean that the object is missing.
         kind = _KINDS.get(status, EventdError) if status != 404 else EventdError
-        return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
+        return kind(f"the server answered {status}", hint="check that a routerd-eventd serves this address")
     hint = told.get("hint", "")
     error = _KINDS.get(status, EventdError)(message, hint=hint if isinstance(hint, str) else "")
     vars(error).update(code=code, detail=detail)

@@ -23,7 +23,7 @@ class Transport:
 
     def __init__(self, address: Address, key: str, socket: Path | None) -> None:
         if not key.isprintable():
-            raise Invalid("the key cannot be sent: it holds characters that no header may hold")
+            raise Invalid("the key cannot be sent: it contains characters that are not allowed in a header")
         self._address = address
         self._socket = socket
         self._prefix = quote(address.prefix, safe="/%:@!$&'()*+,;=~")
@@ -62,7 +62,8 @@ class Transport:
     def lost(self, words: str) -> Lost:
         """Return the error for a lost connection."""
         return Lost(
-            f"cannot reach {self._address}: {words}", hint="is the node running, and is this its API's address?"
+            f"cannot reach {self._address}: {words}",
+            hint="check that the node is running and that this is the address of its API",
         )
 
     def close(self) -> None:

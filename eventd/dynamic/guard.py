@@ -58,7 +58,7 @@ def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Obs
         address = address_of(subject, payload)
         key = captures.get(address) or captures.get(UNREADABLE)
         if type == OBSERVED and address and key is not None:
-            refused.append((index, f"{address} is captured by {key} of the same answer: it is no client", ""))
+            refused.append((index, f"{address} is captured by {key} of the same result: it is not a client", ""))
     if refused:
         raise SelfCapture(refused)
 
@@ -89,8 +89,8 @@ def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tupl
 
 def _refusal(address: str, by: str, remedy: str) -> tuple[str, str]:
     if address == UNREADABLE:
-        return f"{by} captures an address that cannot be read: it might be this one", remedy
-    return f"{address} is captured by {by}: it is no client of this node", ""
+        return f"{by} captures an unreadable address, which might be this one", remedy
+    return f"{address} is captured by {by}: it is not a client of this node", ""
 
 
 def _declared_captures(conn: Connection) -> dict[str, str]:

@@ -168,7 +168,7 @@ def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
         taken = next((key for key in claims[source] if key in holders), None)
         if taken is not None:
             elder = holders[taken]
-            lost[source] = f"{taken} is given by {elder.source} since {format_time(elder.since)}"
+            lost[source] = f"{taken} is defined by {elder.source} since {format_time(elder.since)}"
             continue
         for key in claims[source]:
             holders[key] = next(claimant for claimant in contests[key] if claimant.source == source)

@@ -84,8 +84,8 @@ def _json(value: Sequence[Any] | None) -> str:
         text = json.dumps(list(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        told = "lone surrogates are no text" if isinstance(error, UnicodeError) else error
-        raise Invalid(f"the plugin's result holds what JSON cannot: {told}", hint="mend the plugin") from None
+        told = "lone surrogates are not text" if isinstance(error, UnicodeError) else error
+        raise Invalid(f"the plugin's result cannot be written as JSON: {told}", hint="fix the plugin") from None
     return text
 
 
@@ -135,9 +135,7 @@ def _form(result: Proposal, told: Mapping[str, str], *, now: int, **known: Any) 
     observed_at = result.observed_at if 0 <= result.observed_at <= LATEST else now
     for resource in result.resources:
         if not all(map(is_plain, key_of(resource))):
-            raise Invalid(
-                "the plugin's result names a resource with U+0000 or a lone surrogate", hint="mend the plugin"
-            )
+            raise Invalid("the plugin's result names a resource with U+0000 or a lone surrogate", hint="fix the plugin")
     _json(result.action_plans)
     return NewPart(
         observed_at=observed_at,

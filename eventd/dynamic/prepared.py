@@ -103,7 +103,7 @@ def prepare(part: StoredPart) -> PreparedPart:
         try:
             given.append(Given(_derived(key, resource), held.since, held.ends_at))
         except (UnicodeEncodeError, RecursionError):
-            flaw = f"{key} holds what cannot be written"
+            flaw = f"{key} cannot be written as JSON"
     names = [one.entry.key for one in given]
     repeated = next((key for key in names if names.count(key) > 1), None) if len(set(names)) < len(names) else None
     flaw = flaw or (f"it names {repeated} twice" if repeated else "")
@@ -121,7 +121,7 @@ def prepare(part: StoredPart) -> PreparedPart:
         ends=() if flaw else tuple(sorted(ends)),
         ends_at=part.ends_at if flaw else max(ends, default=part.ends_at),
         flaw=flaw,
-        warnings=tuple(f"{key} of {part.source} is shown, and not acted on" for key in names if key.kind in KINDS),
+        warnings=tuple(f"{key} of {part.source} is shown, but has no effect" for key in names if key.kind in KINDS),
     )
 
 
@@ -151,7 +151,7 @@ def _flaw_of(key: ResourceKey, resource: Any) -> str:
         return ""
     kind = KINDS.get(key.kind)
     if kind is None or kind.api_version != key.api_version:
-        return f"{key.api_version} {key.kind} is no kind that can be configured"
+        return f"{key.api_version} {key.kind} is not a configurable kind"
     spec = resource.get("spec")
     try:
         kind.spec.model_validate(spec if isinstance(spec, Mapping) else {})

@@ -63,4 +63,4 @@ class _KeepNonce(Change[None]):
 
 def repeated() -> Conflict:
     """Return the refusal of a replayed request."""
-    return Conflict("this very request was taken before")
+    return Conflict("this request was accepted before (replay)")

@@ -318,7 +318,7 @@ class PeerIngress:
         """
         claim, node = header.range, header.from_node
         if claim.after and node not in self._asked and (mark is None or mark.epoch != claim.epoch):
-            raise LinkForgotten(f"nothing is known here of the link up to position {claim.after}: ask where it stands")
+            raise LinkForgotten(f"this node does not know the link up to position {claim.after}: query its state")
 
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
         if created >= self._since:

@@ -60,7 +60,7 @@ class Questions:
         """Return the body of the answer to a question of `node`. Raises `Malformed`, `OtherHistory`, `TooMany`."""
         question = read_question(body)
         if node in self._at_work or len(self._at_work) >= AT_ONCE:
-            raise TooMany("other questions are being answered: ask again in a moment")
+            raise TooMany("other queries are being answered: retry in a moment")
         self._at_work.add(node)
         try:
             return encode_reply(await self._reply(node, question))
@@ -173,4 +173,4 @@ def _known(conn: Connection, topic_id: int, question: AskKnown) -> KnownEvents:
 def _require_history(conn: Connection, history: str, upto: int) -> None:
     head = read_head(conn)
     if head.epoch != history or upto > head.last:
-        raise OtherHistory("these positions are not of the log's present history")
+        raise OtherHistory("these positions do not belong to the log's current epoch")

@@ -29,7 +29,7 @@ def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
         )
     latest = max(states, key=lambda state: (state.began_at, state.epoch))
     if abs(now - latest.as_of) < _AT_WORK:
-        raise Conflict(f"{node} reported less than 5 minutes ago: it is at work", hint="stop the node first")
+        raise Conflict(f"{node} reported less than 5 minutes ago: it is running", hint="stop the node first")
     closed = replace(latest, closed_at=now)
     write_state(storage, closed)
     return closed

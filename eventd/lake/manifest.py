@@ -138,10 +138,10 @@ def decode(text: bytes, kind: type[StructT]) -> StructT:
     try:
         version = msgspec.json.decode(text, type=_Version).schema
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Unreadable("is no JSON with a schema version") from None
+        raise Unreadable("is not JSON with a schema version") from None
     if version != SCHEMA_VERSION:
         raise OtherSchema(f"is of schema version {version}, and this program knows {SCHEMA_VERSION}")
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"is not what it should be: {error}") from None
+        raise Unreadable(f"is not valid: {error}") from None

@@ -18,11 +18,11 @@ class LakeFigures:
         self._rows = self._counter("rows_total", "Rows that were shipped to the lake.", "book")
         self._segments = self._counter("segments_total", "Segments that were shipped to the lake.", "book")
         self._bytes = self._counter("bytes_total", "Bytes of those segments.", "book")
-        self._failures = self._counter("failures_total", "Tries to ship or to tidy up that failed.", "reason")
-        self._compacted = self._counter("compacted_segments_total", "Segments that went into the archive.")
+        self._failures = self._counter("failures_total", "Failed attempts to ship, compact or delete.", "reason")
+        self._compacted = self._counter("compacted_segments_total", "Segments that were compacted into the archive.")
         self._removed = self._counter("removed_segments_total", "Segments that were removed from the lake.")
-        self._state = self._gauge("state", "1 for the state that shipping is in.", "state")
-        self._until = self._gauge("complete_until_seconds", "All that was recorded before this time is in the lake.")
+        self._state = self._gauge("state", "1 for the current state of shipping.", "state")
+        self._until = self._gauge("complete_until_seconds", "Everything recorded before this time is in the lake.")
         self._until.set(float("nan"))  # 0 would be taken for 1970 by an alert
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

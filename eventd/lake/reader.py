@@ -156,7 +156,7 @@ def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
     """Decode the state of the node with this slug. Raises Unreadable, also for the state of another node or epoch."""
     state = decode(text, NodeState)
     if (slug(state.node), state.epoch) != (slug_, epoch):
-        raise Unreadable("is of another node or epoch than its name says")
+        raise Unreadable("belongs to another node or epoch than its name")
     return state
 
 
@@ -175,14 +175,14 @@ def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble]]:
         if isinstance(file.state, NodeState):
             states.append(file.state)
         else:
-            told = f"the state of the node {file.state}: how far its books are is not known"
+            told = f"the state of the node {file.state}: it is unknown how far its ledgers reach"
             troubles.append(Trouble(TroubleKind.CORRUPT, file.slug, file.epoch, None, file.path, 0, 0, told))
     return states, troubles
 
 
 def _stateless(node: str, epoch: str) -> Trouble:
     path = f"{NODES}/{node}/{epoch}.json"  # `node` is a slug
-    told = "the state of the node is missing: how far its books are is not known"
+    told = "the state of the node is missing: it is unknown how far its ledgers reach"
     return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, told)
 
 
@@ -230,9 +230,9 @@ def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment 
         *(place.book, place.slug, place.epoch),
         *(place.after, place.upto),
     ):
-        return _Bad(place, "its manifest is of another segment")
+        return _Bad(place, "its manifest describes another segment")
     if (name := _beyond(place, manifest.replaces)) is not None:
-        return _Bad(place, f"its manifest replaces {name}, which is not its own")
+        return _Bad(place, f"its manifest replaces {name}, which belongs to another ledger")
     if size is None:
         return _Bad(place, "its file is missing")
     if size != manifest.bytes:
@@ -277,7 +277,7 @@ def _troubles_of(
             yield _corrupt(key, node, bad.place.name, bad, bad.message)
     for hole in holes(present, promised):
         name = landing(key.book, node, key.epoch, hole.after, hole.upto, at=0).name
-        yield _corrupt(key, node, name.rpartition("/")[2], hole, "no segment holds these numbers")
+        yield _corrupt(key, node, name.rpartition("/")[2], hole, "no segment contains these numbers")
 
 
 def _corrupt(key: _Key, node: str, name: str, span: Span | _Bad, message: str) -> Trouble:
@@ -291,7 +291,7 @@ def _histories(states: Sequence[NodeState]) -> Iterator[Trouble]:
         by_node[state.node].append(state)
     for node, epochs in sorted(by_node.items()):
         for before, after in pairwise(sorted(epochs, key=lambda state: state.began_at)):
-            kind, told = TroubleKind.EPOCHS, "a new history"
+            kind, told = TroubleKind.EPOCHS, "a new epoch"
             if before.as_of > after.began_at:
                 kind, told = TroubleKind.TWO_NODES, "two nodes under one name"
             span = f"epoch {before.epoch} from {_iso(before.began_at)} to {_iso(before.as_of)}"
@@ -337,10 +337,10 @@ def open_segment(storage: Storage, segment: Segment) -> parquet_type.ParquetFile
     if (size := len(data)) != manifest.bytes:
         raise BadSegment(f"its file has {size} bytes, and had {manifest.bytes} when it was written")
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
-        raise BadSegment("its file has another content than when it was written")
+        raise BadSegment("its file was changed after it was written")
     file = parquet().ParquetFile(pyarrow().BufferReader(data))
     if not file.schema_arrow.equals(arrow_schema(place.book)):
-        raise BadSegment("its file has other columns than the book")
+        raise BadSegment("its file has other columns than the ledger")
     if (rows := file.metadata.num_rows) != manifest.rows:
         raise BadSegment(f"its file has {rows} rows, and its manifest says {manifest.rows}")
     return file

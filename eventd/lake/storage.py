@@ -129,7 +129,7 @@ def open_lake(storage: Storage) -> manifest.Head:
     except NotFound:
         raise NotFound(
             f"there is no lake at {storage.url}: {HEAD} is missing",
-            hint="give the folder that EVENTD_LAKE names; a node makes it when it ships for the first time",
+            hint="give the folder that EVENTD_LAKE names; a node creates it when it first ships",
         ) from None
     try:
         return manifest.decode(text, manifest.Head)
@@ -241,7 +241,7 @@ class _Remote:
                 package.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:
             raise LakeUnusable(
-                f"nothing here can reach the lake at {self.url}: {_told(error, url)}",
+                f"no installed package can access the lake at {self.url}: {_told(error, url)}",
                 hint="install the fsspec package of that store, such as s3fs, gcsfs or adlfs",
             ) from None
 
@@ -351,7 +351,7 @@ def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     if folder.exists() and not folder.is_dir():  # which another process may have created meanwhile
-        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder")
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder")
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     _sync_folder(folder.parent)

@@ -29,10 +29,10 @@ class Address:
         except ValueError:
             raise Invalid("the server's address cannot be read", hint=hint) from None
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise Invalid("the server's address is no address of an API", hint=hint)
+            raise Invalid("the server's address is not a valid API address", hint=hint)
         if "@" in parts.netloc:
             raise Invalid(
-                "the server's address must not hold a name or a password", hint="give the key with --key-file"
+                "the server's address must not contain a user name or a password", hint="give the key with --key-file"
             )
         secure = parts.scheme == "https"
         return cls(secure, parts.hostname, port or (443 if secure else DEFAULT_PORT), parts.path.rstrip("/"))

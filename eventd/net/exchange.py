@@ -67,7 +67,7 @@ class _Reading:
             try:
                 self._parser.feed_data(data[at : at + STEP])
             except HttpParserUpgrade:
-                self._trouble = NoAnswer("the peer wants to speak another protocol")
+                self._trouble = NoAnswer("the peer requests another protocol")
             except HttpParserError as error:
                 self._trouble = self._trouble or NoAnswer(f"the peer's answer is not valid HTTP/1.1: {error}")
             if self.answer is not None:
@@ -104,7 +104,7 @@ class _Reading:
         has_body = status >= 200 and status not in (204, 304)
         length = self._headers.get("content-length") if coding is None else None
         if self._parser.get_http_version() not in ("1.0", "1.1"):
-            self._trouble = NoAnswer("what the peer says is not HTTP/1.1")
+            self._trouble = NoAnswer("the peer's answer is not HTTP/1.1")
         elif coding is not None and coding.lower() != "chunked":
             self._trouble = NoAnswer(f"the peer's answer has the transfer coding {coding[:40]!r}, not chunked")
         elif has_body and length is not None and int(length) > self._most:

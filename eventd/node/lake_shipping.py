@@ -40,7 +40,7 @@ def chores(
     if "://" in settings.lake:
         connect(settings.lake)
     if settings.group is not None:  # otherwise several processes over one database would ship the same ledgers
-        logger.warning("lake shipping off", extra={"reason": "a node for one group leaves it to a node for all groups"})
+        logger.warning("lake shipping off", extra={"reason": "only a node for all groups ships to the lake"})
         return {}
     return {"lake": _shipping(log, settings, figures, spawn, chance)}
 

@@ -164,7 +164,7 @@ class Membership:
             await runner.cleanup()
             limiter.close()
             what = f"EventGroup {self.config.name!r}: cannot listen on {where.address} port {where.port}"
-            raise cannot_listen(what, error, "stop what holds the address, or change spec.listen") from None
+            raise cannot_listen(what, error, "stop the program that uses the address, or change spec.listen") from None
         self._runner, self._limiter, self._listening = runner, limiter, where
         self.address = runner.addresses[0][:2]
         self.trouble.pop("listen", None)

@@ -46,13 +46,15 @@ class Metrics:
 
     def _receiving(self) -> None:
         self._accepted = self._counter("receiver_accepted_total", "Events from peers that became records.", "group")
-        self._duplicate = self._counter("receiver_duplicate_total", "Events from peers already here.", "group")
+        self._duplicate = self._counter(
+            "receiver_duplicate_total", "Events from peers that were already stored.", "group"
+        )
         self._reject = self._counter(
             "receiver_reject_total", "Requests and events from peers that were refused.", "group", "reason"
         )
         self._conflicts = self._gauge(
             "id_conflicts",
-            "Events not stored because another event has their id, as far back as it is kept.",
+            "Events not stored because another event has their id, within the retention of these counts.",
             *("group", "owner", "owner_key", "source", "key"),
         )
         self._conflicting: dict[str, set[tuple[str, ...]]] = {}
@@ -61,38 +63,40 @@ class Metrics:
         self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
         self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
         self._turned_away = self._counter(
-            "listener_turned_away_total", "Connections ended for want of room or of a request.", "group", "reason"
+            "listener_turned_away_total", "Connections closed for lack of slots or of a request.", "group", "reason"
         )
 
     def _sending(self) -> None:
         self._delivery = self._counter(
-            "outbox_delivery_total", "Events a peer has answered for: delivered or refused.", "group", "peer", "status"
+            "outbox_delivery_total", "Events that a peer has delivered or refused.", "group", "peer", "status"
         )
-        self._attempts = self._counter("outbox_delivery_attempts_total", "Tries to deliver.", "group", "peer")
-        self._failures = self._counter("outbox_failures_total", "Tries that failed.", "group", "peer", "reason")
+        self._attempts = self._counter("outbox_delivery_attempts_total", "Delivery attempts.", "group", "peer")
+        self._failures = self._counter("outbox_failures_total", "Failed delivery attempts.", "group", "peer", "reason")
         self._lag = self._histogram(
-            "outbox_delivery_lag_seconds", "From recorded here to acknowledged by the peer.", _LAGS, "group", "peer"
+            "outbox_delivery_lag_seconds",
+            "Seconds from recording at this node to acknowledgement by the peer.",
+            _LAGS,
+            "group",
+            "peer",
         )
         self._state = self._gauge("link_state", "1 for the state a link is in.", "group", "peer", "state")
-        self._lag_events = self._gauge("link_lag_events", "Records a peer has yet to get.", "group", "peer")
+        self._lag_events = self._gauge("link_lag_events", "Records that wait for a peer.", "group", "peer")
         self._lag_seconds = self._gauge("link_lag_seconds", "Age of the oldest of them.", "group", "peer")
-        self._held = self._gauge("outbox_held_bytes", "Bytes of batches that are in memory on their way to peers.")
-        self._waiting = self._gauge("outbox_waiting_links", "Links that wait for room for a batch.")
-        self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock less ours.", "group", "peer")
+        self._held = self._gauge("outbox_held_bytes", "Bytes of outbound batches in memory.")
+        self._waiting = self._gauge("outbox_waiting_links", "Links that wait for memory for a batch.")
+        self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock minus this node's.", "group", "peer")
 
     def _deriving(self) -> None:
         of = ("group", "subscription")
         self._runs = self._counter("subscription_runs_total", "Runs of a subscription's plugin.", *of, "status")
-        self._run_events = self._counter(
-            "subscription_run_events_total", "Events those runs were handed.", *of, "status"
-        )
+        self._run_events = self._counter("subscription_run_events_total", "Events passed to those runs.", *of, "status")
         self._run_seconds = self._histogram("subscription_run_seconds", "Time of one run.", _LAGS, *of)
         self._sub_state = self._gauge("subscription_state", "1 for the state a subscription is in.", *of, "state")
-        self._sub_events = self._gauge("subscription_waiting_events", "Events its plugin has yet to get.", *of)
+        self._sub_events = self._gauge("subscription_waiting_events", "Events that wait for its plugin.", *of)
         self._sub_seconds = self._gauge("subscription_waiting_seconds", "Age of the oldest of them.", *of)
 
     def _storing(self) -> None:
-        self._head = self._gauge("log_head_position", "The last position given.")
+        self._head = self._gauge("log_head_position", "The last assigned position.")
         self._records = self._gauge("topic_records", "Records stored.", "group")
         self._bytes = self._gauge("topic_bytes", "Bytes of the events stored.", "group")
         self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")

@@ -1,4 +1,4 @@
-"""Plugins: what their authors import.
+"""Plugins: the names that plugin authors import.
 
 May import: plugins.author.
 """

@@ -1,4 +1,4 @@
-"""Child processes that end with the node, with all that they started.
+"""Child processes that end with the node, together with all their own children.
 
 May import: runtime.
 """

@@ -36,7 +36,7 @@ class _Unsupported(Exception):
 class Guards:
     """Starts programs, each below a guard. The first one starts the keeper. Call `close` at the end.
 
-    Where the system has no subreapers (any but Linux), a program is a child of this process and is ended with its
+    Where the system does not support subreapers (any but Linux), a program is a child of this process and ends with its
     process group; then an executable survives a node that is killed.
     """
 
@@ -77,7 +77,7 @@ class Guards:
         except _Unsupported:
             self._supported = False
             guard.close()
-            logger.warning("plugin guards unavailable", extra={"reason": "the system has no subreapers"})
+            logger.warning("plugin guards unavailable", extra={"reason": "the system does not support subreapers"})
             return None
         except TimeoutError:
             self._distrust(guard)

@@ -1,4 +1,4 @@
-"""Declared resources: from files to the configuration a node runs with.
+"""Declared resources: from files to the configuration of a running node.
 
 May import: log.core, log.topics, resources.kinds, resources.reading, resources.validation, runtime, settings,
 store.engine, store.rows, text.

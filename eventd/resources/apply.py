@@ -103,8 +103,8 @@ def plan(
         wanted = {resource.identity for resource in desired}
         doomed = [row for row in stored if identity_of(row) not in wanted]
         if doomed and not desired and not allow_empty:
-            what = f"the input holds no resources: pruning would delete all {len(doomed)} that are stored"
-            raise Conflict(what, hint="check the input; force it if that is what you want")
+            what = f"the input contains no resources: pruning would delete all {len(doomed)} that are stored"
+            raise Conflict(what, hint="check the input, or use --force")
         changes += [_deletion(row) for row in _peers_first(doomed)]
     return Plan(tuple(changes))
 
@@ -143,14 +143,14 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
         if identity not in rows:
             names = [row.name for row in stored if identity_of(row)[:2] == identity[:2]]
             close = difflib.get_close_matches(identity.name, names, 1)
-            raise NotFound(f"there is no {identity}", hint=f"did you mean {close[0]}?" if close else "")
+            raise NotFound(f"no {identity}", hint=f"did you mean {close[0]}?" if close else "")
     going = set(doomed)
     for identity in dict.fromkeys(doomed):
         users = referring(identity.name, KINDS[identity.kind], stored) if identity.kind in KINDS else []
         if left := [row for row in users if identity_of(row) not in going]:
             told = ", ".join(str(identity_of(row)) for row in left)
             what = "still has peers" if all(row.kind == EVENT_PEER.name for row in left) else "is still used"
-            raise Conflict(f"{identity} {what}: {told}", hint="delete them first, or together with it")
+            raise Conflict(f"{identity} {what}: {told}", hint="delete those first, or together with it")
     return Plan(tuple(_deletion(row) for row in _peers_first([rows[identity] for identity in going])))
 
 
@@ -197,7 +197,7 @@ def apply_loaded(
     stored = read_resources(conn)
     desired = check(loaded, stored, prune=prune).accepted()
     if not desired and not prune:
-        raise Invalid("the input holds no resources", hint="a resource has apiVersion, kind, metadata and spec")
+        raise Invalid("the input contains no resources", hint="a resource has apiVersion, kind, metadata and spec")
     planned = plan(desired, stored, prune=prune, allow_empty=allow_empty)
     if not dry_run:
         execute(conn, planned, now=now)

@@ -57,7 +57,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
         if credentials is None:
             raise SecretUnreadable(
                 f"EventGroup {group!r}: {name} needs a credentials directory",
-                hint="set CREDENTIALS_DIRECTORY, as systemd does with LoadCredential=",
+                hint="set CREDENTIALS_DIRECTORY; systemd does so for LoadCredential=",
             )
         path = credentials / name.removeprefix(CREDENTIAL)
     else:
@@ -79,7 +79,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
             hint="check the path and that the node's user may read it, then send SIGHUP",
         ) from None
     if len(content) > MAX_BYTES:
-        raise SecretUnreadable(f"EventGroup {group!r}: {path} is larger than {MAX_BYTES} bytes, so it is no key")
+        raise SecretUnreadable(f"EventGroup {group!r}: {path} is larger than {MAX_BYTES} bytes, so it cannot be a key")
     return content
 
 

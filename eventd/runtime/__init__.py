@@ -1,4 +1,4 @@
-"""What is handed to everything else: the clock, tasks, back-off, the share of a worker.
+"""The clock, randomness, tasks, back-off and a worker's share: passed to every other room.
 
 May import: nothing of the project.
 """

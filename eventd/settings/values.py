@@ -65,7 +65,7 @@ def read_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be text: put it in quotes")
     if "\x00" in value:
-        raise ValueError("must not hold the character U+0000")
+        raise ValueError("must not contain the character U+0000")
     return value.strip()
 
 
@@ -85,7 +85,7 @@ def read_switch(value: Any) -> bool:
     """Return a switch."""
     word = str(value).strip().lower()
     if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
-        raise ValueError(f"{value!r} is neither true nor false")
+        raise ValueError(f"{value!r} is not true or false")
     return word in ("1", "true", "yes", "on")
 
 

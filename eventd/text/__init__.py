@@ -1,4 +1,4 @@
-"""How values are written in texts: durations, sizes, offending values, invisible characters.
+"""Text forms of values: durations, sizes, offending values, invisible characters.
 
 May import: nothing of the project.
 """

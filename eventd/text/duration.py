@@ -64,7 +64,7 @@ def _hint(text: str) -> str:
     if re.fullmatch(r"[-+]?[0-9.]{1,20}", stripped):
         return f"a unit is missing: {stripped}s?"
     if weeks := re.fullmatch(r"([0-9]{1,5})\s*(?:w|weeks?)", stripped):
-        return f"there is no unit for weeks: {int(weeks[1]) * 7}d"
+        return f"weeks are not a unit; write {int(weeks[1]) * 7}d"
     return "units are ns, us, ms, s, m, h and d, without blanks"
 
 

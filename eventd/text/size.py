@@ -34,7 +34,7 @@ def parse_size(text: str) -> int:
         )
     size = int(match[1]) * _UNITS[match[2]]
     if size > LARGEST:
-        raise BadSize(f"{quoted(text)} is larger than any file")
+        raise BadSize(f"{quoted(text)} is larger than the largest file")
     return size
 
 

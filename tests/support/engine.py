@@ -51,7 +51,7 @@ def gives(*resources: dict[str, Any], events: Iterable[dict[str, Any]] = (), ttl
 def fails(reason: str = "exit_code", **more: Any) -> PluginFailed:
     """A run that ends with exit code 42, unless told otherwise."""
     told = {"exit_code": 42, "stderr": "no route to provider\n"} | more
-    return PluginFailed("the plugin ended with exit code 42", reason=reason, **told)
+    return PluginFailed("the plugin exited with status 42", reason=reason, **told)
 
 
 def routes(request: Request) -> Result:

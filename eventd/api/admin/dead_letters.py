@@ -29,10 +29,10 @@ class ListLetters(Params):
     """Which dead letters to list, oldest first unless `newest`."""
 
     group: str
-    peer: str = Field(default="", description="Only this peer's, by its node name.")
-    event_id: str = Field(default="", description="Only of this event.")
+    peer: str = Field(default="", description="Only dead letters of this peer, by its node name.")
+    event_id: str = Field(default="", description="Only dead letters of this event.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
-    after: int = Field(default=0, ge=0, description="Go on after the letter with this id.")
+    after: int = Field(default=0, ge=0, description="Continue after the dead letter with this id.")
     limit: Limit = PAGE_SIZE
 
 
@@ -77,14 +77,14 @@ class ChooseLetters(Params):
     """Some dead letters of a group: by id, all of one peer, or all."""
 
     group: str
-    ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="These letters.")
-    peer: str = Field(default="", description="All of this peer, by its node name.")
-    all: bool = Field(default=False, description="All of the group.")
+    ids: list[int] = Field(default=[], max_length=MOST_POSITIONS, description="The ids of the dead letters.")
+    peer: str = Field(default="", description="All dead letters of this peer, by its node name.")
+    all: bool = Field(default=False, description="All dead letters of the group.")
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
         if sum((bool(self.ids), bool(self.peer), self.all)) != 1:
-            raise ValueError("choose letters in one way: ids, peer, or all")
+            raise ValueError("choose dead letters in one way: ids, peer, or all")
         return self
 
 

@@ -42,8 +42,8 @@ class ListDeliveries(Params):
     peer: str = Field(default="", description="Only to this peer, by its node name.")
     status: list[DeliveryState] = Field(default=[], description="Only in this state; repeat it for several.")
     type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
-    since: str = Field(default="", description="Observed then or later.")
-    until: str = Field(default="", description="Observed then or earlier.")
+    since: str = Field(default="", description="Observed at this time or later.")
+    until: str = Field(default="", description="Observed at this time or earlier.")
     newest: bool = Field(default=False, description="Newest events first; `after` then continues with older ones.")
     after: After = ""
     limit: Limit = Field(default=PAGE_SIZE, description="Maximum rows of the page; those of one event stay together.")
@@ -148,7 +148,7 @@ class SummariseDeliveries(Params):
     group: str
     peer: str = Field(default="", description="Only to this peer, by its node name.")
     type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
-    include_expired: bool = Field(default=False, description="Count also what was delivered and has expired since.")
+    include_expired: bool = Field(default=False, description="Count events that expired after their delivery, too.")
 
 
 @dataclass(slots=True)

@@ -24,7 +24,9 @@ from eventd.store.parts.parts import StoredPart, delete_part, read_parts, read_s
 from eventd.store.rows.registry import StoredResource
 
 ACTIVE, EXPIRED, SET_ASIDE = "active", "expired", "set-aside"
-_UNLESS = Field(default="", description="Answer only with `unchanged` if this, from an earlier answer, still holds.")
+_UNLESS = Field(
+    default="", description="The ETag of an earlier answer: if it still matches, the answer is only `unchanged`."
+)
 
 
 class ListParts(Params):
@@ -136,7 +138,7 @@ def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
         sources = read_sources(conn)
         close = difflib.get_close_matches(source, sources, 1)
         hint = f"did you mean {close[0]}?" if close else "routerctl dynamic list shows them" if sources else ""
-        raise NotFound(f"there is no part of the source {source}", hint=hint)
+        raise NotFound(f"no part has the source {source}", hint=hint)
     delete_part(conn, source)
     return sorted(found[0].claims)
 
@@ -145,7 +147,7 @@ class Merged(Params):
     """The declared configuration to merge into."""
 
     sources: Annotated[list[Source], FailFast()] = Field(
-        default=[], description="Begin with these instead of with what is declared."
+        default=[], description="Merge into these resources instead of the declared ones."
     )
     unless: str = _UNLESS
 

@@ -167,7 +167,7 @@ def _event(raw: Any, group: GroupConfig, now: int, random: Callable[[int], bytes
     expires = parse_time(given.expires_at) if given.expires_at is not None else UNSET
     if given.ttl is not None:
         if expires != UNSET:
-            raise Invalid("ttl and expiresAt are two ways to say one thing: leave one out")
+            raise Invalid("ttl and expiresAt both set the expiry: leave one out")
         expires = _expiry(micros(observed), given.ttl)
     event = Event(
         id=given.id or new_event_id(now, random(10)),
@@ -190,7 +190,7 @@ def _expiry(observed: int, ttl: str) -> Any:
     except EventdError as error:
         raise Invalid(f"ttl {error.message}") from error
     except OverflowError:
-        raise Invalid(f"ttl {quoted(ttl)} leads beyond the year 9999") from None
+        raise Invalid(f"ttl {quoted(ttl)} ends after the year 9999") from None
 
 
 def _given(raw: Any) -> EventInput:

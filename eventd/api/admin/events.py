@@ -70,12 +70,12 @@ class Emit(Params):
     events: list[Any] = Field(
         min_length=1,
         max_length=MOST,
-        description="Each has a type and, as wanted, id, sourceNode, subject, dedupeKey, payload, observedAt,"
+        description="Each has a type and optionally id, sourceNode, subject, dedupeKey, payload, observedAt,"
         " expiresAt or ttl.",
     )
-    brief: bool = Field(default=False, description="Answer without the events as they are stored, which is faster.")
+    brief: bool = Field(default=False, description="Leave the stored events out of the answer, which is faster.")
     exceptions: bool = Field(
-        default=False, description="Answer with the results alone of events that are not new, each with its index."
+        default=False, description="Answer only with the results of events that are not new, each with its index."
     )
 
     @classmethod
@@ -195,12 +195,12 @@ class ListEvents(Params):
 
     group: str
     type: list[str] = Field(default=[], description="Only these types; repeat it for several.")
-    subject_prefix: str = Field(default="", description="Only subjects that begin so.")
+    subject_prefix: str = Field(default="", description="Only subjects with this prefix.")
     source: str = Field(default="", description="Only events of this node.")
     id: str = Field(default="", description="Only this event.")
-    since: str = Field(default="", description="Observed then or later.")
-    until: str = Field(default="", description="Observed then or earlier.")
-    include_expired: bool = Field(default=False, description="Show also what has expired.")
+    since: str = Field(default="", description="Observed at this time or later.")
+    until: str = Field(default="", description="Observed at this time or earlier.")
+    include_expired: bool = Field(default=False, description="Show expired events, too.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: After = ""
     limit: Limit = PAGE_SIZE

@@ -22,8 +22,8 @@ class EpochChanged(Conflict):
 
     def __init__(self, asked: str, epoch: str) -> None:
         super().__init__(
-            f"the log has begun another history: {epoch} and not {asked[:64]}",
-            hint="read each book from its beginning; what was read before belongs to the history that has ended",
+            f"the log has begun another epoch: {epoch} and not {asked[:64]}",
+            hint="read each table from its beginning; rows that were read before belong to the ended epoch",
         )
         self.detail = {"epoch": epoch}
 
@@ -72,12 +72,12 @@ def _show_group(group: GroupState) -> dict[str, Any]:
 class ReadBook(Params):
     """Which rows to read."""
 
-    book: Ledger = Field(description="Which one.")
-    after: int = Field(default=0, ge=0, description="Rows beyond this number: the `upto` of the answer before.")
-    rows: int = Field(default=5000, ge=1, le=MOST_ROWS, description="About so many, and never a part of a batch.")
-    epoch: str = Field(default="", description="The history that `after` is of; another one answers 409.")
-    node: str = Field(default="", description="Only of groups in which this node has that name.")
-    payloads: bool = Field(default=False, description="With the payloads of events.")
+    book: Ledger = Field(description="The ledger table.")
+    after: int = Field(default=0, ge=0, description="Only rows after this number: the `upto` of the previous answer.")
+    rows: int = Field(default=5000, ge=1, le=MOST_ROWS, description="About how many rows; batches are never split.")
+    epoch: str = Field(default="", description="The epoch that `after` belongs to; status 409 in another epoch.")
+    node: str = Field(default="", description="Only of groups in which this node has this name.")
+    payloads: bool = Field(default=False, description="Include the payloads of events.")
 
 
 @dataclass(frozen=True, slots=True)

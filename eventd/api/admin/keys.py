@@ -30,12 +30,14 @@ _MARK = "evk_"
 class CreateKey(Params):
     """A key to create."""
 
-    name: str = Field(description="What the key is called; a name is given once.")
+    name: str = Field(description="The name of the key; names are unique.")
     scopes: list[str] = Field(default=[], description="`read`, `write`, `delete`, `admin` or `rw`; all by default.")
     prefixes: list[str] = Field(
-        default=[], description="Only for groups, topics and routers whose names begin with one of these."
+        default=[], description="Limit the key to groups, topics and routers with one of these name prefixes."
     )
-    expires: str = Field(default="", description="When it ends: a time, or a duration from now; never by default.")
+    expires: str = Field(
+        default="", description="When the key expires: a time, or a duration from now; never by default."
+    )
 
 
 async def create(services: Services, params: CreateKey) -> dict[str, Any]:
@@ -55,14 +57,12 @@ def _line(params: CreateKey, secret: str, now: int) -> KeyRow:
     if not _NAME.fullmatch(params.name):
         raise Invalid(
             f"name: {params.name[:80]!r} cannot be the name of a key",
-            hint="letters, digits, dots, dashes and underscores, at most 63, a letter or a digit first",
+            hint="use at most 63 letters, digits, dots, dashes and underscores; the first one a letter or a digit",
         )
     _require_limits(params)
     prefixes = tuple(dict.fromkeys(params.prefixes))
     if not all(map(str.strip, prefixes)):
-        raise Invalid(
-            "prefixes: a blank one would allow every name", hint="leave it out, or write what names begin with"
-        )
+        raise Invalid("prefixes: an empty one would allow every name", hint="leave it out, or write a name prefix")
     digest = hashlib.sha256(secret.encode()).hexdigest()
     return KeyRow(params.name, digest, _scopes(params.scopes), prefixes, now, _end(params.expires, now), None)
 
@@ -95,7 +95,7 @@ def _end(text: str, now: int) -> int | None:
             hint = "write a duration such as 720h, or a time such as 2026-05-30T10:13:20Z"
             raise Invalid(f"expires: {text[:80]!r} is neither a duration nor a time", hint=hint) from None
     if end <= now:
-        raise Invalid(f"expires: {text[:80]} has passed already", hint="name a time to come, or leave it out")
+        raise Invalid(f"expires: {text[:80]} has passed already", hint="write a future time, or leave it out")
     return end
 
 
@@ -117,8 +117,8 @@ async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
 class RevokeKey(Params):
     """A key to revoke."""
 
-    name: str = Field(description="What the key is called.")
-    forget: bool = Field(default=False, description="Strike it from the books too; its name can be given again.")
+    name: str = Field(description="The name of the key.")
+    forget: bool = Field(default=False, description="Remove the key's record, too, so that its name can be used again.")
 
 
 async def revoke(services: Services, params: RevokeKey) -> dict[str, Any]:

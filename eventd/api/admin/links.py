@@ -119,9 +119,9 @@ class ListGaps(Params):
     """Which gaps to list, oldest first unless `newest`."""
 
     group: str
-    node: str = Field(default="", description="Only of this sender.")
+    node: str = Field(default="", description="Only gaps of this sender.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
-    after: int = Field(default=0, ge=0, description="Go on after the gap with this id.")
+    after: int = Field(default=0, ge=0, description="Continue after the gap with this id.")
     limit: Limit = PAGE_SIZE
 
 
@@ -157,7 +157,7 @@ class Pause(Params):
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
-    by: str = Field(default="", max_length=200, description="Who paused it, or why; shown with the link.")
+    by: str = Field(default="", max_length=200, description="Shown with the link: the operator's name, or the reason.")
 
 
 class Resume(Params):

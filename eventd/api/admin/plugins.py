@@ -59,7 +59,7 @@ class RunPlugin(Params):
     """One run of a plugin, without events."""
 
     name: str = Field(description="The name of the Plugin.")
-    dry_run: bool = Field(default=False, description="Store nothing, neither the run nor what it proposes.")
+    dry_run: bool = Field(default=False, description="Store neither the run nor its proposals.")
 
 
 async def run_plugin(services: Services, params: RunPlugin) -> dict[str, Any]:
@@ -136,7 +136,9 @@ class CheckPlugin(Params):
     """Check a declared plugin. It is run about twenty times; nothing is stored."""
 
     name: str = Field(description="The name of the Plugin.")
-    type: str = Field(default="", description="The type of the events it is given; by default one it is declared for.")
+    type: str = Field(
+        default="", description="The type of the sample events; by default one of a subscription that runs the plugin."
+    )
 
 
 async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any]:
@@ -186,9 +188,9 @@ def _type_for(stored: Sequence[StoredResource], name: str) -> str:
 class ListRuns(Params):
     """Which runs to list, newest first."""
 
-    plugin: str = Field(default="", description="Only of this Plugin.")
-    status: list[RunStatus] = Field(default=[], description="Only these.")
-    before: int | None = Field(default=None, ge=1, description="Go on with runs before this one.")
+    plugin: str = Field(default="", description="Only runs of this Plugin.")
+    status: list[RunStatus] = Field(default=[], description="Only runs with these results.")
+    before: int | None = Field(default=None, ge=1, description="Continue with runs before this id.")
     limit: Limit = PAGE_SIZE
 
 

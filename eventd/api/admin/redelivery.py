@@ -33,18 +33,22 @@ class Redeliver(Params):
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
-    ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="These events; all of them or none.")
-    from_seq: int | None = Field(default=None, ge=1, description="From this number of the group on.")
-    to_seq: int | None = Field(default=None, ge=1, description="Up to this number of the group.")
-    since: str = Field(default="", description="Recorded here then or later: RFC 3339, or how long ago (`15m`).")
-    until: str = Field(default="", description="Recorded here then or earlier.")
-    dry_run: bool = Field(default=False, description="Only say what would be sent.")
+    ids: list[str] = Field(
+        default=[], max_length=MOST_POSITIONS, description="The ids of the events; all of them or none are sent."
+    )
+    from_seq: int | None = Field(default=None, ge=1, description="The first seq of the group.")
+    to_seq: int | None = Field(default=None, ge=1, description="The last seq of the group.")
+    since: str = Field(
+        default="", description="Recorded at this node at this time or later: RFC 3339, or an age (`15m`)."
+    )
+    until: str = Field(default="", description="Recorded at this node at this time or earlier.")
+    dry_run: bool = Field(default=False, description="Only show what would be sent.")
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
         ways = [bool(self.ids), self.from_seq is not None or self.to_seq is not None, bool(self.since or self.until)]
         if sum(ways) != 1:
-            raise ValueError("say what to send in one way: ids, a range of seq (fromSeq, toSeq), or since and until")
+            raise ValueError("select events in one way: ids, a range of seq (fromSeq, toSeq), or since and until")
         return self
 
 
@@ -97,7 +101,7 @@ class PeerLink:
         if may_send(decode_path(record.path), record.node, self.peer.node_name, relay=True):
             return f"it came from {self.peer.node_name}, or through it"
         if record.position > self.cursor.position:
-            return "it is on its way: the link has not come to it yet"
+            return "it is still in the backlog of the link"
         return ""
 
 
@@ -155,7 +159,7 @@ def _require_all(
     reasons = {}
     for event_id in ids:
         at = placed.get(event_id)
-        none = f"group {link.peer.group} has none of that id"
+        none = f"group {link.peer.group} has no event with this id"
         record = None if at is None else records.get(at)
         if reason := link.hindrance(record, now) if event_id in placed else none:
             reasons[event_id] = reason
@@ -236,7 +240,7 @@ def _nothing(peer: str, counts: Mapping[str, int]) -> str:
     words = {
         "expired": "expired",
         "notMeant": f"not meant for {peer}",
-        "waiting": "on their way already",
+        "waiting": "already in the backlog",
         "evicted": "removed by retention",
     }
     reasons = [f"{count} {words[name]}" for name, count in counts.items() if count]

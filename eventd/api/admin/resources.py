@@ -75,9 +75,11 @@ class Sources(Params):
 class Apply(Sources):
     """Make the stored resources equal to the sources."""
 
-    prune: bool = Field(default=False, description="Delete what the sources do not hold.")
-    allow_empty: bool = Field(default=False, description="With prune: delete everything if the sources hold nothing.")
-    dry_run: bool = Field(default=False, description="Only say what would change.")
+    prune: bool = Field(default=False, description="Delete stored resources that are not in the sources.")
+    allow_empty: bool = Field(
+        default=False, description="With prune: delete everything if the sources contain no resources."
+    )
+    dry_run: bool = Field(default=False, description="Only show what would change.")
 
 
 async def apply(services: Services, params: Apply) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def _takes_events(change: Change) -> bool:
 class Diff(Sources):
     """Compare the sources with the stored resources."""
 
-    prune: bool = Field(default=False, description="Show also what the sources do not hold.")
+    prune: bool = Field(default=False, description="Show stored resources that are not in the sources, too.")
 
 
 async def diff(services: Services, params: Diff) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class ListResources(Params):
 
     kind: str = Field(
         default="",
-        description="Only of this kind: EventGroup, eventgroups, eg …; of another program also Route.v1.net.example.",
+        description="Only of this kind: EventGroup, eventgroups, eg …; other programs' kinds as Route.v1.net.example.",
     )
     name: str = Field(default="", description="Only of this name.")
 
@@ -198,7 +200,7 @@ def _show(row: StoredResource) -> dict[str, Any]:
 class OneResource(Params):
     """One resource."""
 
-    kind: str = Field(description="EventGroup, eventgroups, eg …; of another program also Route.v1.net.example.")
+    kind: str = Field(description="EventGroup, eventgroups, eg …; other programs' kinds as Route.v1.net.example.")
     name: str
 
 
@@ -209,11 +211,11 @@ def _find(conn: Connection, params: OneResource) -> StoredResource:
     found = _in_order(row for row in known if row.name == params.name)
     if not found:
         kind = kinds[0][1]
-        hint = f"there are {_first_names(known)}" if known else f"no {kind} is declared"
-        raise NotFound(f"there is no {kind}/{params.name}", hint=hint)
+        hint = f"declared: {_first_names(known)}" if known else f"no {kind} is declared"
+        raise NotFound(f"no {kind}/{params.name}", hint=hint)
     if len(found) > 1:
         what = f"there is {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
-        raise Conflict(what, hint=f"say which, for example {full_word(_kind_of(found[0]))}")
+        raise Conflict(what, hint=f"name one, for example {full_word(_kind_of(found[0]))}")
     return found[0]
 
 
@@ -291,7 +293,7 @@ def _recent_letters(conn: Connection, group: str, cursor: str) -> list[dict[str,
 class DeleteResource(OneResource):
     """Delete one resource."""
 
-    dry_run: bool = Field(default=False, description="Only say what would change.")
+    dry_run: bool = Field(default=False, description="Only show what would change.")
 
 
 async def delete(services: Services, params: DeleteResource) -> dict[str, Any]:
@@ -302,8 +304,8 @@ async def delete(services: Services, params: DeleteResource) -> dict[str, Any]:
 class DeleteResources(Sources):
     """Delete the resources that the sources name; their specs are ignored."""
 
-    ignore_not_found: bool = Field(default=False, description="Pass over what is not stored.")
-    dry_run: bool = Field(default=False, description="Only say what would change.")
+    ignore_not_found: bool = Field(default=False, description="Skip resources that are not stored.")
+    dry_run: bool = Field(default=False, description="Only show what would change.")
 
 
 async def delete_sources(services: Services, params: DeleteResources) -> dict[str, Any]:

@@ -31,14 +31,14 @@ class ListRuns(Params):
     subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
     group: str = Field(default="", description="Only of this EventGroup.")
     event_id: str = Field(default="", description="Only this event.")
-    status: str = Field(default="", description="Only `pending`, `succeeded` or `failed`.")
-    before: int | None = Field(default=None, ge=1, description="Go on with runs before this one.")
+    status: str = Field(default="", description="Only events with this status: `pending`, `succeeded` or `failed`.")
+    before: int | None = Field(default=None, ge=1, description="Continue with runs before this id.")
     limit: Limit = PAGE_SIZE
 
     @model_validator(mode="after")
     def _known_status(self) -> Self:
         if self.status and self.status not in SHOWN.values():
-            raise ValueError(f"status: {self.status!r} is none of pending, succeeded, failed")
+            raise ValueError(f"status: {self.status!r} is not one of pending, succeeded, failed")
         return self
 
 

@@ -57,13 +57,13 @@ class Choose(Params):
     """One subscription."""
 
     subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
-    group: str = Field(default="", description="Its EventGroup; a key that is held to some groups has to name it.")
+    group: str = Field(default="", description="Its EventGroup; required for a key that is limited to some groups.")
 
 
 class Retry(Choose):
     """Retry at once what is backing off or blocked, and its dead letters: all of them, or these events."""
 
-    ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only these parked events.")
+    ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only dead letters of these event ids.")
 
 
 async def retry(services: Services, params: Retry) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _retry_now(conn: Connection, params: Retry, now: int) -> dict[str, Any]:
     if params.ids:
         missing = sorted(set(params.ids) - {letter.event_id for letter in letters})
         if missing:
-            raise NotFound(f"{one.name} has parked no event {', '.join(missing[:20])}")
+            raise NotFound(f"{one.name} has no dead letter of event {', '.join(missing[:20])}")
         letters = [letter for letter in letters if letter.event_id in params.ids]
     again, kept = _judge(conn, one, letters, now)
     for first in range(0, len(again), MOST_POSITIONS):
@@ -111,7 +111,7 @@ def _judge(
         elif not is_alive(letter.expires_at, now):
             kept.append({"eventId": letter.event_id, "reason": f"it expired at {show_time(letter.expires_at)}"})
         elif trigger.take(stored[letter.position]) is None:
-            kept.append({"eventId": letter.event_id, "reason": "the subscription does not ask for it any more"})
+            kept.append({"eventId": letter.event_id, "reason": "the subscription no longer selects it"})
         else:
             again.append(letter)
     return again, kept
@@ -136,13 +136,15 @@ def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positio
 class Reset(Choose):
     """Where to continue: at the oldest stored event, at a time, or after the newest."""
 
-    since: str = Field(default="", description="At what was recorded then: RFC 3339, or how long ago (`15m`).")
-    latest: bool = Field(default=False, description="Behind everything: what waits is never run.")
+    since: str = Field(
+        default="", description="At the first event recorded at this time or later: RFC 3339, or an age (`15m`)."
+    )
+    latest: bool = Field(default=False, description="After the newest event: the backlog is skipped.")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.since and self.latest:
-            raise ValueError("since and latest are two places: leave one out")
+            raise ValueError("since and latest name two positions: leave one out")
         return self
 
 
@@ -163,7 +165,7 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
         if last == 0:
             raise Invalid(
                 f"nothing of group {one.group} was recorded since {params.since}",
-                hint="--latest passes over everything",
+                hint="--latest skips all events",
             )
     _go_to(conn, one, cursor, to, now)
     return {"subscription": one.name, "group": one.group, "from": cursor.position, "to": to}
@@ -185,7 +187,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
 class Pause(Choose):
     """Stop running the plugin; events wait."""
 
-    by: str = Field(default="", max_length=200, description="Who, to be shown.")
+    by: str = Field(default="", max_length=200, description="The name or reason to show.")
 
 
 async def pause(services: Services, params: Pause) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class BodyMemory:
         while self.held + more > self.most:
             giving = self._find_giving(body, more)
             if giving is None:
-                raise Throttled(f"request bodies of {self.held} bytes are in progress: send this one later")
+                raise Throttled(f"request bodies of {self.held} bytes are in progress: retry later")
             self.give_back(giving)
             giving.give_way()
 
@@ -183,7 +183,7 @@ async def _gather(content: Any, most: int, held: BodyReservation, setting: bool)
 
 def needs_room_error() -> Throttled:
     """Return the error for a body that had to give way."""
-    return Throttled("the room for this body is needed by another key: send it later")
+    return Throttled("the memory for this body is needed by another key: retry later")
 
 
 def _slow() -> SlowBody:
@@ -191,7 +191,7 @@ def _slow() -> SlowBody:
 
 
 def _too_large(most: int, setting: bool) -> TooLarge:
-    hint = "send less at once, or raise EVENTD_MAX_BODY_BYTES" if setting else "send less at once"
+    hint = "send a smaller request, or raise EVENTD_MAX_BODY_BYTES" if setting else "send a smaller request"
     return TooLarge(f"the body is over the limit of {most} bytes", hint=hint)
 
 

@@ -35,10 +35,10 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
 def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     """Yield the checks of the deliveries to one peer."""
     if peer.trouble:
-        yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="put right what it says")
+        yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="fix the reported problem")
         return
     if not peer.deliveries.events:
-        yield _of(peer, "delivery summary", Status.SKIP, detail="nothing is meant for it so far")
+        yield _of(peer, "delivery summary", Status.SKIP, detail="no event is meant for it so far")
         return
     yield _failed(peer)
     yield _pending(peer, slo)
@@ -74,22 +74,22 @@ def _of(
 def _failed(peer: PeerFacts) -> Check:
     found = peer.deliveries
     if not found.failed:
-        return _of(peer, "failed deliveries", Status.PASS, "failed-deliveries", detail="none has failed")
+        return _of(peer, "failed deliveries", Status.PASS, "failed-deliveries", detail="no delivery has failed")
     parts = []
     remedies = []
     again = found.letters - found.refused_again
     if found.letters:
-        parts.append(f"{_count(found.letters, 'event')} refused by the peer, kept as dead letters")
+        parts.append(f"{_count(found.letters, 'event')} refused by the peer and kept as dead letters")
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
     if found.refused_again:
-        parts.append(f"{found.refused_again} of them the peer refuses each time: a retry does not help")
+        parts.append(f"{found.refused_again} of them are refused every time: a retry does not help")
         remedies.append(
             "if the reason is id_conflict, emit the event again with an id of its own; then drop the dead letters:"
             f" routerctl federation dead-letters drop --group {peer.group} NUMBER"
         )
     if found.refused_waiting:
         parts.append(_held(peer))
-        remedies.append("fix the link, see its own check; the events are then sent automatically")
+        remedies.append("fix the link (see its own check); the events are then sent automatically")
     return _of(
         peer,
         "failed deliveries",
@@ -113,10 +113,10 @@ def _held(peer: PeerFacts) -> str:
 def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "pending deliveries", "pending-deliveries"
     if not found.pending:
-        held = f"none that can go now: {_held(peer)}" if found.refused_waiting else "none waits"
+        held = f"no event can be sent now: {_held(peer)}" if found.refused_waiting else "no event is waiting"
         return _of(peer, suffix, Status.PASS, code, detail=held)
     told = f"{_count(found.pending, 'event')} waiting{'' if found.ahead_in_full else ' at most'}"
-    remedy = f"see what holds them up: routerctl federation links --group {peer.group} --peer {peer.node}"
+    remedy = f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
     if left is None or left >= slo.expires_soon * SECOND:
         return _of(peer, suffix, Status.WARN, code, detail=told, remedy=remedy)
@@ -143,7 +143,7 @@ def _stale(peer: PeerFacts) -> Check:
     # Only a complete count may say "all".
     status = Status.FAIL if found.stale == found.delivered and found.in_full else Status.WARN
     detail = f"{found.stale} of {_count(found.delivered, 'delivered event')} with an earlier expiry than here"
-    remedy = "the refresh is on its way: get the link to move"
+    remedy = "the refresh is in the backlog: fix the link"
     return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
 
 
@@ -152,7 +152,11 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     lag = peer.deliveries.max_lag
     if lag is None:
         only_repairs = peer.deliveries.delivered > 0
-        why = "all was sent again or afterwards, which is no lag" if only_repairs else "nothing live was delivered yet"
+        why = (
+            "all deliveries were repairs, which do not count as lag"
+            if only_repairs
+            else "no live event has been delivered yet"
+        )
         return _of(peer, suffix, Status.SKIP, code, detail=why)
     detail = f"at most {_span(lag)} from being ready to be sent to being acknowledged"
     for status, name, limit in (
@@ -161,7 +165,7 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     ):
         if lag >= limit * SECOND:
             breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
-            remedy = "see how the peer is reached, and whether it was down"
+            remedy = "check the path to the peer, and whether it was down"
             return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach)
     return _of(peer, suffix, Status.PASS, code, detail=detail)
 
@@ -173,12 +177,14 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
         return _of(peer, suffix, Status.SKIP, code, detail="none of its events expires")
     if found.lost_in is not None and found.lost_in < slo.expires_soon * SECOND:
         detail = f"the first that is not delivered expires in {_span(found.lost_in)}"
-        return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="get the link to move before that")
+        return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="fix the link before that")
     detail = f"the first expires in {_span(left)}"
     if left >= slo.expires_soon * SECOND:
         return _of(peer, suffix, Status.PASS, code, detail=detail)
     detail += "; it is delivered"
-    return _of(peer, suffix, Status.WARN, code, detail=detail, remedy="refresh it at its source if it still holds")
+    return _of(
+        peer, suffix, Status.WARN, code, detail=detail, remedy="emit it again at its source if it is still valid"
+    )
 
 
 def check_expected(peer: PeerFacts) -> Check:
@@ -201,7 +207,7 @@ def check_expected(peer: PeerFacts) -> Check:
             suffix,
             Status.FAIL,
             code,
-            detail=f"{_count(len(found.missing), 'event')} neither delivered nor on the way: {ids}",
+            detail=f"{_count(len(found.missing), 'event')} neither delivered nor pending: {ids}",
             remedy=f"send them again: routerctl federation redeliver {peer.node} --group {peer.group} --id ID",
         )
     return _of(peer, suffix, Status.PASS, code, detail=_accounted(found))
@@ -213,10 +219,10 @@ def _accounted(found: Deliveries) -> str:
         "expired before the peer had them": found.expired,
         "came from the peer": found.in_path,
         "refused by the peer": found.refused,
-        "whose proof of delivery is no longer kept": found.unproven,
+        "without stored evidence of their delivery": found.unproven,
     }
     rest = ", ".join(f"{number} {told}" for told, number in words.items() if number)
-    return "all are delivered or on their way" + (f"; besides, {rest}" if rest else "")
+    return "all events are delivered or pending" + (f"; besides, {rest}" if rest else "")
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -250,7 +256,7 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach |
         return Status.FAIL, told, f"see why: routerctl subscription runs {runs.subscription}", breach
     if runs.pending > slo.max_pending_runs:
         breach = Breach(f"maxPendingRuns={slo.max_pending_runs}", f"pendingRuns={runs.pending}")
-        return Status.WARN, told, "see whether its plugin keeps up", breach
+        return Status.WARN, told, "check whether its plugin keeps up", breach
     if runs.failed or runs.pending:
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
         return Status.PASS, f"{told}; {allowed}", "", None

@@ -43,10 +43,10 @@ async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[
 
 async def _do(services: Services, action: Action) -> FixResult:
     if not action.safe:
-        return FixResult(False, "left to you: it needs an operator's approval")
+        return FixResult(False, "not done: it needs an operator's approval")
     mend = _MENDING.get(action.action)
     if mend is None:
-        return FixResult(False, f"nothing to change here, look at it: {action.reason}")
+        return FixResult(False, f"nothing was changed; check this:  {action.reason}")
     try:
         return await mend(services, action.group, action.peer)
     except EventdError as error:
@@ -60,7 +60,7 @@ async def _retry(services: Services, group: str, peer: str) -> FixResult:
         all_of_it = ChooseLetters(group=group, peer=peer)
         answer = await services.database.write(partial(retry_now, except_reasons=REFUSED_AGAIN), all_of_it, now)
         retried = answer["retried"]
-        parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent once more")
+        parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent again")
         if answer["kept"]:
             parts.append(f"{len(answer['kept'])} not: {answer['kept'][0]['reason']}")
     woken = await _wake(services, group, peer)
@@ -78,9 +78,9 @@ async def _repush(services: Services, group: str, peer: str) -> FixResult:
         return woken
     now = services.clock.now()
     if not await services.database.read(_to_overtake, group, peer, now):
-        return FixResult(False, f"{woken.result}; no refresh waits that is not being sent already")
+        return FixResult(False, f"{woken.result}; every waiting refresh is already being sent")
     count = await services.database.write(_overtake, group, peer, now)
-    return FixResult(count > 0, f"{count} refreshes are sent ahead of what else waits")
+    return FixResult(count > 0, f"{count} refreshes are sent before the rest of the backlog")
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
@@ -118,7 +118,7 @@ def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None:
-        return "no node has taken notice of this peer yet: start one", []
+        return "no node has registered this peer yet: start one", []
     held = [each.name for each in (cursor, *read_repairs_of(conn, peer)) if _is_held(each)]
     return _told(cursor), held
 
@@ -130,10 +130,14 @@ def _is_held(cursor: Cursor) -> bool:
 def _told(cursor: Cursor) -> str:
     if cursor.paused_at is not None:
         by = f" by {cursor.paused_by}" if cursor.paused_by else ""
-        return f"it is paused{by}, and stays so"
-    success = f"last reached at {show_time(cursor.succeeded_at)}" if cursor.succeeded_at else "never reached so far"
+        return f"it is paused{by}, and stays paused"
+    success = (
+        f"the last success was at {show_time(cursor.succeeded_at)}"
+        if cursor.succeeded_at
+        else "it never succeeded so far"
+    )
     if cursor.state is LinkState.RUNNING:
-        return f"nothing holds it up, {success}"
+        return f"it is running,  {success}"
     why = ": ".join(part for part in (cursor.reason, cursor.last_error) if part)
     return f"until now it was {cursor.state} ({why or 'no reason is known'}), {success}"
 

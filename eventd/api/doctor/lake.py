@@ -7,7 +7,7 @@ from typing import Any
 
 from eventd.api.doctor.report import Check, Status
 
-_REMEDY = "put right what it says; nothing is lost meanwhile as long as retention leaves the books alone"
+_REMEDY = "fix the reported problem; nothing is lost meanwhile unless retention evicts ledger rows"
 
 
 def check_shipping(books: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
@@ -17,7 +17,7 @@ def check_shipping(books: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
     held = [book for book in books if book["state"] != "running"]
     if not held:
         waiting = sum(book["waiting"] for book in books)
-        detail = "all is in the lake" if not waiting else "it is on its way to the lake"
+        detail = "all rows are in the lake" if not waiting else "rows are being shipped to the lake"
         yield Check("lake shipping", Status.PASS, "lake-shipping", detail)
         return
     worst = next((book for book in held if book["state"] != "backing-off"), held[0])

@@ -26,10 +26,10 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
             yield from _waiting(peer, group.slo)
             yield from _books(peer)
     if group.keys_trouble:
-        remedy = "put the file right, then send SIGHUP; keys that were read before stay in force meanwhile"
+        remedy = "fix the file, then send SIGHUP; the node keeps using the keys it has read"
         yield Check(f"{group.name} keys", Status.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name)
     if group.v1_requests:
-        told = f"verified requests that came in with v1 since the node was started: {group.v1_requests}"
+        told = f"verified v1 requests since the node started: {group.v1_requests}"
         yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", told, group=group.name)
     for runs in group.runs:
         yield from _subscription(group, runs)
@@ -55,7 +55,7 @@ def _conflicts(group: GroupFacts) -> Iterator[Check]:
         other = "to an earlier one of the same emitter" if same else f"to one of {_side(each.owner, each.owner_key)}"
         detail = (
             f"{_times(each.times)} an event of {_side(each.source, each.key_id)} was not stored, because its id belongs"
-            f" {other} with other content; the last time at {_moment(each.last_at)}, the id {each.event_id!r}"
+            f" {other} with other content; most recently at {_moment(each.last_at)}, the id {each.event_id!r}"
         )
         more = len(group.conflicts) - MOST_CONFLICTS
         if more > 0 and each is group.conflicts[MOST_CONFLICTS - 1]:
@@ -66,7 +66,7 @@ def _conflicts(group: GroupFacts) -> Iterator[Check]:
             else f"let the emitter of {each.source!r} use ids of its own; if {each.owner!r} takes ids on purpose,"
             " revoke its key"
         )
-        show = f"routerctl federation event list --group {group.name} --id ID --include-expired shows who has one"
+        show = f"routerctl federation event list --group {group.name} --id ID --include-expired shows it on each node"
         remedy = f"{change}; {show}"
         yield Check(f"{group.name} event ids", Status.WARN, "id-conflict", detail, remedy, group=group.name)
 
@@ -82,11 +82,15 @@ def _side(source: str, key_id: str) -> str:
 
 
 _GAPS = {
-    "lost": ("inbound-gaps", "the sender lost events before it could send them", "ask the sender's operator for them"),
+    "lost": (
+        "inbound-gaps",
+        "the sender lost events before it could send them",
+        "ask the sender's operator about them",
+    ),
     "taken_back": (
         "inbound-history",
-        "the sender went back behind what it had told: its database is an older copy",
-        "compare what was told twice",
+        "the sender's log went back: its database is an older copy",
+        "compare the events that were sent twice",
     ),
 }
 
@@ -101,40 +105,40 @@ def _of(
 def _link(peer: PeerFacts) -> Iterator[Check]:
     link = peer.link
     if not link.noticed:
-        remedy = "is the node running? routerd-eventd serve"
-        yield _of(peer, "link", Status.WARN, "link-new", "no node has taken notice of this peer yet", remedy)
+        remedy = "start the node: routerd-eventd serve"
+        yield _of(peer, "link", Status.WARN, "link-new", "no node has registered this peer yet", remedy)
         return
     since = f"since {_moment(link.since)}"
     why, remedy, reason = _why(link), remedy_for(link.reason).words, link.reason
     if link.state == "blocked":
         yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy, reason=reason)
     elif link.state == "failed":
-        told = f"this node cannot go on {since}: {why}"
+        told = f"this node cannot send {since}: {why}"
         yield _of(peer, "link", Status.FAIL, "link-failed", told, remedy, reason=reason)
     elif link.state == "backing-off":
-        again = f"; the next try is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
+        again = f"; the next attempt is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
         yield _of(peer, "link", Status.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
     elif link.state == "paused":
         told = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"
-        remedy = f"when it may go on: routerctl federation resume {peer.node} --group {peer.group}"
+        remedy = f"to resume it: routerctl federation resume {peer.node} --group {peer.group}"
         yield _of(peer, "link", Status.WARN, "link-paused", told, remedy)
     if link.protocol == "v1":
-        yield _of(peer, "protocol", Status.PASS, "protocol-v1", "sent to with v1, without signed receipts")
+        yield _of(peer, "protocol", Status.PASS, "protocol-v1", "v1 is used, without signed receipts")
 
 
 def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
     link, resource = runs.link, f"EventSubscription/{runs.subscription}"
     show = f"routerctl subscription runs {runs.subscription}"
-    mend = "put right what it says; it is tried again by itself"
+    mend = "fix the reported problem; the node retries automatically"
     retry = f"{mend}, or at once: routerctl subscription retry {runs.subscription}"
     told = {
         "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", retry),
-        "failed": (Status.FAIL, f"this node cannot go on with it: {_why(link)}", "put right what it says"),
-        "backing-off": (Status.WARN, f"its plugin fails and is tried again: {_why(link)}", f"see why: {show}"),
+        "failed": (Status.FAIL, f"this node cannot run it: {_why(link)}", "fix the reported problem"),
+        "backing-off": (Status.WARN, f"its plugin fails and is retried: {_why(link)}", f"see why: {show}"),
         "paused": (
             Status.WARN,
             f"paused{f' by {link.paused_by}' if link.paused_by else ''}",
-            f"when it may go on: routerctl subscription resume {runs.subscription}",
+            f"to resume it: routerctl subscription resume {runs.subscription}",
         ),
     }
     if link.state in told:
@@ -142,28 +146,28 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
         code = "subscription-held"
         yield Check(resource, status, code, detail, remedy, group=group.name, resource=resource)
     if runs.lost_at is not None:
-        detail = f"retention removed events before its plugin got them, the last time at {_moment(runs.lost_at)}"
-        code, remedy = "subscription-lost", "keep events for longer than a plugin may be behind: retention of the group"
+        detail = f"retention removed events before its plugin got them, most recently at {_moment(runs.lost_at)}"
+        code, remedy = "subscription-lost", "raise the group's retention above the longest delay of the plugin"
         yield Check(f"{resource} lost events", Status.WARN, code, detail, remedy, group=group.name, resource=resource)
 
 
 def _parts(group: GroupFacts) -> Iterator[Check]:
     """Yield ineffective parts; of many, the first ones."""
     for source, reason in group.aside[:MOST_ASIDE]:
-        remedy = f"see what it would give: routerctl dynamic describe {source}"
+        remedy = f"show its content: routerctl dynamic describe {source}"
         owner = source.rpartition("/")[0]
         yield Check(
             f"DynamicConfigPart/{source}",
             Status.WARN,
             "part-set-aside",
-            f"set aside: {reason}",
+            f"no effect: {reason}",
             remedy,
             group=group.name,
             resource=owner,
         )
     more = len(group.aside) - MOST_ASIDE
     if more > 0:
-        told, remedy = f"{more} more are set aside", "see all: routerctl dynamic diff"
+        told, remedy = f"{more} more parts have no effect", "see all: routerctl dynamic diff"
         yield Check(f"{group.name} parts", Status.WARN, "part-set-aside", told, remedy, group=group.name)
 
 
@@ -181,8 +185,8 @@ def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
         f"{peer.name} waiting",
         Status.FAIL if late else Status.WARN,
         "waiting-lag",
-        f"the oldest event that waits could have been sent {format_duration(round(waited, -6))} ago",
-        f"see what holds it up: routerctl federation links --group {peer.group} --peer {peer.node}",
+        f"the oldest waiting event has been ready to be sent for {format_duration(round(waited, -6))}",
+        f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}",
         group=peer.group,
         peer=peer.node,
         breach=Breach(limit, f"waitingSeconds={waited // SECOND}"),
@@ -192,20 +196,20 @@ def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
 def _books(peer: PeerFacts) -> Iterator[Check]:
     found = peer.deliveries
     if peer.lost_before:
-        detail = "retention removed events before this peer had them; it will be told with the next batch"
-        remedy = "keep them next time: retention.undelivered: keep"
+        detail = "retention removed events before this peer had them; the next batch reports the gap to it"
+        remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", Status.WARN, "events-lost", detail, remedy)
     if found.spent_letters:
-        detail = f"of its dead letters, {found.spent_letters} cannot be tried again: the event has expired or is gone"
-        remedy = f"look at them and drop them: routerctl federation dead-letters list --group {peer.group}"
+        detail = f"of its dead letters, {found.spent_letters} cannot be retried: the event has expired or was evicted"
+        remedy = f"list and drop them: routerctl federation dead-letters list --group {peer.group}"
         yield _of(peer, "dead letters", Status.WARN, "dead-letters-spent", detail, remedy)
     parts = []
     if not found.in_full:
         parts.append(
-            f"of what was passed, the newest {found.looked_at} were looked at one by one, and not what is older"
+            f"of the events that the cursor has passed, only the newest {found.looked_at} were checked individually"
         )
     if not found.ahead_in_full:
-        parts.append("what waits was counted by its types, and not all of it was asked when it expires")
+        parts.append("the backlog was counted by event types; the expiry of some events was not checked")
     if parts:
         yield _of(peer, "older events", Status.SKIP, "not-looked-at", "; ".join(parts))
 

@@ -24,15 +24,15 @@ AREAS = (AREA,)
 class ExamineParams(Params):
     """What to examine."""
 
-    area: str = Field(default="", description="federation; all areas if blank.")
-    group: str = Field(default="", description="Only this group; all if blank.")
-    remediation_plan: bool = Field(default=False, description="Add what could be done about it.")
+    area: str = Field(default="", description="federation; all areas if empty.")
+    group: str = Field(default="", description="Only this group; all if empty.")
+    remediation_plan: bool = Field(default=False, description="Include the plan of fixes.")
 
     @field_validator("area")
     @classmethod
     def _is_known(cls, area: str) -> str:
         if area and area not in AREAS:
-            raise ValueError(f"must be {' or '.join(AREAS)}, or blank for all")
+            raise ValueError(f"must be {' or '.join(AREAS)}, or empty for all")
         return area
 
 

@@ -22,7 +22,7 @@ async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]]
     if not wrong:
         return []
     detail = "; ".join(f"{name}: {state}" for name, state in wrong.items())
-    remedy = "put right what it says; the node tries again by itself"
+    remedy = "fix the reported problem; the node retries automatically"
     return [Check(NAME, Status.FAIL, CODE, f"the node is not ready: {detail}", remedy, group=group)]
 
 

@@ -25,7 +25,7 @@ REMEDIES = {
         "compare the key files of both sides by `sha256sum`, make them the same, and send SIGHUP where one was changed;"
         " the peer's log names the key id that it refused",
     ),
-    "clock_skew": Remedy("correct-clock", "set the clock of the side that is wrong; the detail tells the peer's time"),
+    "clock_skew": Remedy("correct-clock", "set the clock of the side that is wrong; the detail shows the peer's time"),
     "wrong_audience": Remedy(
         _NAMES,
         "make `nodeName` of this EventPeer the `nodeName` of the EventGroup on the peer; or correct the endpoint",
@@ -36,7 +36,7 @@ REMEDIES = {
         _ENDPOINT, "use the port of `spec.listen` of the peer's EventGroup in this EventPeer's endpoint"
     ),
     "wrong_path": Remedy(_ENDPOINT, "leave the path out of this EventPeer's endpoint, as in http://10.99.0.7:8787"),
-    "not_found": Remedy(_ENDPOINT, "correct the endpoint: nothing is served there that a peer serves"),
+    "not_found": Remedy(_ENDPOINT, "correct the endpoint: the server there is not a peer's listener"),
     "method_not_allowed": Remedy(_ENDPOINT, "correct the endpoint: another program answers there"),
     "no_v2": Remedy(
         "allow-protocol", "set `protocol: auto` in this EventPeer, or upgrade the peer and allow v2 in its `protocols`"
@@ -50,10 +50,10 @@ REMEDIES = {
     ),
     "impossible_mark": Remedy(
         "renew-epoch",
-        "either the peer is wrong, then its operator has to look there; or this node's database is an older copy that "
-        "was put back by hand, then stop the node, run `routerd-eventd migrate --new-epoch` and start it. That costs: "
-        "every reader of a topic is told of a gap once and reads anew, tokens and page cursors given before are void, "
-        "and each link is compared with its peer again",
+        "if this node's database is an older copy that was put back by hand, stop the node, run `routerd-eventd"
+        " migrate --new-epoch` and start it: every reader of a topic then gets one gap and reads again, earlier tokens"
+        " and page cursors are void, and each link is compared with its peer again. Otherwise the fault is the peer's:"
+        " notify its operator",
     ),
     "malformed": Remedy(
         "report-fault", "look for a proxy that changes requests; without one, report it with both versions"
@@ -61,27 +61,23 @@ REMEDIES = {
     "batch_conflict": Remedy(
         "report-fault", "look for a second node that sends under this name; without one, report it"
     ),
-    "other_history": Remedy("resume-link", "resume the link: it then asks the peer where it stands"),
+    "other_history": Remedy("resume-link", "resume the link: it then asks the peer for its position"),
     "unsupported_media_type": Remedy("upgrade-peer", "upgrade the peer, or set `protocol: v1` in this EventPeer"),
     "secret_unreadable": Remedy(
         "correct-key-file", "correct the file that the detail names, its owner or its mode; then send SIGHUP"
     ),
     "no_signing_key": Remedy("activate-key", "make one key of this node `active` in `auth.keys` of the EventGroup"),
-    "internal": Remedy(
-        "report-fault", "look into this node's log, resume the link, and report the fault if it comes back"
-    ),
-    "unreachable": Remedy(
-        "reach-peer", "start the peer, correct the endpoint, or open its port in the firewall between"
-    ),
+    "internal": Remedy("report-fault", "check this node's log, resume the link, and report the fault if it returns"),
+    "unreachable": Remedy("reach-peer", "start the peer, correct the endpoint, or open its port in the firewall"),
     "timeout": Remedy("reach-peer", "look for a firewall that drops packets; raise `limits.timeout` of this EventPeer"),
-    "tls": Remedy("correct-tls", "renew the certificate in front of the peer, or use the name that it is made for"),
-    "full": Remedy("make-room", "make room on the peer: it has reached its `retention.maxBytes`"),
+    "tls": Remedy("correct-tls", "renew the certificate in front of the peer, or use the name that it was issued for"),
+    "full": Remedy("make-room", "free space on the peer: it has reached its `retention.maxBytes`"),
 }
 _HTTP = Remedy(
     _ENDPOINT,
-    "see what answers with `curl -i ENDPOINT/v2/link`; correct the endpoint, or the proxy in front of the peer",
+    "check the response of `curl -i ENDPOINT/v2/link`; correct the endpoint, or the proxy in front of the peer",
 )
-_OTHER = Remedy("inspect-link", "see what the peer says: its log names what it refused")
+_OTHER = Remedy("inspect-link", "check the peer's log: it names the refused request")
 
 
 def remedy_for(reason: str) -> Remedy:

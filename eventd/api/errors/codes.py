@@ -93,7 +93,7 @@ class Internal(EventdError):
 
 def internal(incident: str) -> Internal:
     """Return the error for a fault that the node's log describes under the incident number."""
-    return Internal(f"a fault in the node; its log has it as incident {incident}", hint="please report it")
+    return Internal(f"internal error; the node's log describes it as incident {incident}", hint="please report it")
 
 
 _STATUS = {
@@ -177,7 +177,7 @@ def restore(status: int, body: bytes) -> EventdError:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # The 404 of another server does not mean that the resource is missing.
         kind = EventdError if status == 404 else _by_status(status)
-        return kind(f"the server answered {status}", hint="is there a routerd-eventd at this address?")
+        return kind(f"the server answered {status}", hint="check that a routerd-eventd serves this address")
     error = (_by_code(code) or _by_status(status))(message, hint=hint)
     vars(error).update(code=code, detail=problem.get("detail"))  # a later version may have more codes
     return error

@@ -48,14 +48,14 @@ def answering(
             logger.error("request refused: the process has no memory left", extra={"route": route_of(request)})
             if _has_begun(request):
                 return _cut(request, "the process has no memory left")
-            return answer(Throttled("the node is short of memory: try again later, or with less at once"), form)
+            return answer(Throttled("the node is short of memory: retry later, or with a smaller request"), form)
         except (ConnectionError, asyncio.CancelledError):
             raise  # the client disconnected, or the node stops: no response can be sent
         except Exception:
             incident = chance.token(4).hex()
             logger.exception("request failed", extra={"route": route_of(request), "incident": incident})
             if _has_begun(request):
-                return _cut(request, f"a fault in the node, incident {incident}")
+                return _cut(request, f"internal error, incident {incident}")
             return answer(internal(incident), form)
 
     return answer_errors

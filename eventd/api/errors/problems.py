@@ -58,6 +58,8 @@ def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[Eve
             peers = path in (V1_EVENTS_PATH, EVENTS_PATH, LINK_PATH, VERIFY_PATH)
             return NoSuchRoute(f"nothing is served at {path}", hint=_PEER_HINT if peers else ""), ""
         case web.HTTPRequestEntityTooLarge():
-            return TooLarge("the body is over the limit", hint="send less at once, or raise EVENTD_MAX_BODY_BYTES"), ""
+            return TooLarge(
+                "the body is over the limit", hint="send a smaller request, or raise EVENTD_MAX_BODY_BYTES"
+            ), ""
         case _:
             return Invalid(f"the request cannot be served: {problem.reason}"), ""

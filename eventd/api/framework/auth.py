@@ -73,7 +73,7 @@ class ApiKey(NamedTuple):
     def require_group(self, group: str | None) -> None:
         """Raises `Forbidden` if the key is limited to other groups; `None` stands for all groups together."""
         if self.prefixes and group is None:
-            raise Forbidden("this key is for some names only", hint="name one of them, or use a key without a limit")
+            raise Forbidden("this key is limited to some names", hint="name one of them, or use a key without a limit")
         if group is not None and not self.sees(group):
             raise Forbidden(f"this key is not for the group {group!r}")
 
@@ -144,7 +144,7 @@ class Keys:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            hint = "send it as Authorization: Bearer KEY; routerctl takes --key-file"
+            hint = "send one as Authorization: Bearer KEY; with routerctl, use --key-file"
             raise Unauthorized("this API needs a key", hint=hint)
         return self.find(token.strip())
 
@@ -224,7 +224,7 @@ def require_local_name(host: str) -> None:
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        hint = "call it by address or as localhost, or set EVENTD_API_KEYS"
+        hint = "call it by its address or as localhost, or set EVENTD_API_KEYS"
         raise Forbidden(f"an API without keys does not answer to the name {name!r}", hint=hint) from None
 
 
@@ -234,7 +234,7 @@ def require_own_page(origin: str, host: str) -> None:
     Without API keys the browser needs none, and it sends a request without a body without a preflight.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
-        raise Forbidden("a page of another origin may not use this API", hint="set up keys and send one")
+        raise Forbidden("a page of another origin may not use this API", hint="create API keys and send one")
 
 
 def parse_keys(text: str) -> tuple[ApiKey, ...]:
@@ -248,9 +248,9 @@ def parse_keys(text: str) -> tuple[ApiKey, ...]:
     entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
     keys = [_entry(number, *entry.split(":", 2)) for number, entry in enumerate(entries, start=1)]
     if not keys:
-        raise ValueError("holds no key")
+        raise ValueError("contains no key")
     if len({key.digest for key in keys}) < len(keys):
-        raise ValueError("holds one key twice")
+        raise ValueError("contains one key twice")
     return tuple(keys)
 
 
@@ -259,13 +259,13 @@ def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | Non
         raise ValueError(f"entry {number} begins with a colon: the key itself is missing")
     limits = [] if prefixes is None else [prefix.strip() for prefix in prefixes.split("|")]
     if "" in limits:
-        raise ValueError(f"entry {number}: a blank prefix would allow every name (leave its colon or | out)")
+        raise ValueError(f"entry {number}: an empty prefix would allow every name (leave out its colon or |)")
     all_scopes = scopes is None or (bool(limits) and not scopes.strip())
     try:
         granted = read_scopes([] if all_scopes else [scopes or ""])
     except ValueError as error:
         # The word may be the other half of a key that contains a colon, so it is not shown.
-        raise ValueError(f"entry {number}: {error} (a key must not hold a colon)") from None
+        raise ValueError(f"entry {number}: {error} (a key must not contain a colon)") from None
     return ApiKey(hashlib.sha256(key.strip().encode()).digest(), granted, tuple(limits))
 
 
@@ -277,9 +277,9 @@ def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
     words = [word.strip().lower() for text in texts for word in text.split("+")]
     for place, word in enumerate(words, start=1):
         if not word:
-            raise ValueError(f"scope {place} is blank: name it, or leave all scopes out to allow everything")
+            raise ValueError(f"scope {place} is empty: name it, or leave all scopes out to allow everything")
         if word not in _WORDS:
-            raise ValueError(f"scope {place} is none of {', '.join(SCOPES)} and rw")
+            raise ValueError(f"scope {place} is not one of {', '.join(SCOPES)} and rw")
     return frozenset(scope for word in words for scope in _WORDS[word]) or frozenset(SCOPES)
 
 

@@ -89,7 +89,7 @@ def read_query(request: web.Request, model: type[Q]) -> Q:
 
 def _text(text: str) -> str:
     if not is_plain(text):
-        raise Invalid("the query holds U+0000, or bytes that are not UTF-8")
+        raise Invalid("the query contains U+0000, or bytes that are not UTF-8")
     return text
 
 

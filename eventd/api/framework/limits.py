@@ -45,9 +45,9 @@ class ConcurrencyLimiter:
     def take(self, key: ApiKey) -> Iterator[None]:
         """Count one use while the block runs. Raises `Throttled`."""
         if 0 < self._most <= self.taken:
-            raise Throttled(f"{self._most} {self._what} are open already: end one, or try again later")
+            raise Throttled(f"{self._most} {self._what} are already open: close one, or retry later")
         if 0 < self._most_per_key <= self._by_key[key.digest]:
-            raise Throttled(f"this key has {self._most_per_key} {self._what} already: end one, or try again later")
+            raise Throttled(f"this key has {self._most_per_key} {self._what} already: close one, or retry later")
         self.taken += 1
         self._by_key[key.digest] += 1
         try:

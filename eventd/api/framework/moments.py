@@ -21,7 +21,7 @@ def read_moment(name: str, text: str, now: int) -> int | None:
     try:
         return micros(parse_time(text))
     except BadEvent:
-        hint = "write a time such as 2026-05-30T10:13:20Z, or how long ago, such as 15m"
+        hint = "write a time such as 2026-05-30T10:13:20Z, or an age such as 15m"
         raise Invalid(f"{name}: {text!r} is not a time", hint=hint) from None
 
 
@@ -34,7 +34,7 @@ def read_span(
     """
     first, last = read_moment(names[0], since, now), read_moment(names[1], until, now)
     if first is not None and last is not None and last < first:
-        raise Invalid(f"{names[1]} ({until}) lies before {names[0]} ({since})", hint="swap them")
+        raise Invalid(f"{names[1]} ({until}) is before {names[0]} ({since})", hint="swap them")
     return first, last
 
 

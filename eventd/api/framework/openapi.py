@@ -18,9 +18,9 @@ Json = dict[str, Any]
 _REF = "#/components/schemas/{name}"
 _NAME = re.compile(r"{(\w+)}")
 REFUSALS = {
-    400: "The request is wrong; the same one will never be accepted.",
-    401: "A key is missing or not known.",
-    403: "The key may not do this, or not with this name.",
+    400: "The request is invalid; a retry will not succeed.",
+    401: "The API key is missing or unknown.",
+    403: "The key lacks the scope, or may not access this name.",
     404: "What the request names does not exist.",
     406: "The answer is a stream of events, and the client does not accept one.",
     408: "The body did not arrive in time.",
@@ -28,9 +28,9 @@ REFUSALS = {
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
     422: "The topic is full and refuses more.",
-    429: "A limit is reached; try again after `Retry-After` seconds.",
-    500: "A fault of the node.",
-    503: "Not now; try again after `Retry-After` seconds.",
+    429: "A limit is reached; retry after `Retry-After` seconds.",
+    500: "An internal error of the node.",
+    503: "Temporarily unavailable; retry after `Retry-After` seconds.",
 }
 """Error statuses that are described."""
 
@@ -71,7 +71,7 @@ def describe(routes: Iterable[Route], title: str, version: str) -> Json:
     paths: dict[str, Json] = {}
     for route, endpoint in described:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, endpoint, schemas)
-    key = {"type": "http", "scheme": "bearer", "description": "Not needed where the node has no keys."}
+    key = {"type": "http", "scheme": "bearer", "description": "Not required if the node has no keys."}
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
@@ -148,13 +148,13 @@ def _answers(route: Route, endpoint: Endpoint, schemas: _Schemas) -> Json:
     if route.upgrade:
         answers = {"101": {"description": "The connection is a WebSocket now."}}
     if route.creates:
-        answers["201"] = {"description": "Done, and something was created.", "content": done}
+        answers["201"] = {"description": "Created.", "content": done}
     refused = {"application/json": {"schema": schemas[refusal_of(route)]}}
     for status in sorted(_statuses(route, endpoint)):
         content = done if status == 503 and route.unready else refused
         answers[str(status)] = {"description": REFUSALS[status], "content": content}
     if endpoint.params is not None:
-        answers["default"] = {"description": "Refused for another reason, which `code` tells.", "content": refused}
+        answers["default"] = {"description": "Refused for another reason, named by `code`.", "content": refused}
     return answers
 
 

@@ -86,7 +86,7 @@ class Params(BaseModel):
         """Refuse texts that no database stores: U+0000, or bytes of a command line that are not UTF-8."""
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and not is_plain(text):
-                raise ValueError("holds U+0000 or bytes that are not UTF-8")
+                raise ValueError("contains U+0000 or bytes that are not UTF-8")
         return value
 
     @classmethod

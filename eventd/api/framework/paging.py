@@ -53,7 +53,7 @@ class NamePage(Query, frozen=True):
 
 
 def _bad_cursor(cursor: str) -> Invalid:
-    return Invalid(f"{cursor[:60]!r} is not a valid cursor", hint="send `next_cursor` as the last page gave it")
+    return Invalid(f"{cursor[:60]!r} is not a valid cursor", hint="send the `next_cursor` of the last page unchanged")
 
 
 def write_cursor(name: str) -> str:
@@ -81,9 +81,9 @@ def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
         return PageStart(0)
     epoch, _, number = text.partition(":")
     if not (epoch and number.isascii() and number.isdigit() and len(number) <= 18):
-        raise Invalid(f"{text[:60]!r} is not a token of this list", hint="take next or upto of an answer")
+        raise Invalid(f"{text[:60]!r} is not a token of this list", hint="use `next` or `upto` of an answer")
     if epoch != head.epoch or int(number) > head.last:
-        return PageStart(0, {"reason": "another_history", "message": "the token is of another history of this log"})
+        return PageStart(0, {"reason": "another_history", "message": "the token belongs to another epoch of this log"})
     if int(number) < topic.evicted_position:
         message = f"retention has removed records after it, up to number {topic.evicted_seq} of the group"
         return PageStart(int(number), {"reason": "evicted", "message": message})

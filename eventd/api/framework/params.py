@@ -125,7 +125,7 @@ def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
     match value:
         case str():
             if "\x00" in value:
-                yield place, "must not hold the character U+0000"
+                yield place, "must not contain the character U+0000"
         case Mapping():
             for name, inner in value.items():
                 member = shorten(str(name))

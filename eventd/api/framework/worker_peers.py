@@ -138,7 +138,7 @@ class WorkerPeers:
                 )
             except (ClientError, OSError):
                 raise Unavailable(
-                    "the worker that holds this session does not answer", hint="begin another session"
+                    "the worker that holds this session does not answer", hint="begin a new session"
                 ) from None
             async with asked:
                 response = web.StreamResponse(status=asked.status, headers=_for_the_next(asked.headers))

@@ -177,4 +177,4 @@ def _error_of(problem: BaseException | None, chance: Chance) -> EventdError:
             return Invalid(f"the request cannot be read as HTTP: {why}")
     incident = chance.token(4).hex()
     logger.error("request failed", exc_info=problem, extra={"incident": incident})
-    return Internal(f"a fault in the node; its log has it as incident {incident}")
+    return Internal(f"internal error; the node's log describes it as incident {incident}")

@@ -211,7 +211,9 @@ class Follower(ABC):
             except Exception:
                 incident = self._registry.chance.token(4).hex()
                 logger.exception("stream failed", extra={"incident": incident})
-                self.stream.write(self.error("internal", f"a fault in the node: its log has it as incident {incident}"))
+                self.stream.write(
+                    self.error("internal", f"internal error: the node's log describes it as incident {incident}")
+                )
 
     def fall_behind(self, following: FollowedTopic) -> None:
         """Have the client read a topic by itself."""
@@ -271,7 +273,7 @@ class Follower(ABC):
     def stop(self) -> None:
         """Notify the client that the node stops, and end its stream."""
         if not self.has_ended:
-            self.stream.part(self.error("server_shutting_down", "the node is stopping: connect again"))
+            self.stream.part(self.error("server_shutting_down", "the node is stopping: reconnect"))
             self.end()
 
 

@@ -65,7 +65,7 @@ class Worker(SseFollower):
 
     def dismiss(self) -> None:
         """Notify it that the queue was deleted, and end its stream."""
-        told = {"code": 409, "error": f"the queue {self._queue!r} is no more", "topic": self._queue}
+        told = {"code": 409, "error": f"the queue {self._queue!r} was deleted", "topic": self._queue}
         self.say(b"event: error\ndata: %b\n\n" % msgspec.json.encode(told))
         self.end()
 

@@ -164,17 +164,17 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
         ("wal_rotations", "Times SQLite's write-ahead log began anew.", gathered.restarts),
     ):
         yield _counter(name, text, value)
-    yield _gauge("wal_queue_depth", "What waits to be written.", [("", gathered.waiting)])
-    yield _gauge("wal_queue_depth_peak", "The most that ever waited.", [("", work.waiting_peak)])
-    yield _counter("wal_submit_full", "Always 0: nothing is refused because much waits.", 0)
+    yield _gauge("wal_queue_depth", "Units that wait to be written.", [("", gathered.waiting)])
+    yield _gauge("wal_queue_depth_peak", "The largest number that ever waited.", [("", work.waiting_peak)])
+    yield _counter("wal_submit_full", "Always 0: no write is refused because of the queue's length.", 0)
     yield _gauge("wal_read_only", "1 when the last transaction failed as a whole.", [("", work.failing)])
     truncated = [("", gathered.truncated)]
-    yield _gauge("topic_metrics_truncated", "1 when some topics have no figures below.", truncated)
+    yield _gauge("topic_metrics_truncated", "1 when some topics are left out below.", truncated)
 
 
 def _flushes(work: WriterStats) -> Metric:
     """Return the durations of flushes."""
-    text = "Microseconds that commits took which waited for the disk."
+    text = "Duration of flushed commits in microseconds."
     family = HistogramMetricFamily("topics_wal_fsync_latency_us", text)
     within = zip((*map(str, BOUNDS), "+Inf"), accumulate(work.flushes_within), strict=True)
     family.add_metric([], [*within], sum_value=work.flush_micros)
@@ -185,11 +185,11 @@ def _by_topic(gathered: TopicMetrics) -> Iterator[Metric]:
     states = [(state.line.name, state) for state in gathered.topics]
     queues = [(name, state.jobs) for name, state in states if state.jobs is not None]
     for metric, text, values in (
-        ("head_seq", "The last seq given.", [(name, s.line.head_seq) for name, s in states]),
+        ("head_seq", "The last assigned seq.", [(name, s.line.head_seq) for name, s in states]),
         ("earliest_seq", "The first live seq.", [(name, s.standing.earliest_seq) for name, s in states]),
         ("records_live", "Records stored.", [(name, s.standing.count) for name, s in states]),
         ("bytes_live", "Bytes stored.", [(name, s.standing.bytes) for name, s in states]),
-        ("queue_ready", "Jobs to be claimed.", [(name, jobs.ready) for name, jobs in queues]),
-        ("queue_in_flight", "Jobs claimed.", [(name, jobs.in_flight) for name, jobs in queues]),
+        ("queue_ready", "Claimable jobs.", [(name, jobs.ready) for name, jobs in queues]),
+        ("queue_in_flight", "Claimed jobs.", [(name, jobs.in_flight) for name, jobs in queues]),
     ):
         yield _gauge(f"topic_{metric}", text, values, "topic")

@@ -36,6 +36,6 @@ def filter_ids(node: str | list[str] | None) -> frozenset[str]:
     if len(ids) > MOST_FILTERED or sum(map(size_of, ids)) > MOST_FILTERED_BYTES:
         raise Invalid(
             f"`node` holds more than {MOST_FILTERED} names, or {MOST_FILTERED_BYTES} bytes of them",
-            hint="name the nodes that the reader itself writes as",
+            hint="name only the nodes that the reader itself writes as",
         )
     return ids

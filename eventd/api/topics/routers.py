@@ -151,7 +151,7 @@ def _router(name: str, body: RouterBody) -> Router:
     if not NAME.fullmatch(name):
         raise Invalid(
             f"{name[:80]!r} is not a valid router name",
-            hint="a letter or digit, then up to 254 letters, digits and any of . _ : > -",
+            hint="use a letter or digit, then up to 254 letters, digits and any of . _ : > -",
         )
     if body.source == body.dest:
         raise Invalid("a router needs two topics: `source` and `dest` are the same")
@@ -178,9 +178,9 @@ def _mapped(body: RouterBody) -> EventMap | None:
     if body.map is None:
         return None
     if not body.dest.startswith(GROUP):
-        raise Invalid("`map` makes events of records", hint="leave it out, or name the topic of a group as `dest`")
+        raise Invalid("`map` turns records into events", hint="leave it out, or name the topic of a group as `dest`")
     if body.fan_in and body.map.id is not None:
-        raise Invalid("`map.id` gives events another identity", hint="leave it out, or fan_in, which keeps it")
+        raise Invalid("`map.id` gives events a new identity", hint="leave it out, or fan_in, which keeps it")
     check_map(body.map)
     return body.map
 

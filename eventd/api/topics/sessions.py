@@ -193,9 +193,9 @@ class Sessions:
         self._forget_idle()
         session = self._sessions.get(wid)
         if session is None:
-            raise NotFound("there is no such session, or it has ended", hint="begin one with POST /v0/watch")
+            raise NotFound("this session does not exist, or has ended", hint="begin one with POST /v0/watch")
         if session.key.digest != key.digest:
-            raise Unauthorized("this session was begun with another key")
+            raise Unauthorized("this session belongs to another key")
         return session
 
     @contextmanager

@@ -296,7 +296,7 @@ class Conversation:
     def _fail(self, request_id: Raw) -> None:
         incident = self._v0.log.chance.token(4).hex()
         logger.exception("command failed", extra={"incident": incident})
-        message = f"a fault in the node: its log has it as incident {incident}"
+        message = f"internal error: the node's log describes it as incident {incident}"
         self._say("error", request_id, code="internal", message=message)
 
     def _say(self, op: str, request_id: Raw, **members: Any) -> None:

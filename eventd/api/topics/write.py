@@ -128,7 +128,7 @@ async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | Non
 def _read_key(key: str) -> str:
     """Return an idempotency key; empty for none. Raises `Invalid`."""
     if not is_plain(key):
-        raise Invalid("the idempotency key holds U+0000, or bytes that are not UTF-8")
+        raise Invalid("the idempotency key contains U+0000, or bytes that are not UTF-8")
     if size_of(key) > MAX_KEY_BYTES:
         raise Invalid(f"the idempotency key has more than {MAX_KEY_BYTES} bytes")
     return key
@@ -162,14 +162,14 @@ def _read_each(body: WriteBody, reader: _BatchReader) -> Iterator[tuple[str, int
 
 def _require_count(records: list[RecordIn]) -> None:
     if not records:
-        raise Invalid("the batch holds no records", hint="send at least one")
+        raise Invalid("the batch contains no records", hint="send at least one")
     if len(records) > MAX_RECORDS:
         raise _too_many(len(records))
 
 
 def _too_many(records: int) -> BatchTooLarge:
     detail = {"records": records, "max": MAX_RECORDS}
-    return BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several", detail=detail)
+    return BatchTooLarge(f"a batch has at most {MAX_RECORDS} records", hint="send several batches", detail=detail)
 
 
 class _BatchReader:

@@ -104,7 +104,7 @@ class Comparison:
         except HistoryEnded:
             self._restarts += 1
             if self._restarts > MOST_RESTARTS:
-                raise Conflict(f"the log of {self._where[1]} begins new histories while it is asked") from None
+                raise Conflict(f"the log of {self._where[1]} begins new epochs during the comparison") from None
             self._begin()
 
     # --- one stage after the other --------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Comparison:
             self._at = beyond(self._at, sums.next, state.upto)
             self._pages += 1
             if self._pages > MOST_PAGES:
-                raise Conflict(f"{self._where[1]} does not come to an end with what it holds")
+                raise Conflict(f"{self._where[1]} does not finish its list of events")
             await self._coarsen()
         self.progress = Progress("peer", self._at, state.upto)
         if self._at >= state.upto:
@@ -242,5 +242,5 @@ def beyond(at: int, next_one: int | None, upto: int) -> int:
     if next_one is None:
         return upto
     if not at < next_one <= upto:
-        raise Conflict(f"the peer answers from {at} to {next_one}, and was to go on up to {upto}")
+        raise Conflict(f"the peer answers from {at} to {next_one}, and should continue up to {upto}")
     return next_one

@@ -43,14 +43,16 @@ def _notes(scope: Scope) -> list[str]:
     confirmed = cursor.sent_upto if cursor.sent_epoch else 0
     notes: list[str] = []
     if mark is None and confirmed:
-        notes.append(f"{node} has no mark of this link, and had confirmed everything up to {confirmed}")
+        notes.append(f"{node} has no mark of this link, but had confirmed everything up to {confirmed}")
     elif mark is not None and mark.epoch == cursor.sent_epoch and mark.upto < confirmed:
-        notes.append(f"{node} stands at {mark.upto}, and had confirmed everything up to {confirmed}: it went back")
+        notes.append(f"{node} is at {mark.upto}, but had confirmed everything up to {confirmed}: it went back")
     elif mark is not None and mark.epoch != head.epoch:
-        notes.append(f"{node} stands in another history of this log ({mark.epoch}), at {mark.upto}")
+        notes.append(f"{node} is in another epoch of this log ({mark.epoch}), at {mark.upto}")
     elif mark is not None and mark.upto > head.last:
-        notes.append(f"{node} stands at {mark.upto}, beyond the end of this log at {head.last}: this log went back")
+        notes.append(f"{node} is at {mark.upto}, after the end of this log at {head.last}: this log went back")
     lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
     if lost:
-        notes.append(f"{node} was told of {len(lost)} gaps of this history: routerctl federation gaps shows them there")
+        notes.append(
+            f"{len(lost)} gaps of this epoch were reported to {node}: routerctl federation gaps shows them there"
+        )
     return notes

@@ -33,8 +33,8 @@ class Verify(Params):
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
-    run: str = Field(default="", description="Go on with this comparison; blank begins a new one.")
-    seconds: int = Field(default=20, ge=0, le=50, description="Work for so long, then answer.")
+    run: str = Field(default="", description="Continue this comparison; empty begins a new one.")
+    seconds: int = Field(default=20, ge=0, le=50, description="Seconds to work before answering.")
 
 
 @dataclass(slots=True)
@@ -58,9 +58,7 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
     runs = _runs.setdefault(services.database, {})
     run = _run_of(services, params, runs)
     if run.lock.locked():
-        raise Conflict(
-            f"{params.peer} is being verified: somebody else drives this run", hint="try again when it is done"
-        )
+        raise Conflict(f"{params.peer} is being verified by another caller of this run", hint="retry when it is done")
     async with run.lock:
         clock, why = services.clock, ""
         begun = clock.monotonic()
@@ -84,11 +82,11 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
     known = runs.get(where)
     if params.run:
         if known is None or known.id != params.run:
-            raise NotFound(f"there is no run {params.run} for {params.peer}", hint="begin a new one")
+            raise NotFound(f"no run {params.run} exists for {params.peer}", hint="begin a new one")
         return known
     if known is not None and (known.lock.locked() or now - known.touched < FORGOTTEN_SECONDS):
         raise Conflict(
-            f"{params.peer} is being verified", hint=f"go on with run {known.id}, or wait until it is done or given up"
+            f"{params.peer} is being verified", hint=f"continue run {known.id}, or wait until it is done or abandoned"
         )
     run = _Run(
         services.log.chance.token(8).hex(),
@@ -102,7 +100,7 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
 
 async def _go_on(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
     if peer.protocol == PROTOCOL_V1:
-        raise NotAnswered("it is declared to speak v1, which knows no such question")
+        raise NotAnswered("it is declared with v1, which cannot be verified")
     ring = await asyncio.to_thread(services.ring, group)
     transport = Transport(services.clock)
     try:

@@ -112,9 +112,9 @@ class Resolver:
         ids = await asker.ask(question, Ids)
         self._theirs.update((each.id, each.fingerprint) for each in ids.events)
         if len(self._theirs) > 2 * MOST_LOOKED_AT:
-            raise Conflict(f"{asker.peer.node_name} lists more events than it had counted")
+            raise Conflict(f"{asker.peer.node_name} lists more events than it counted")
         if ids.next is not None and not self._asked < ids.next <= state.upto:
-            raise Conflict(f"{asker.peer.node_name} does not go on with its list of events")
+            raise Conflict(f"{asker.peer.node_name} does not continue its list of events")
         self._asked = state.upto if ids.next is None else ids.next
 
     def _adds_up(self) -> bool:

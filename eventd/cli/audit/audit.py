@@ -32,7 +32,7 @@ SPAN = Duration.read("24h")
 NO_SKEW = Duration(0)
 
 EveryOption = Annotated[
-    Duration, typer.Option("--every", metavar="DURATION", min=SECOND, help="Time between two looks at the lake.")
+    Duration, typer.Option("--every", metavar="DURATION", min=SECOND, help="Time between two checks of the lake.")
 ]
 WatermarkOption = Annotated[
     Duration,
@@ -55,7 +55,7 @@ SilenceOption = Annotated[
         "--silence",
         metavar="AGE",
         min=SECOND,
-        help="Age of the last report from which on a node counts as silent, and its events as unproven.",
+        help="A node whose last report is older than this counts as silent, and its events as unproven.",
     ),
 ]
 RecheckOption = Annotated[

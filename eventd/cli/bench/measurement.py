@@ -105,7 +105,7 @@ def _carry_out(session: Session, job: Measurement, keeping: ResultFiles) -> None
     if keeping.compare is not None:
         told["compared"] = compare(kept, told)
         if told["compared"] is None:
-            note(f"note: {keeping.compare} holds no verified {result.bench} with these settings on such a machine")
+            note(f"note: {keeping.compare} contains no verified {result.bench} with these settings on such a machine")
     _show(session, told)
     if told["client_cpu"] > NEARLY_A_CORE:
         note(f"note: this command took {told['client_cpu']:.0%} of a core: it may be the bottleneck, not the node")
@@ -131,7 +131,7 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
             raise typer.BadParameter(f"--plot {keeping.plot}: the name must end in .svg")
     for file in (keeping.save, keeping.plot):
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            raise Invalid(f"{file}: no file can be written there", hint="name a file in a folder that exists")
+            raise Invalid(f"{file}: cannot be written", hint="name a file in an existing folder")
     if keeping.save is not None and keeping.save.exists():
         read_kept(keeping.save)
     return read_kept(keeping.compare) if keeping.compare is not None else []

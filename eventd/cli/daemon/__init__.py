@@ -1,4 +1,4 @@
-"""What `routerd-eventd serve` needs beside the node: workers, standby, signals, the service manager.
+"""The parts of `routerd-eventd serve` around the node: workers, standby, signals, the service manager.
 
 May import: api, api.framework, api.listener, cli.gateway, cli.program, cli.terminal, log.core, node, observe,
     processes, resources.kinds, runtime, settings, store.engine, store.rows, store.schema.

@@ -138,4 +138,4 @@ def missing_group(settings: Settings, database: Database) -> str:
     declared = [row.name for row in database.read_now(read_resources, EVENT_GROUP.name)]
     if settings.group in declared:
         return ""
-    return f"there is no EventGroup {settings.group} to run (declared: {', '.join(declared) or 'none'})"
+    return f"EventGroup {settings.group} is not declared (declared: {', '.join(declared) or 'none'})"

@@ -237,5 +237,5 @@ async def run_node(
     except Exception as error:
         logger.exception("node failed")
         raise EventdError(
-            f"the node cannot go on: {type(error).__name__}", hint="its log says more; please report it"
+            f"the node failed: {type(error).__name__}", hint="its log has the details; please report it"
         ) from error

@@ -89,7 +89,7 @@ class Demo:
         self._tell.title("routerd-eventd", "Three nodes on this machine, and no server between them.")
         with self._tell.live(Picture(self.stage.nodes)):
             await self._start_nodes()
-            await self._emit_facts()
+            await self._emit_events()
             await self._cut_one_off()
             await self._bring_it_back()
             await self._prove()
@@ -99,7 +99,7 @@ class Demo:
     # --- acts -------------------------------------------------------------------------------------------------
 
     async def _start_nodes(self) -> None:
-        self._tell.act("1", "Three nodes that know each other")
+        self._tell.act("1", "Three nodes, each a peer of the others")
         key = self.stage.write_key()
         for node in self._nodes:
             self.stage.write_declaration(node.name, key)
@@ -113,12 +113,12 @@ class Demo:
         for node in self._nodes:
             await self.stage.until(f"{node.name} to be ready", self.stage.is_ready, node)
         self._tell.show(process_table(self._nodes))
-        self._tell.proven("One short file for each node, one key for all. The running nodes took it over.")
+        self._tell.proven("One short file for each node, one key for all, applied to running nodes.")
 
-    async def _emit_facts(self) -> None:
-        self._tell.act("2", "Facts spread")
+    async def _emit_events(self) -> None:
+        self._tell.act("2", "Events spread")
         self._tell.command(f"routerctl {shlex.join(_EMIT)} --stdin < seen.jsonl")
-        self._tell.note(f"{MANY} facts on each node, and then one by hand, on {DOWN}:")
+        self._tell.note(f"{MANY} events on each node, and then a single one on {DOWN}:")
         await self._emit([_observed(name, MANY, 0) for name in NAMES])
         await self._all_in_step()
         self._tell.command(f"routerctl {shlex.join(_FIRST)}")
@@ -128,12 +128,12 @@ class Demo:
         self._tell.show(link_table(self._nodes))
         took = await self._time_of(DOWN, _BY_HAND)
         self._tell.proven(
-            f"Each node holds all {self._emitted:,} facts. The one by hand took {took * 1000:,.0f} ms, from the moment"
+            f"Each node holds all {self._emitted:,} events. The single one took {took * 1000:,.0f} ms, from the moment"
             f" it was stored on {DOWN} until both others had confirmed it with a signed receipt."
         )
 
     async def _cut_one_off(self) -> None:
-        self._tell.act("3", "One dies, the others go on")
+        self._tell.act("3", "One is killed, the others continue")
         victim = self.stage.nodes[DOWN]
         self._tell.command(f"kill -9 {victim.pid}")
         victim.kill()
@@ -143,18 +143,18 @@ class Demo:
         rounds = [_observed(name, MANY, 2) for name in OTHERS]
         await self._emit([*rounds, _observed(DOWN, OFFLINE, 2)], (OTHERS[0], _MEANWHILE, ""))
         await self._show_waiting(2 * MANY)
-        self._tell.note(f"{DOWN} takes facts even now: routerctl has just written {OFFLINE} into its log.")
+        self._tell.note(f"Events can still be emitted on {DOWN}: routerctl has just written {OFFLINE} into its log.")
         await self.stage.until(f"the links to {DOWN} to say why they wait", self._links_tell_why)
         self._tell.show(link_table(self._nodes))
         self._tell.proven(
-            f"Both links to {DOWN} say what is wrong, how much waits and since when. The links between the two"
-            " others did not notice."
+            f"Both links to {DOWN} show the reason, the backlog and its age. The links between the two"
+            " others are not affected."
         )
 
     async def _show_waiting(self, least: int) -> None:
-        await self.stage.until(f"{least} facts to wait for {DOWN}", self._waiting, least)
+        await self.stage.until(f"{least} events to wait for {DOWN}", self._waiting, least)
         waiting = " and ".join(f"{self._link_to_down(name).lag_events:,} on {name}" for name in OTHERS)
-        self._tell.note(f"facts go on, and wait for {DOWN}: {waiting}")
+        self._tell.note(f"new events wait for {DOWN}: {waiting}")
 
     async def _bring_it_back(self) -> None:
         self._tell.act("4", "It comes back")
@@ -180,13 +180,13 @@ class Demo:
         self._tell.show(proof_table(self._nodes, held))
         for node in self._nodes:
             if (has := held[node.name]) != held[NAMES[0]]:
-                raise DemoFailed(f"{node.name} holds other facts than {NAMES[0]}: {_difference(has, held[NAMES[0]])}")
+                raise DemoFailed(f"{node.name} holds other events than {NAMES[0]}: {_difference(has, held[NAMES[0]])}")
             if not len(has.ids) == node.seen.records == self._emitted:
                 told = f"{len(has.ids)} ids in {node.seen.records} records, and {self._emitted} were emitted"
-                raise DemoFailed(f"{node.name} does not hold every fact once: {told}")
+                raise DemoFailed(f"{node.name} does not hold every event once: {told}")
         self._tell.proven(
-            f"{self._emitted:,} facts were emitted. Every node holds {self._emitted:,}, each of them once, and the"
-            " three digests are the same. Nothing lost, nothing doubled."
+            f"{self._emitted:,} events were emitted. Every node holds {self._emitted:,}, each of them once, and the"
+            " three digests are the same. Nothing lost, nothing duplicated."
         )
 
     async def _trace(self) -> None:
@@ -195,7 +195,7 @@ class Demo:
         self._tell.command(f"routerctl {shlex.join(asked)}")
         self._tell.show(delivery_table(json.loads(await self.stage.routerctl(OTHERS[0], *asked, "-o", "json"))))
         self._tell.proven(
-            f"Emitted on {OTHERS[0]} while {DOWN} was down, kept, tried again, confirmed. Every fact can be asked about"
+            f"Emitted on {OTHERS[0]} while {DOWN} was down, stored, retried, confirmed. Every event can be traced"
             " like this."
         )
 
@@ -208,13 +208,13 @@ class Demo:
         self._emitted += sum(len(lines) for _, lines in many) + len(others)
 
     async def _all_in_step(self) -> None:
-        await self.stage.until("every node to hold every fact, and nothing to wait", self._in_step)
+        await self.stage.until("every node to hold every event, and no backlog", self._in_step)
 
     async def _in_step(self) -> bool:
         await self.stage.look()
         links = [link for node in self._nodes for link in node.seen.links.values()]
         idle = [link for link in links if link.state == "running" and not link.lag_events]
-        return len(idle) == 6 and all(node.seen.facts == self._emitted for node in self._nodes)
+        return len(idle) == 6 and all(node.seen.ids == self._emitted for node in self._nodes)
 
     async def _waiting(self, least: int) -> bool:
         await self.stage.look()
@@ -272,17 +272,17 @@ class Demo:
         on = {name: f"--data-dir {shlex.quote(str(node.home))}" for name, node in self.stage.nodes.items()}
         down, here, there = self.stage.nodes[DOWN], OTHERS[0], OTHERS[1]
         yield (
-            f"Say something on {here}, and find it on {there}:",
+            f"Emit an event on {here}, and list it on {there}:",
             f"{control} {shlex.join(_EMIT)} --type hello --subject world --payload from=me {on[here]}",
             f"{control} federation event list --type hello {on[there]}",
         )
         yield (
-            "See every link; ask the database, or the running node:",
+            "Show every link, from the database or the running node:",
             f"{control} federation links {on[here]}",
             f"{control} federation links --server http://{self.stage.nodes[here].api}",
         )
         yield (
-            f"Hold the link to {DOWN}, and let it go on:",
+            f"Pause the link to {DOWN}, and resume it:",
             f"{control} federation pause {DOWN} {on[here]}",
             f"{control} federation resume {DOWN} {on[here]}",
         )
@@ -321,4 +321,6 @@ def _observed(name: str, count: int, round_: int) -> tuple[str, list[str]]:
 
 def _difference(one: Contents, other: Contents) -> str:
     extra, missing = len(one.ids - other.ids), len(other.ids - one.ids)
-    return f"{missing} are missing, {extra} are too many" if extra or missing else "the ids agree, the contents do not"
+    return (
+        f"{missing} are missing, {extra} are too many" if extra or missing else "the ids are equal, the contents differ"
+    )

@@ -53,9 +53,9 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The last reported state of a node. `records` counts stored records, `facts` the distinct ids."""
+    """The last reported state of a node. `records` counts stored records, `ids` the distinct event ids."""
 
-    facts: int = 0
+    ids: int = 0
     records: int = 0
     links: Mapping[str, Link] = field(default_factory=dict)
 
@@ -251,16 +251,18 @@ class Stage:
 
     async def holding(self, node: DemoNode) -> Contents:
         """Read every event of the node, page by page."""
-        facts: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
             page = await self.ask(node, f"/api/v1/groups/{GROUP}/events?limit=1000&includeExpired=true&after={after}")
-            facts += page["events"]
+            events += page["events"]
             after = page["next"]
-        return _hold(facts)
+        return _hold(events)
 
-    async def until(self, what: str, fact: Callable[P, bool | Awaitable[bool]], *args: P.args, **kw: P.kwargs) -> None:
-        """Wait until `fact(*args)` is true; `what` completes "waited for".
+    async def until(
+        self, what: str, condition: Callable[P, bool | Awaitable[bool]], *args: P.args, **kw: P.kwargs
+    ) -> None:
+        """Wait until `condition(*args)` is true; `what` completes "waited for".
 
         Raises `DemoFailed` after `PATIENCE_SECONDS`.
         """
@@ -268,7 +270,7 @@ class Stage:
         while True:
             for node in self.nodes.values():
                 node.require_running()
-            answer = fact(*args, **kw)
+            answer = condition(*args, **kw)
             if await answer if isinstance(answer, Awaitable) else answer:
                 return
             if self.clock.monotonic() > deadline:
@@ -311,13 +313,13 @@ def _link(told: Mapping[str, Any]) -> Link:
     return Link(*(told[name] for name in names))
 
 
-def _hold(facts: Sequence[Mapping[str, Any]]) -> Contents:
+def _hold(events: Sequence[Mapping[str, Any]]) -> Contents:
     """Compute the digest of the events without where and when the node stored them, which differs between nodes."""
     local = ("recordedAt", "seq", "path")
-    said = [{name: value for name, value in fact.items() if name not in local} for fact in facts]
+    said = [{name: value for name, value in event.items() if name not in local} for event in events]
     digest = hashlib.sha256()
     by_source: dict[str, int] = {}
-    for fact in sorted(said, key=lambda fact: str(fact["id"])):
-        digest.update(json.dumps(fact, sort_keys=True, ensure_ascii=False).encode() + b"\n")
-        by_source[fact["sourceNode"]] = by_source.get(fact["sourceNode"], 0) + 1
-    return Contents(by_source, frozenset(fact["id"] for fact in said), digest.hexdigest())
+    for event in sorted(said, key=lambda event: str(event["id"])):
+        digest.update(json.dumps(event, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+        by_source[event["sourceNode"]] = by_source.get(event["sourceNode"], 0) + 1
+    return Contents(by_source, frozenset(event["id"] for event in said), digest.hexdigest())

@@ -51,7 +51,7 @@ def _node(node: DemoNode) -> Panel:
     line = Table.grid(expand=True)
     line.add_column()
     line.add_column(justify="right")
-    line.add_row(_life(node), Text(f"{node.seen.facts:,} facts", style="bold" if node.running else "dim"))
+    line.add_row(_life(node), Text(f"{node.seen.ids:,} events", style="bold" if node.running else "dim"))
     return Panel(line, title=Text(node.name, style="bold"), width=BOX, border_style="" if node.running else "red")
 
 
@@ -135,7 +135,7 @@ def delivery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def proof_table(nodes: Sequence[DemoNode], held: Mapping[str, Contents]) -> Table:
     """Return the table that compares the nodes; the digest covers every id and every content."""
     table = _table(
-        ("NODE", "left"), ("FACTS", "right"), ("STORED", "right"), ("SHA-256 OF ALL IDS AND CONTENTS", "left")
+        ("NODE", "left"), ("EVENTS", "right"), ("STORED", "right"), ("SHA-256 OF ALL IDS AND CONTENTS", "left")
     )
     for node in nodes:
         has = held[node.name]

@@ -49,11 +49,11 @@ async def list_letters(
     oldest: OldestOption = False,
     limit: LimitOption = 100,
     before: Annotated[
-        int, typer.Option("--before", metavar="LETTER", min=0, help="Show those before this dead letter.")
+        int, typer.Option("--before", metavar="LETTER", min=0, help="Show dead letters before this one.")
     ] = 0,
     after: Annotated[
         int,
-        typer.Option("--after", metavar="LETTER", min=0, help="Show those after this dead letter, the oldest first."),
+        typer.Option("--after", metavar="LETTER", min=0, help="Show dead letters after this one, the oldest first."),
     ] = 0,
 ) -> None:
     """List dead letters with the reason of each."""

@@ -143,7 +143,8 @@ async def pause(
     peer: PeerArgument,
     group: GroupOption = "",
     by: Annotated[
-        str, typer.Option("--by", metavar="WHO", help="Who pauses it, or why (default: your user name).")
+        str,
+        typer.Option("--by", metavar="WHO", help="Your name, or the reason for the pause (default: your user name)."),
     ] = "",
 ) -> None:
     """Stop sending to a peer. Its events are kept until the link is resumed."""

@@ -101,7 +101,7 @@ async def _tell_stranger(session: Session, name: str) -> None:
     states = (await session.call("subscriptions.list", group=""))["subscriptions"]
     declared = [str(row["subscription"]) for row in states]
     if name not in declared:
-        note(f"note: there is no EventSubscription {name} (declared: {', '.join(declared) or 'none'})")
+        note(f"note: EventSubscription {name} is not declared (declared: {', '.join(declared) or 'none'})")
 
 
 @connected_without_table

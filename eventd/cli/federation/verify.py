@@ -38,7 +38,7 @@ SHOWN_IDS = 5
 SHOWN_GAPS = 50
 STAGES = {
     "asking": "reading the state of the link",
-    "own": "computing our digests",
+    "own": "computing this node's digests",
     "peer": "reading the digests of {peer}",
     "ids": "comparing ranges that differ",
     "peer ids": "reading the extra events of {peer}",
@@ -73,7 +73,9 @@ async def verify(
     _show(session, name, peer, report, repaired)
     if not report["clean"]:
         note(
-            f"{peer} lacks events that it should hold" if report["events"]["missing"] else f"{peer}  and our log differ"
+            f"{peer} lacks events that it should hold"
+            if report["events"]["missing"]
+            else f"{peer} and this node's log differ"
         )
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
@@ -98,7 +100,7 @@ async def _not_compared(session: Session, group: str, peer: str, report: Mapping
     else:
         session.out.value({"group": group, "peer": peer, **report, "books": summary["summary"]})
     raise Conflict(
-        f"{peer} cannot be compared: {report['why']}; shown is our delivery ledger",
+        f"{peer} cannot be compared: {report['why']}; shown is this node's delivery ledger",
         hint="`routerctl federation redeliver` sends events again; the peer drops those it has",
     )
 
@@ -131,19 +133,16 @@ def _tell(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     if events["untold"]:
         note(f"note: {count(events['untold'], 'missing event')}  lie in further gaps, which are not listed")
     if events["extra"]:
-        note(f"{peer} holds {_of_ours(events['extra'])} that our log does not hold: {_ids(events['extraIds'])}")
+        extra = count(events["extra"], "event")
+        note(f"{peer} holds {extra} of this node that its log does not contain: {_ids(events['extraIds'])}")
     if events["other"]:
-        note(f"{peer} holds another event under {count(events['other'], 'id')} of ours: {_ids(events['otherIds'])}")
+        note(f"{peer} holds other events under {count(events['other'], 'id')} of this node: {_ids(events['otherIds'])}")
     if events["unresolved"]:
         note(f"note: {count(events['unresolved'], 'part')} of the digests differ and were not resolved: run it again")
     for words in link["notes"]:
         note(f"note: {words}")
     if link["peerKeepsSince"]:
         note(f"note: {peer} keeps nothing that it stored before {show_moment(link['peerKeepsSince'])}")
-
-
-def _of_ours(number: int) -> str:
-    return f"{count(number, 'event')} of ours"
 
 
 def _ids(ids: list[str]) -> str:

@@ -17,5 +17,5 @@ def lake_address(named: str) -> str:
 
     address = load({"lake": named or None}).lake
     if not address:
-        raise Invalid("no lake is named", hint="add --lake FOLDER, or set EVENTD_LAKE")
+        raise Invalid("no lake given", hint="add --lake FOLDER, or set EVENTD_LAKE")
     return address

@@ -113,7 +113,7 @@ class LocalGateway:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         else:
             raise NotFound(
-                f"there is no database {path}",
+                f"missing database {path}",
                 hint="create it with `routerctl apply -f FILE`, or name the node with --data-dir or --server",
             )
         database.write_now(migrations.upgrade, now=self._clock.now())

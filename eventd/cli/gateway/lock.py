@@ -31,7 +31,7 @@ def serving_lock(database: Database) -> Iterator[None]:
         yield
         return
     if not path.parent.is_dir():
-        raise DatabaseUnavailable(f"there is no folder {path.parent} for the database", hint="make it, or set data_dir")
+        raise DatabaseUnavailable(f"missing folder {path.parent} for the database", hint="create it, or set data_dir")
     # Danger: the file behind a link would be truncated.
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+") as file:
         try:

@@ -29,7 +29,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
     if told is None:
         raise Unavailable(
             f"process {process} serves this database, and only it knows whether it is ready",
-            hint="ask it: routerctl doctor --server URL",
+            hint="query it: routerctl doctor --server URL",
         )
     address = Address.parse(told.address)
     try:
@@ -57,4 +57,4 @@ def _ask(address: Address) -> Mapping[str, str] | None:
 
 
 _WHICH = "at least one group is not ready: see the node's log, or `routerctl doctor --server URL` with a key"
-_WITH_KEY = "ask it: routerctl doctor --server URL --key-file PATH"
+_WITH_KEY = "query it: routerctl doctor --server URL --key-file PATH"

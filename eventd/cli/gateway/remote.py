@@ -45,7 +45,7 @@ class RemoteGateway:
             answer.close()
             raise EventdError(
                 f"the answer of {self._address} is larger than {MAX_ANSWER_BYTES >> 20} MiB",
-                hint="ask for less, for example with --limit",
+                hint="request fewer rows, for example with --limit",
             )
         if answer.status != 200:
             from eventd.api.errors.codes import restore
@@ -79,7 +79,8 @@ class RemoteGateway:
         else:
             words = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unavailable(
-            f"cannot reach {self._address}: {words}", hint="is the node running, and is this its API's address?"
+            f"cannot reach {self._address}: {words}",
+            hint="check that the node is running and that this is the address of its API",
         )
 
     async def close(self) -> None:
@@ -121,7 +122,7 @@ def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             name = part[1:-1]
             parts[at] = quote(str(rest.pop(name)), safe="")
             if not parts[at]:
-                raise NotFound(f"the {name} is blank: write its name")
+                raise NotFound(f"the {name} is empty: write its name")
     return "/".join(parts), rest
 
 

@@ -44,7 +44,9 @@ class NodeChoice:
         """Return the API key. Raises `Invalid` when its file cannot be read or has no valid key."""
         key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
         if not (key.isascii() and key.isprintable()):
-            raise Invalid("the API key holds characters that are not allowed in a key", hint="a key is printable ASCII")
+            raise Invalid(
+                "the API key contains characters that are not allowed in a key", hint="a key is printable ASCII"
+            )
         return key
 
     def _read_key_file(self, file: Path) -> str:
@@ -52,9 +54,9 @@ class NodeChoice:
             key = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-            raise Invalid(f"{file}: {why}", hint="the file should hold the key and nothing else") from None
+            raise Invalid(f"{file}: {why}", hint="the file must contain only the key") from None
         if not key:
-            raise Invalid(f"{file}: is empty", hint="the file should hold the key and nothing else")
+            raise Invalid(f"{file}: is empty", hint="the file must contain only the key")
         return key
 
     def flags(self) -> dict[str, Any]:

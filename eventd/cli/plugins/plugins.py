@@ -207,7 +207,7 @@ async def _tell_stranger(session: Session, name: str) -> None:
     """Warn about an undeclared name. Runs outlive their Plugin, so it is no error, but may be misspelt."""
     declared = [row["name"] for row in (await session.call("plugins.list"))["plugins"]]
     if name not in declared:
-        note(f"note: there is no Plugin {name} (declared: {', '.join(declared) or 'none'})")
+        note(f"note: Plugin {name} is not declared (declared: {', '.join(declared) or 'none'})")
 
 
 @connected_without_table

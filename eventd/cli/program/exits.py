@@ -62,14 +62,14 @@ def system_error(error: OSError) -> EventdError:
 
 
 _SYSTEM_HINTS = {
-    errno.EADDRINUSE: "another program listens there: end it, or choose another port",
+    errno.EADDRINUSE: "another program listens there: stop it, or choose another port",
     errno.EADDRNOTAVAIL: "no interface of this machine has that address",
-    errno.EACCES: "check who owns it and what its permissions are",
-    errno.EPERM: "check who owns it and what its permissions are",
-    errno.EEXIST: "a folder is needed there, and it is something else",
+    errno.EACCES: "check its owner and its permissions",
+    errno.EPERM: "check its owner and its permissions",
+    errno.EEXIST: "it must be a folder",
     errno.ENOTDIR: "something on this path is not a folder",
     errno.ENOSPC: "free some space; nothing that was acknowledged is lost",
-    errno.EROFS: "it lies on a file system that cannot be written",
+    errno.EROFS: "its file system is read-only",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
 }
 
@@ -111,7 +111,7 @@ def _open_closed_streams(needs_output: bool) -> None:
     for name in closed:  # Danger: the next file to be opened, such as a database, would take the stream's number
         setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     if needs_output and "stdout" in closed:
-        raise EventdError("the standard output is closed", hint="send it to /dev/null if it is not wanted")
+        raise EventdError("standard output is closed", hint="redirect it to /dev/null to discard it")
 
 
 def _flushed() -> bool:

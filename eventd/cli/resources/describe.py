@@ -82,7 +82,7 @@ def _peer(out: Output, status: Mapping[str, Any]) -> None:
             "  Waiting": _waiting(link),
             "  Protocol": link["protocol"],
             "  Attempts": link["attempts"],
-            "  Next try": show_moment(link["retryAt"]),
+            "  Next attempt": show_moment(link["retryAt"]),
             "  Last error": link["lastError"],
             "  Last success": show_moment(link["lastSuccessAt"]),
             "  Paused by": link["pausedBy"],
@@ -107,7 +107,7 @@ def _subscription(out: Output, status: Mapping[str, Any]) -> None:
             if state["waitingEvents"]
             else "nothing",
             "  Attempts": state["attempts"],
-            "  Next try": show_moment(state["retryAt"]),
+            "  Next attempt": show_moment(state["retryAt"]),
             "  Last error": state["lastError"],
             "  Paused by": state["pausedBy"],
             "  Dead letters": state["deadLetters"],

@@ -46,7 +46,7 @@ async def list_parts(
     ] = "",
     watch: WatchOption = False,
 ) -> None:
-    """List the parts that plugins have derived, the latest first. A part that is set aside has no effect."""
+    """List the parts that plugins have derived, the latest first. Parts without effect show the reason."""
     if watch:
         show, seen = session.out.stream_rows(PARTS, name=_source), dict[str, Any]()
         async for answer in _answers(session, "dynamic.list", owner=owner):
@@ -61,7 +61,7 @@ async def list_parts(
     if session.out.format == "table":
         for part in parts:
             if part["reason"]:
-                note(f"note: {part['source']} is set aside: {printable(part['reason'])}")
+                note(f"note: {part['source']} has no effect: {printable(part['reason'])}")
 
 
 def _source(row: Mapping[str, Any]) -> str:
@@ -96,7 +96,7 @@ async def describe(session: Session, source: SourceArgument) -> None:
             session.out.line(f"{label:<14}{printable(value)}".rstrip())
     if not parts:
         meant = "" if "/" in source else f" (did you mean EventSubscription/{source}?)"
-        note(f"note: there is no part of the source {source}; `routerctl dynamic list` shows the parts{meant}")
+        note(f"note: no part has the source {source}; `routerctl dynamic list` shows the parts{meant}")
 
 
 def _block(part: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -167,7 +167,7 @@ async def diff(
         bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")
     ] = False,
 ) -> None:
-    """Show how parts change the declared resources, and which parts are set aside."""
+    """Show how parts change the declared resources, and which parts have no effect."""
     sources = read_files(config) if config else []
     if watch:
         first = True
@@ -197,7 +197,7 @@ def _print_diff(session: Session, answer: Mapping[str, Any], *, again: bool = Fa
         for line in _diff_lines(answer):
             out.line(printable(line))
         for aside in answer["setAside"]:
-            note(f"note: {aside['source']} is set aside: {printable(aside['reason'])}")
+            note(f"note: {aside['source']} has no effect: {printable(aside['reason'])}")
     out.flush()
 
 

@@ -1,4 +1,4 @@
-"""What a command reads and prints: tables, JSON, YAML, progress, lines of the standard input.
+"""Input and output of commands: tables, JSON, YAML, progress, lines of standard input.
 
 May import: resources.reading, text.
 """

@@ -114,7 +114,9 @@ def _read_config(filename: str) -> dict[str, Any]:
         return {}
     documents = read_documents(filename)
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise Invalid(f"{filename} must hold the configuration of one topic", hint="one FIELD: VALUE a line")
+        raise Invalid(
+            f"{filename} must contain the configuration of one topic", hint="write one FIELD: VALUE on each line"
+        )
     check_fields(documents[0])
     return documents[0]
 
@@ -199,7 +201,7 @@ async def delete(
     client = await session.client()
     answer = await client.topics.delete(topic, if_empty=if_empty)
     if not answer.deleted and not ignore_not_found:
-        raise NotFound(f"there is no topic {topic}", hint="`routerctl topic list` shows the topics")
+        raise NotFound(f"no topic {topic}", hint="`routerctl topic list` shows the topics")
     if not session.out.is_table:
         session.out.one((), _plain(answer), name=_name)
         return
@@ -223,7 +225,7 @@ async def purge(
 ) -> None:
     """Delete records of a topic for good. Readers see no gap: the deletion is intended."""
     if before is None and not match:
-        raise typer.BadParameter("say which records: --before SEQ, --match TAG, or both")
+        raise typer.BadParameter("select records with --before SEQ, --match TAG, or both")
     client = await session.client()
     answer = await client.topics.purge(topic, before_seq=before, match=match or None)
     if session.out.is_table:

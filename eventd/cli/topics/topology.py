@@ -74,7 +74,7 @@ async def check(
     present = {router.name: router for router in await _present(client)}
     for name in remove or []:
         if present.pop(name, None) is None:
-            raise NotFound(f"there is no router {name} to remove", hint="`routerctl router list` shows the routers")
+            raise NotFound(f"no router {name} to remove", hint="`routerctl router list` shows the routers")
     findings = list(_join(present, added))
     graph = Graph(present.values())
     foretold = list(_foretell(graph))
@@ -150,7 +150,7 @@ def _from_flag(word: str) -> Router:
     told, *flags = (part.strip() for part in word.split(","))
     name, equals, ends = told.partition("=")
     if unknown := [flag for flag in flags if flag not in _FLAGS]:
-        raise Invalid(f"--add: {unknown[0][:60]!r} is none of {', '.join(_FLAGS)}")
+        raise Invalid(f"--add: {unknown[0][:60]!r} is not one of {', '.join(_FLAGS)}")
     source, dest = ends_of(ends if equals else name)
     given: dict[str, Any] = {flag: True for flag in flags if flag != "exactly_once"}
     if "exactly_once" in flags:
@@ -233,4 +233,4 @@ def _show(session: Session, graph: Graph, findings: Sequence[Finding], foretold:
             out.line()
             out.table(FINDINGS, rows)
         if not graph.routers:
-            note("there are no routers")
+            note("no routers")

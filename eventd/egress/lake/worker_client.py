@@ -87,7 +87,7 @@ class _Process:
             try:
                 self._answer.set_result(ANSWERS.decode(body))
             except msgspec.MsgspecError as error:
-                self._answer.set_exception(WorkerLost(f"the shipping process does not speak our language: {error}"))
+                self._answer.set_exception(WorkerLost(f"the shipping process sent an invalid message: {error}"))
 
     def _note(self, chunk: bytes) -> None:
         self._err = (self._err + chunk)[-_KEPT:]
@@ -107,7 +107,7 @@ class _Process:
             return self._answer.result()
         if self.process.exited.done():
             code = self.process.exited.result()
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with status {code}"
             raise WorkerLost(f"the shipping process {how}")
         raise WorkerLost(f"the shipping process has not answered for {STEP_SECONDS:g} s")
 

@@ -1,4 +1,4 @@
-"""The one loop of every consumer, and what a sink must do.
+"""The one loop of every consumer, and the interface of its sinks.
 
 May import: log.core, log.cursors, runtime.
 """

@@ -237,7 +237,7 @@ class Consumer(Generic[PageT]):
         calm = self._monotonic() - self._rewound_at > max(CALM, 4 * self._backoff.cap)
         self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
         if self._rewinds > 1:  # a side that rewinds repeatedly must not cause sending without a pause
-            what = f"it went back {self._rewinds} times: {back.detail}"
+            what = f"the peer went back {self._rewinds} times: {back.detail}"
             await self._postpone(progress, Unavailable(REWINDS, what), failures=self._rewinds - 1)
 
     async def _pump(self, cursor: Cursor, progress: _Progress, watch: Watch) -> bool:

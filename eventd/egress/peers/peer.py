@@ -136,7 +136,7 @@ class PeerSink:
             mark = await self._v2.mark()
         except NotSpoken as answer:
             if self._protocol == V2:
-                raise Blocked("no_v2", f"{answer}, and this link speaks v2 only") from None
+                raise Blocked("no_v2", f"{answer}, but this link uses only v2") from None
             self._protocol = V1
             return OpenResult(reached=True)
         self._protocol = V2
@@ -156,8 +156,8 @@ class PeerSink:
         same = mark if mark is not None and mark.epoch == cursor.sent_epoch else None
         upto = same.upto if same is not None else 0
         if cursor.sent_epoch and upto < cursor.sent_upto:
-            has = f"stands at {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
-            raise Rewind(upto, f"{node} {has}, and had confirmed {cursor.sent_upto}", epoch=same.epoch if same else "")
+            has = f"is at {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
+            raise Rewind(upto, f"{node} {has}, but had confirmed {cursor.sent_upto}", epoch=same.epoch if same else "")
         again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
         self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0

@@ -227,7 +227,7 @@ class PushV2:
     async def _leave_out(self, outbound: PeerBatch) -> Ack:
         """Make the only record a dead letter, and deliver its range without it, so that the peer misses no range."""
         [record] = outbound.records
-        refused = RecordRefusal(record, "too_large", "the peer takes no batch of this size")
+        refused = RecordRefusal(record, "too_large", "the peer does not accept batches of this size")
         if self._link.repair:
             return Ack(outbound.upto, (self.row(outbound, [record], status=413),), (refused,), V2)
         exceptions = sorted([*outbound.exceptions, (record.position, "refused")])
@@ -264,7 +264,7 @@ class PushV2:
         if error is not None and error.code == "range_ahead":
             mark = error.mark
             if mark is not None and mark.epoch == header.range.epoch and self._proven(signed, answer):
-                return Rewind(mark.upto, f"the peer stands at {mark.upto}", epoch=mark.epoch)
+                return Rewind(mark.upto, f"the peer is at {mark.upto}", epoch=mark.epoch)
             return Unavailable("range_ahead", "the peer misses a batch before this one")
         return self._hold_up(answer)
 
@@ -273,7 +273,7 @@ class PushV2:
         if error is None:
             return self._transport.hold_up(answer, self._link.endpoint)
         if error.code == "replayed":
-            return Unavailable("replayed", "the peer saw this very request before")
+            return Unavailable("replayed", "the peer has seen this request before (replay)")
         detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
         if error.code not in STATUS:
             return self._transport.hold_up(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
@@ -287,14 +287,14 @@ class PushV2:
         by_position = {record.position: record for record in outbound.records}
         refused = {refusal.position: refusal for refusal in receipt.refused}
         if told != len(by_position) or not refused.keys() <= by_position.keys():
-            raise Blocked("unproven_answer", "the receipt does not add up to what was sent")
+            raise Blocked("unproven_answer", "the receipt's sums differ from what was sent")
         return [
             RecordRefusal(by_position[position], plain(refusal.reason), self._words(refusal))
             for position, refusal in refused.items()
         ]
 
     def _words(self, refusal: Refusal) -> str:
-        owner = f": there the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
+        owner = f": the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
         return f"refused by {self._link.peer}{owner}"
 
     def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> Batch:

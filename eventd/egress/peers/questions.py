@@ -83,7 +83,7 @@ class Asker:
         except LinkError as held:
             raise self._down(held) from None
         except BadAnswer as error:
-            raise Conflict(f"{self.peer.node_name} cannot be believed: {error.message}") from None
+            raise Conflict(f"{self.peer.node_name} sent an invalid answer: {error.message}") from None
         await self._judge(answer, may_wait=may_wait)
         return None
 
@@ -92,9 +92,7 @@ class Asker:
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):
-            raise NotAnswered(
-                f"it answers {answer.status} to the question what it holds: its program is older than that"
-            )
+            raise NotAnswered(f"it answers {answer.status} to the query: its program is too old for it")
         if code == "other_history":
             raise HistoryEnded
         held = self.transport.hold_up(
@@ -105,6 +103,6 @@ class Asker:
         await self.clock.sleep(min(5.0, (isinstance(held, Down) and held.retry_after) or 0.5))
 
     def _down(self, held: LinkError) -> EventdError:
-        words = f"{self.peer.node_name} cannot be asked: {held.detail}"
-        hint = f"routerctl federation links --group {self.group.name} tells how the link is doing"
+        words = f"{self.peer.node_name} cannot be queried: {held.detail}"
+        hint = f"routerctl federation links --group {self.group.name} shows the state of the link"
         return Conflict(words, hint=hint) if isinstance(held, Blocked) else Unavailable(words, hint=hint)

@@ -90,7 +90,7 @@ class Transport:
         reason = code or f"http_{answer.status}"
         path = urlsplit(endpoint).path
         if answer.status == 404 and path:
-            said += f"; the endpoint has the path {path!r}, and a peer serves its paths at the root: leave it out"
+            said += f"; the endpoint has the path {path!r}, but a peer serves its paths at the root: leave the path out"
             return Blocked("wrong_path", said)
         if answer.status == 429 or answer.status >= 500:
             return Unavailable(reason, said, retry_after=self._retry_after(answer))

@@ -116,7 +116,7 @@ def _check_field(place: str, written: str, name: str | None) -> None:
     if root not in _NAMES or (dot and (root not in _TREES or "" in path.split("."))):
         known = ", ".join(f"${{{each}}}" for each in _NAMES)
         raise Invalid(
-            f"map.{place}: {written[:40]!r} is nothing a record has",
+            f"map.{place}: {written[:40]!r} is not a member of a record",
             hint=f"use {known} or a member like ${{data.name}}; write $$ for a dollar sign",
         )
 

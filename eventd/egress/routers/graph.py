@@ -237,7 +237,7 @@ class Joining:
             return
         raise Incompatible(
             f"the topic {other.dest!r} already gets the records of {other.source!r} by the router {other.name!r}",
-            hint="records of several sources meet only where every router into the topic has fan_in",
+            hint="to write records of several sources to one topic, set fan_in in every router into it",
             detail={"topic": other.dest, "reason": "router_dest_fan_in"},
         )
 

@@ -84,7 +84,7 @@ class RunEffect:
         taken = [draft.event_id for draft, outcome in fates if outcome is Outcome.CONFLICT]
         if not taken:
             return ""
-        return f"not stored, for another event has the id: {', '.join(taken[:NAMED])}"
+        return f"not stored, because another event has the id: {', '.join(taken[:NAMED])}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ CRASHES = 3
 another reason.
 """
 NODE_ENDED = "the node ended while the plugin ran"
-BROKEN_OFF = "it was broken off: the node was stopped, or the subscription changed"
-NOT_STORED = "what it gave was not stored: the subscription was held up or changed meanwhile"
+BROKEN_OFF = "it was interrupted: the node was stopped, or the subscription changed"
+NOT_STORED = "its result was not stored: the subscription was paused, blocked or changed meanwhile"
 
 
 class SubscriptionMetrics(Protocol):
@@ -130,7 +130,7 @@ class PluginRunner:
 
     def note_loss(self, after: int, upto: int) -> Ack:
         """Retention evicted `(after, upto]`: record it."""
-        error = f"retention removed what was between positions {after} and {upto}: no run will get it"
+        error = f"retention removed the events between positions {after} and {upto}: no run will receive them"
         return Ack(upto, effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)), books=self._books)
 
     async def run(self, batch: Batch) -> Ack:
@@ -160,7 +160,7 @@ class PluginRunner:
 
     async def _begin(self, batch: Batch, attempt: int) -> int:
         if self._plugin is None:
-            raise Blocked("no_plugin", f"there is no Plugin {self._config.plugin}")
+            raise Blocked("no_plugin", f"the Plugin {self._config.plugin} is not declared")
         self._open = BROKEN_OFF
         ids = [one.event.id for one in batch.kept]
         line = self._line(batch.after, batch.upto, ids, batch.coalesced, attempt, RunStatus.RUNNING, "")

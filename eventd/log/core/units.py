@@ -73,8 +73,8 @@ def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | 
     taken += drafts.bytes
     if taken > ceiling:
         raise Full(
-            f"the topic holds its limit of {ceiling} bytes",
-            hint="raise retention.maxBytes, or let the peers that are behind catch up",
+            f"the topic has reached its limit of {ceiling} bytes",
+            hint="raise retention.maxBytes, or fix the links of peers that lag behind",
         )
     tx.shared["bytes", topic_id] = taken
 

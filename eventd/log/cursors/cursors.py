@@ -259,7 +259,7 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
     """Raise `FenceLost` unless the cursor is still where the step began."""
     found = positions.get(step.name)
     if found != step.position:
-        where = "is gone" if found is None else f"is at {found}"
+        where = "was deleted" if found is None else f"is at {found}"
         raise FenceLost(f"cursor {step.name!r} {where}, this step began at {step.position}")
 
 
@@ -378,7 +378,7 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
     where = sa.and_(cursors.c.name == name, cursors.c.position == position)
     back = {"position": to, "sent_upto": to, "sent_epoch": epoch, "rewound_from": position, "since": now}
     if conn.execute(cursors.update().where(where).values(**back)).rowcount == 0:
-        raise FenceLost(f"cursor {name!r} moved while it was to be rewound")
+        raise FenceLost(f"cursor {name!r} moved during the rewind")
 
 
 def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:

@@ -135,9 +135,9 @@ def bounded(lease_ms: int | None, line: TopicRow) -> int:
 def require_node(node: str) -> None:
     """Raises `Invalid` for a node name that cannot hold a job."""
     if not node:
-        raise Invalid("`node` is empty", hint="name the node that is to hold the jobs")
+        raise Invalid("`node` is empty", hint="name the node that claims the jobs")
     if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
-        raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or holds U+0000")
+        raise Invalid(f"`node` is over {MOST_NODE_BYTES} bytes, or contains U+0000")
 
 
 class ClaimJobs(_ClaimUnit):

@@ -225,7 +225,7 @@ class _Pass:
         room = min(dest.room(wanted_sizes), _fitting(wanted_sizes, self._left))
         end = wanted[room] if room < len(wanted) else None
         self._add(_some(copies.drafts, wanted[:room]), dest)
-        detail = f"larger than the {most} bytes that the destination holds at most"
+        detail = f"larger than the destination's limit of {most} bytes"
         failures = [
             CopyFailure(copies.positions[index], "", TOO_LARGE, f"{sizes[index]} bytes of data and meta are {detail}")
             for index in large

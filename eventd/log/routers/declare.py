@@ -142,7 +142,7 @@ def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
     if (before.source, before.dest) != (wanted.source, wanted.dest):
         raise Incompatible(
             f"the router {wanted.name!r} leads from {before.source!r} to {before.dest!r}",
-            hint="delete it first, or take another name",
+            hint="delete it first, or use another name",
             detail={
                 "router": wanted.name,
                 "reason": "router_repoint_forbidden",

@@ -24,7 +24,7 @@ class TopicNotFound(DetailedError, NotFound):
     code = "topic_not_found"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"there is no topic {topic!r}", detail={"topic": topic})
+        super().__init__(f"no topic {topic!r}", detail={"topic": topic})
 
 
 class RouterNotFound(DetailedError, NotFound):
@@ -33,7 +33,7 @@ class RouterNotFound(DetailedError, NotFound):
     code = "router_not_found"
 
     def __init__(self, router: str) -> None:
-        super().__init__(f"there is no router {router!r}", detail={"router": router})
+        super().__init__(f"no router {router!r}", detail={"router": router})
 
 
 class Incompatible(DetailedError, Conflict):
@@ -48,7 +48,7 @@ class TopicNotEmpty(DetailedError, Conflict):
     code = "topic_not_empty"
 
     def __init__(self, topic: str, count: int) -> None:
-        super().__init__(f"the topic {topic!r} holds {count} records", detail={"topic": topic, "count": count})
+        super().__init__(f"the topic {topic!r} contains {count} records", detail={"topic": topic, "count": count})
 
 
 class NotAQueue(DetailedError, Conflict):
@@ -68,7 +68,7 @@ class RouterCycle(DetailedError, Conflict):
 
     def __init__(self, cycle: list[str]) -> None:
         hint = "leave the router out, or allow it with allow_cycle or fan_in"
-        super().__init__(f"records would go round: {' -> '.join(cycle)}", hint=hint, detail={"cycle": cycle})
+        super().__init__(f"records would circulate: {' -> '.join(cycle)}", hint=hint, detail={"cycle": cycle})
 
 
 class BatchTooLarge(DetailedError, Invalid):

@@ -47,9 +47,9 @@ def parse(value: object) -> Predicate:
         case ["tag", str(op), str()]:
             raise Invalid(f"no operator {_quoted(op)}: a tag is compared with Eq or Glob", hint=_HINT)
         case [str(name), str(), str()] if name != "tag":
-            raise Invalid(f"records are not chosen by {_quoted(name)}, but by their tag", hint=_HINT)
+            raise Invalid(f"records are selected by `tag`, not by {_quoted(name)}", hint=_HINT)
         case _:
-            raise Invalid("what records to choose by has to be a text, or a list of three texts", hint=_HINT)
+            raise Invalid("a predicate must be a text, or a list of three texts", hint=_HINT)
 
 
 def _quoted(text: str) -> str:

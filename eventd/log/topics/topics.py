@@ -33,7 +33,7 @@ def require_name(name: str, what: str = "topic") -> None:
         shown = name[:80] + ("…" if len(name) > 80 else "")
         raise Invalid(
             f"{shown!r} is not a valid name of a {what}",
-            hint="a letter or digit, then up to 254 letters, digits and any of . _ : -",
+            hint="use a letter or digit, then up to 254 letters, digits and any of . _ : -",
         )
 
 
@@ -103,7 +103,7 @@ def require_type(line: TopicRow, config: TopicConfig) -> None:
         detail = {"topic": line.name, "existing_type": line.config.type, "requested_type": config.type}
         raise Incompatible(
             f"the topic {line.name!r} is a {line.config.type} and cannot become a {config.type}",
-            hint="delete it first, or take another name",
+            hint="delete it first, or use another name",
             detail=detail,
         )
 

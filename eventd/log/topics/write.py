@@ -200,8 +200,8 @@ def _require_caps(tx: Transaction, line: TopicRow, drafts: Drafts) -> None:
     config, size = line.config, drafts.bytes
     if 0 < config.cap_records < len(drafts) or 0 < config.cap_bytes < size:
         raise RecordTooLarge(
-            f"the batch of {len(drafts)} records and {size} bytes is more than the topic {line.name!r} may ever hold",
-            hint="write less at once, or raise cap_records and cap_bytes",
+            f"the batch of {len(drafts)} records and {size} bytes exceeds the limits of the topic {line.name!r}",
+            hint="write a smaller batch, or raise cap_records and cap_bytes",
         )
     waiting, waiting_bytes = _waiting(tx, line)
     records, held = line.live + waiting + len(drafts), line.bytes + waiting_bytes + size
@@ -221,7 +221,7 @@ def full(line: TopicRow) -> TopicFull:
     }
     return TopicFull(
         f"the topic {line.name!r} is full and does not discard old records",
-        hint="delete records, raise its caps, or let it discard old ones",
+        hint="delete records, raise its caps, or change its discard policy",
         detail=detail,
     )
 

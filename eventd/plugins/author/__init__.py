@@ -1,4 +1,4 @@
-"""What the author of a plugin works with.
+"""The functions and classes for plugin authors.
 
 May import: nothing of the project.
 """

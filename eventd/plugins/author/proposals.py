@@ -71,7 +71,7 @@ class ProposalWriter:
             for inner in value:
                 self.add(inner, subject)
         else:
-            raise TypeError(f"gave back {type(value).__name__}; {_EXPECTED}")
+            raise TypeError(f"returned {type(value).__name__}; {_EXPECTED}")
 
     def status(self) -> bytes:
         """Return the `status` of the result as JSON."""
@@ -123,7 +123,7 @@ class ProposalWriter:
         elif value.keys() & _STATUS or not value:
             self._add_status(value, subject)
         else:
-            raise TypeError(f"gave back a mapping with {', '.join(map(str, value))[:80]}; {_EXPECTED}")
+            raise TypeError(f"returned a mapping with {', '.join(map(str, value))[:80]}; {_EXPECTED}")
 
     def _add_status(self, status: Mapping[str, Any], subject: str) -> None:
         for name in _LISTS:
@@ -140,17 +140,17 @@ class ProposalWriter:
         """Record ttl and observedAt. A result has one of each: repeated values must be equal."""
         for name, value in (("_ttl", ttl), ("_observed_at", observed_at)):
             if value and getattr(self, name) not in ("", value):
-                raise ValueError("gave back two different ttl or observedAt; one run is one result")
+                raise ValueError("returned two different ttl or observedAt; one run is one result")
             if value:
                 setattr(self, name, value)
 
 
-_EXPECTED: Final = "give Resource, Mask, Plan, Emit, Part, a mapping of one of these shapes, or several of them"
+_EXPECTED: Final = "return Resource, Mask, Plan, Emit, Part, a mapping in one of these forms, or several of them"
 
 
 def _refuse_nonfinite(value: Any) -> None:
     if isinstance(value, float) and not isfinite(value):
-        raise ValueError(f"gave back {value}, and a number must be finite")
+        raise ValueError(f"returned {value}, but numbers must be finite")
     if isinstance(value, Mapping):
         value = value.values()
     if is_many(value):

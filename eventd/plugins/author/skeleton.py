@@ -29,7 +29,7 @@ $name = "$module:plugin"
 packages = ["$module"]
 """
 _MODULE: Final = '''\
-"""Turns each observation of a client into a route to it."""
+"""Turns each client event into a route to the client."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ GATEWAY = "10.99.0.6"
 
 
 def plugin(event: Event) -> Iterator[Resource]:
-    """Called once for each event. What it yields holds as long as spec.ttl of the Plugin says.
+    """Called once for each event. What it yields remains in effect for the Plugin's spec.ttl.
 
     Names come from the event alone: the same event always leads to the same resource.
     """
     try:
         host = ip_address(event.subject.partition("/")[0])
     except ValueError:
-        return  # anybody in the group may send any text as a subject
+        return  # any member of the group may send any text as a subject
     yield Resource(
         api_version="net.example/v1",
         kind="IPv4Route",
@@ -121,8 +121,8 @@ _KEPT_WARM: Final = """\
   env: {RELEASE: "1"}  # raise it with each version: then a running node takes the new one at once
 """
 _SHELL: Final = r"""#!/bin/sh
-# Turns each observation of a client into a route to it. Reads one PluginRequest, writes one PluginResult.
-# What goes to the standard error is kept with the run; an exit code other than 0 means that the run has failed.
+# Turns each client event into a route to the client. Reads one PluginRequest, writes one PluginResult.
+# Standard error is stored with the run; an exit status other than 0 means that the run has failed.
 set -eu
 
 exec jq '{
@@ -133,7 +133,7 @@ exec jq '{
     resources: [
       .spec.events[]?
       | (.subject // "" | split("/")[0] // "") as $$host
-      | select($$host | test("^[0-9]+(\\.[0-9]+){3}$$"))  # anybody in the group may send any text as a subject
+      | select($$host | test("^[0-9]+(\\.[0-9]+){3}$$"))  # any member of the group may send any text as a subject
       | {
           apiVersion: "net.example/v1",
           kind: "IPv4Route",
@@ -231,7 +231,7 @@ def _shell_files(file: str) -> dict[str, str]:
 def write_skeleton(files: dict[str, str], folder: Path) -> None:
     """Write the files into a new or empty folder. Raises Conflict if the folder is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Conflict(f"{folder} is there already, and is not an empty folder", hint="name another with --directory")
+        raise Conflict(f"{folder} exists and is not an empty folder", hint="name another folder with --directory")
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from federation.event import is_plain
 MAX_TEXT: Final = 8 << 20
 """Characters of all texts of an answer with its aliases expanded: a kilobyte of YAML can expand to a gigabyte."""
 _LONGEST: Final = 300
-_ONE: Final = "write one PluginResult and nothing else: what is for people goes to the standard error"
+_ONE: Final = "write one PluginResult and nothing else; write messages for people to standard error"
 _NEEDED: Final = {
     "resources": "propose.dynamicConfig",
     "directives": "propose.dynamicConfig",
@@ -72,7 +72,7 @@ def decode(stdout: bytes) -> dict[str, Any]:
         raise _Refused("undecodable", "the plugin wrote nothing to its standard output", "it must write a PluginResult")
     value = _decode(stdout)
     if not isinstance(value, dict):
-        raise _Refused("undecodable", "the plugin's output is no mapping", _ONE)
+        raise _Refused("undecodable", "the plugin's output is not a mapping", _ONE)
     check_values(value)
     return value
 
@@ -81,7 +81,7 @@ def _decode(stdout: bytes) -> Any:
     try:
         text = stdout.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"the plugin's output is no text: byte {error.start} is not UTF-8"
+        message = f"the plugin's output is not text: byte {error.start} is not UTF-8"
         raise _Refused("undecodable", message) from None
     try:
         return _JSON.decode(text)
@@ -92,7 +92,7 @@ def _decode(stdout: bytes) -> Any:
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("one key stands twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
@@ -114,7 +114,7 @@ def _read_yaml(text: str) -> Any:
     if flaws:
         raise _Refused("undecodable", f"the plugin's output, line {flaws[0].line}: {flaws[0].message}")
     if another is not None:
-        message = f"the plugin's output goes on after its first document, on line {another.line}"
+        message = f"the plugin's output continues after its first document, on line {another.line}"
         raise _Refused("undecodable", message, _ONE)
     return None if node is None else plain(node)
 
@@ -135,7 +135,7 @@ def check_values(value: Any) -> None:
                 characters += _check_scalar(inner)
         values += len(following)
         if values > 2 * MAX_VALUES or characters > MAX_TEXT:
-            raise _Refused("refused", "the plugin's answer holds too much once its aliases are expanded")
+            raise _Refused("refused", "the plugin's answer is too large with its aliases expanded")
         if not following:
             return
         level = following
@@ -146,12 +146,12 @@ def _check_scalar(value: Any) -> int:
     """Return the number of characters of a scalar."""
     if isinstance(value, str):
         if not is_plain(value):
-            raise _Refused("refused", "the plugin's answer holds the character U+0000 or half of a surrogate pair")
+            raise _Refused("refused", "the plugin's answer contains the character U+0000 or half of a surrogate pair")
         return len(value)
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise _Refused("refused", "the plugin's answer holds a whole number of more than 64 bits")
+        raise _Refused("refused", "the plugin's answer contains a whole number of more than 64 bits")
     if isinstance(value, float) and value - value != 0:
-        raise _Refused("refused", "the plugin's answer holds a number that is not finite")
+        raise _Refused("refused", "the plugin's answer contains a number that is not finite")
     return 0
 
 
@@ -189,9 +189,9 @@ def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
         identity = (document["apiVersion"], document["kind"], document["metadata"]["name"])
         if found.setdefault(identity, document) != document:
             message = (
-                f"the plugin's answer: status.resources[{index}] says something else of {'/'.join(identity)} again"
+                f"the plugin's answer: status.resources[{index}] defines {'/'.join(identity)} again with other content"
             )
-            raise _Refused("refused", message, "let the last event about it decide")
+            raise _Refused("refused", message, "return only the result of the last event about it")
     return list(found.values())
 
 
@@ -206,7 +206,7 @@ def _check_kind(index: int, resource: ProposedResource) -> None:
         raise _Refused("refused", f"{place}.apiVersion {kind} is not known in {version}", f"write {known.api_version}")
     if not is_ours(version):
         raise _Refused("refused", f"{place} must have an apiVersion and a kind such as net.example/v1 and IPv4Route")
-    raise _Refused("refused", f"{place}.kind there is no kind {kind} in {version}", known_kinds(kind))
+    raise _Refused("refused", f"{place}.kind {kind} is unknown in {version}", known_kinds(kind))
 
 
 def _document(resource: ProposedResource) -> dict[str, Any]:
@@ -242,8 +242,8 @@ def _plan(plan: ActionPlan) -> dict[str, Any]:
 def check_capabilities(result: Result, capabilities: frozenset[str]) -> None:
     """Raise PluginFailed if the result contains what the plugin does not declare in its capabilities."""
     for what, needed in _missing(result, capabilities):
-        message = f"the plugin's answer holds {what}, and the plugin does not declare {needed}"
-        hint = f"add {needed.partition(' or ')[0]} to spec.capabilities of the Plugin if it is to be trusted with that"
+        message = f"the plugin's answer contains {what}, but the plugin does not declare {needed}"
+        hint = f"add {needed.partition(' or ')[0]} to spec.capabilities of the Plugin to permit that"
         raise PluginFailed(message, hint=hint, reason="capability")
 
 

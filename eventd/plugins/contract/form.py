@@ -30,13 +30,13 @@ def _name(value: str) -> str:
 
 def _ttl(value: str) -> str:
     if not value:
-        raise wrong("is required", "say how long the result holds, for example 10m")
+        raise wrong("is required", "write how long the result remains in effect, for example 10m")
     try:
         ttl = parse_duration(value)
     except EventdError as error:
         raise wrong(error.message, error.hint) from None
     if ttl <= 0:
-        raise wrong("must be longer than 0s", "an empty result takes back what an earlier one proposed")
+        raise wrong("must be longer than 0s", "an empty result withdraws earlier proposals")
     return value
 
 
@@ -84,9 +84,9 @@ class Form(Spec):
 class Metadata(Form):
     """The name and annotations of a resource."""
 
-    name: Name = Field(description="With apiVersion and kind, what makes it the same resource.")
-    owner_refs: tuple[Fields, ...] | None = Field(default=None, description="Kept as they are.")
-    annotations: dict[str, str] | None = Field(default=None, description="Kept; the node adds its own.")
+    name: Name = Field(description="Identifies the resource, together with apiVersion and kind.")
+    owner_refs: tuple[Fields, ...] | None = Field(default=None, description="Stored unchanged.")
+    annotations: dict[str, str] | None = Field(default=None, description="Stored; the node adds its own.")
 
 
 class ProposedResource(Form):
@@ -94,7 +94,7 @@ class ProposedResource(Form):
 
     api_version: Name = Field(description="For example net.routerd.net/v1alpha1.")
     kind: Name = Field(description="For example IPv4Route.")
-    metadata: Metadata = Field(description="What it is called.")
+    metadata: Metadata = Field(description="Its name and annotations.")
     spec: Fields = Field(description="What it says.")
 
 
@@ -109,9 +109,9 @@ class Target(Form):
 class Directive(Form):
     """An action on a declared resource, if a DynamicOverridePolicy allows it."""
 
-    op: Literal["mask"] = Field(description="mask: it is left out while the part lives.")
+    op: Literal["mask"] = Field(description="mask: the resource has no effect while the part is in effect.")
     target: Target = Field(description="The declared resource.")
-    reason: str = Field(default="", description="Why; shown to people.")
+    reason: str = Field(default="", description="The reason, shown to operators.")
 
 
 AssignAction = Literal["assign-secondary-ip", "unassign-secondary-ip"]
@@ -136,7 +136,7 @@ class Undo(Form):
 
     model_config = ConfigDict(extra="allow")
 
-    action: Action = Field(description="The action that does.")
+    action: Action = Field(description="The action that has the effect.")
 
 
 class ActionPlan(Form):
@@ -144,13 +144,13 @@ class ActionPlan(Form):
 
     model_config = ConfigDict(extra="allow")
 
-    name: Name = Field(description="What the plan is called.")
-    provider: Literal["aws", "azure", "oci", "gcp"] = Field(description="Whose interface it would be done through.")
-    action: Action = Field(description="What would be done.")
-    target: PlanTarget = Field(default=PlanTarget(), description="What it would be done to.")
-    mode: str = Field(default="", description="Blank or dry-run, which mean the same.")
-    risk_level: Literal["", "low", "medium", "high"] = Field(default="", description="How much could go wrong.")
-    undo: Undo | None = Field(default=None, description="What takes it back.")
+    name: Name = Field(description="The name of the plan.")
+    provider: Literal["aws", "azure", "oci", "gcp"] = Field(description="The provider whose interface would be used.")
+    action: Action = Field(description="The proposed action.")
+    target: PlanTarget = Field(default=PlanTarget(), description="The target of the action.")
+    mode: str = Field(default="", description="Empty or dry-run, which mean the same.")
+    risk_level: Literal["", "low", "medium", "high"] = Field(default="", description="The risk of the action.")
+    undo: Undo | None = Field(default=None, description="The action that reverts it.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield missing fields of the action, and settings that would execute the plan."""
@@ -158,9 +158,9 @@ class ActionPlan(Form):
             if not _field(self.target, name).strip():
                 yield Finding(("target", name), f"is required for {self.action}")
         if self.mode == "execute":
-            yield Finding(("mode",), "must not be execute", "a plugin plans; it never has anything done")
+            yield Finding(("mode",), "must not be execute", "a plugin proposes actions; it never executes them")
         elif self.mode not in ("", "dry-run"):
-            yield Finding(("mode",), "must be dry-run or blank")
+            yield Finding(("mode",), "must be dry-run or empty")
 
     def _needed(self) -> tuple[str, ...]:
         if "secondary-ip" in self.action:
@@ -178,20 +178,20 @@ class EmittedEvent(Form):
 
     model_config = ConfigDict(extra="allow")
 
-    type: Name = Field(description="What kind of fact it is, with dots.")
-    message: str = Field(default="", description="Becomes the payload's message.")
-    attributes: dict[str, str] = Field(default={}, description="Become the payload.")
+    type: Name = Field(description="The type of the event, with dots.")
+    message: str = Field(default="", description="The member `message` of the payload.")
+    attributes: dict[str, str] = Field(default={}, description="The payload.")
 
 
 class Status(Form):
     """The proposal of a plugin."""
 
-    ttl: Ttl = Field(description="How long it holds, from observedAt.")
-    observed_at: Time | None = Field(default=None, description="When it was found out; without it, now.")
-    resources: Listed[ProposedResource] = Field(default=(), description="What is to be added.")
-    directives: Listed[Directive] = Field(default=(), description="What is to happen to declared resources.")
-    action_plans: Listed[ActionPlan] = Field(default=(), description="What could be done at providers.")
-    events: Listed[EmittedEvent] = Field(default=(), description="Facts to be published.")
+    ttl: Ttl = Field(description="How long the result remains in effect, from observedAt.")
+    observed_at: Time | None = Field(default=None, description="When the result was observed; default: now.")
+    resources: Listed[ProposedResource] = Field(default=(), description="Proposed resources.")
+    directives: Listed[Directive] = Field(default=(), description="Proposed changes of declared resources.")
+    action_plans: Listed[ActionPlan] = Field(default=(), description="Proposed actions at providers.")
+    events: Listed[EmittedEvent] = Field(default=(), description="Events to emit.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield a fault if the result would end at a time that cannot be written."""
@@ -200,7 +200,7 @@ class Status(Form):
             try:
                 from_micros(observed + parse_duration(self.ttl))
             except OverflowError:
-                yield Finding(("observedAt",), "is so late that the result would end after the year 9999")
+                yield Finding(("observedAt",), "is too late: the result would end after the year 9999")
 
 
 class Answer(Form):
@@ -208,4 +208,4 @@ class Answer(Form):
 
     api_version: Literal["plugin.routerd.net/v1alpha1"] = Field(description="The version of this form.")
     kind: Literal["PluginResult"] = Field(description="What this is.")
-    status: Status = Field(description="What the plugin proposes.")
+    status: Status = Field(description="The proposals.")

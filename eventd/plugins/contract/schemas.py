@@ -21,9 +21,9 @@ class Trigger(Form):
     """The reason for a run."""
 
     type: Literal["federation-subscription", "manual", "interval"] = Field(
-        description="By a subscription, by hand, or by the clock."
+        description="A subscription, a command, or a schedule."
     )
-    topic: str = Field(description="routerd.federation.subscription/NAME; otherwise blank.")
+    topic: str = Field(description="routerd.federation.subscription/NAME; otherwise empty.")
 
 
 class GivenEvent(Form):
@@ -31,13 +31,13 @@ class GivenEvent(Form):
 
     id: str = Field(description="Unique in its group.")
     group: str = Field(description="The EventGroup.")
-    source_node: str = Field(default="", description="Who observed it; absent when nobody says so.")
-    type: str = Field(description="What kind of fact it is, with dots.")
+    source_node: str = Field(default="", description="The node or program that observed it; absent if unknown.")
+    type: str = Field(description="The type of the event, with dots.")
     subject: str = Field(default="", description="What it is about; may be absent.")
-    dedupe_key: str = Field(default="", description="Groups facts about one thing.")
+    dedupe_key: str = Field(default="", description="Groups events about one thing.")
     payload: dict[str, str] = Field(default={}, description="Its details; may be absent.")
     observed_at: Time = Field(description="When it was observed.")
-    expires_at: Time = Field(description="When it stops being of use.")
+    expires_at: Time = Field(description="When it expires.")
 
 
 class GivenResource(Form):
@@ -46,25 +46,29 @@ class GivenResource(Form):
     api_version: Name = Field(description="Its apiVersion.")
     kind: Name = Field(description="Its kind.")
     name: Name = Field(description="Its name.")
-    spec: Fields = Field(description="What it says.")
+    spec: Fields = Field(description="The content.")
 
 
 class Context(Form):
     """The part of the configuration that the plugin may see."""
 
-    resources: list[GivenResource] = Field(default=[], description="Absent where nothing is shown.")
+    resources: list[GivenResource] = Field(default=[], description="Absent if the plugin receives none.")
 
 
 class RequestSpec(Form):
     """The content of a request."""
 
-    trigger: Trigger = Field(description="Why the plugin is run.")
-    startup_config_hash: str = Field(description="SHA-256 of what is declared; blank in a subscription's run.")
-    effective_generation: int = Field(description="Of the effective configuration; 0 in a subscription's run.")
-    previous_dynamic_generation: int = Field(description="Of the part of the last such run; 0 in a subscription's run.")
+    trigger: Trigger = Field(description="What triggered the run.")
+    startup_config_hash: str = Field(description="SHA-256 of the declared resources; empty in a subscription's run.")
+    effective_generation: int = Field(
+        description="The generation of the effective configuration; 0 in a subscription's run."
+    )
+    previous_dynamic_generation: int = Field(
+        description="The generation of the last such run's part; 0 in a subscription's run."
+    )
     now: Time = Field(description="The node's time.")
-    events: list[GivenEvent] = Field(default=[], description="At most 1024; absent where there are none.")
-    context: Context = Field(description="What of the configuration the plugin is shown.")
+    events: list[GivenEvent] = Field(default=[], description="At most 1024; absent if there are none.")
+    context: Context = Field(description="The part of the configuration that the plugin receives.")
 
 
 class PluginName(Form):
@@ -78,21 +82,21 @@ class Request(Form):
 
     api_version: Literal["plugin.routerd.net/v1alpha1"] = Field(description="The version of this form.")
     kind: Literal["PluginRequest"] = Field(description="What this is.")
-    metadata: PluginName = Field(description="Which plugin is meant.")
-    spec: RequestSpec = Field(description="What the run is about.")
+    metadata: PluginName = Field(description="The plugin.")
+    spec: RequestSpec = Field(description="The content of the request.")
 
 
 class PartSpec(Form):
     """The proposal of a plugin and its end."""
 
     source: str = Field(description="EventSubscription/NAME/DIGEST, or Plugin/NAME for a run by hand.")
-    generation: int = Field(description="Counts what this source has said.")
-    observed_at: Time = Field(description="When it was found out.")
-    expires_at: Time = Field(description="It holds until just before this.")
+    generation: int = Field(description="Counts the results of this source.")
+    observed_at: Time = Field(description="When the result was observed.")
+    expires_at: Time = Field(description="It is in effect before this time.")
     digest: str = Field(description="SHA-256 of resources and directives, in hex.")
-    resources: list[ProposedResource] = Field(description="What is added.")
-    directives: list[Directive] = Field(description="What happens to declared resources.")
-    action_plans: list[ActionPlan] = Field(default=[], description="What could be done at providers.")
+    resources: list[ProposedResource] = Field(description="Added resources.")
+    directives: list[Directive] = Field(description="Changes of declared resources.")
+    action_plans: list[ActionPlan] = Field(default=[], description="Proposed actions at providers.")
 
 
 class Part(Form):
@@ -101,7 +105,7 @@ class Part(Form):
     api_version: Literal["config.routerd.net/v1alpha1"] = Field(description="The version of this form.")
     kind: Literal["DynamicConfigPart"] = Field(description="What this is.")
     metadata: PluginName = Field(description="The source with dashes, and the generation.")
-    spec: PartSpec = Field(description="What it says.")
+    spec: PartSpec = Field(description="The content.")
 
 
 FILES: Final[dict[str, type[BaseModel]]] = {"request.json": Request, "result.json": Answer, "part.json": Part}

@@ -27,7 +27,7 @@ from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_run
 
-BROKEN_OFF: Final = "it was broken off: whoever ran it was stopped, or what had asked for it changed"
+BROKEN_OFF: Final = "it was interrupted: its process was stopped, or its declaration changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ class Checking:
         if one == other:
             return Verdict(name, "ok", 0, "the same resources, directives and plans")
         differ = [what for what in one if one[what] != other[what]]
-        reason = f"{', '.join(differ)} differ: derive names and contents from the events, not from time or chance"
+        reason = f"{', '.join(differ)} differ: derive names and contents from the events, not from time or randomness"
         return Verdict(name, "failed", 0, reason)
 
     async def _together(self) -> Verdict:
@@ -189,7 +189,7 @@ class Checking:
 
     def _leaves_what_is_declared(self) -> Verdict:
         """Check that no part defines a declared resource: only a mask may change it."""
-        name = "leaves what is declared"
+        name = "does not redefine declared resources"
         if not self.context:
             return Verdict(name, "skipped", 0, "spec.context names no resource that is declared")
         shown = {(found["apiVersion"], found["kind"], found["name"]) for found in self.context}
@@ -211,13 +211,13 @@ class Checking:
             return Verdict(name, state, self.clock.now() - begun, failed.message)
         took = self.clock.now() - begun
         if b'"resources"' in answer.stdout or b"resources:" in answer.stdout:
-            reason = "answers with resources as if nothing were wrong: end with an exit code other than 0"
+            reason = "returns resources for invalid input: exit with a status other than 0"
             return Verdict(name, "failed", took, reason)
         return Verdict(name, "ok", took, "proposes nothing")
 
     def _in_time(self) -> Verdict:
         limit = self.config.timeout
-        name, took = "well within its time", self._slowest
+        name, took = "well within its time limit", self._slowest
         if took > limit // 2:
             return Verdict(
                 name, "failed", took, f"the slowest run took more than half of spec.timeout ({limit / SECOND:g}s)"
@@ -233,7 +233,7 @@ class Checking:
             "skipped",
             0,
             f"nothing for events of type {self.event_type} with {', '.join(self._event(1).payload)} in the payload: "
-            "if it takes another, name the type it takes with --type",
+            "if it expects another type, name it with --type",
         )
 
 
@@ -242,7 +242,7 @@ def _failure(name: str, failed: PluginFailed, took: int = 0) -> Verdict:
     reason = failed.message if failed.hint == LOOK else str(failed)
     last = shorten(failed.stderr.strip().rpartition("\n")[2], 200)
     if last not in reason:
-        reason += f"; its last words: {last}"
+        reason += f"; its last output: {last}"
     return Verdict(name, "failed", took, reason, failed.stderr)
 
 

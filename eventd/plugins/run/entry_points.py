@@ -115,7 +115,7 @@ class Host:
         except PluginFailed as error:
             error.about_plugin = True
             if error.reason == "timeout":
-                error.reason, error.hint = "cannot_import", "an import should do no more than define things"
+                error.reason, error.hint = "cannot_import", "an import should only define things"
                 error.message = f"the plugin could not be imported within {START_SECONDS:g} s"
             raise
         if failed is not None:
@@ -148,14 +148,14 @@ class Host:
         if self.process.exited.done():
             how = ended_by(self.process.exited.result())
             raise self._failed(f"the plugin's process {how}", "crashed", LOOK, transient=True)
-        message = f"the plugin was ended: it ran longer than {format_duration(round(seconds * SECOND))}"
-        hint = "make it quicker, or raise spec.timeout of the Plugin"
+        message = f"the plugin was stopped: it ran longer than {format_duration(round(seconds * SECOND))}"
+        hint = "make it faster, or raise spec.timeout of the Plugin"
         raise self._failed(message, "timeout", hint, transient=True)
 
     def _overflow(self, reason: str) -> PluginFailed:
         if reason == "protocol":
             return self._failed(
-                "the plugin's process was ended: something wrote into the pipe of its answers", "crashed"
+                "the plugin's process was stopped: something wrote into the pipe of its answers", "crashed"
             )
         return too_much(reason, "", kept_stderr(self._err))
 

@@ -33,8 +33,8 @@ _FIRST_LINE: Final = 256
 """Bytes of a script's first line that the kernel reads."""
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _LIMITS: Final = {
-    "stdout_too_large": ("output", MAX_STDOUT, "propose less at once"),
-    "stderr_too_large": ("standard error", MAX_STDERR, "say less there: it is for what went wrong"),
+    "stdout_too_large": ("output", MAX_STDOUT, "propose less in one run"),
+    "stderr_too_large": ("standard error", MAX_STDERR, "write less there: it is for errors"),
 }
 _SHORTAGES: Final = (
     *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY),
@@ -75,13 +75,13 @@ def check_executable(path: str) -> None:
         found = os.stat(path)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        what = "is not there" if missing else f"cannot be looked at: {error.strerror}"
+        what = "does not exist" if missing else f"cannot be examined: {error.strerror}"
         reason = "missing" if missing else "unreadable"
         raise _unusable(path, what, reason, "install it there, or change spec.executable of the Plugin") from None
     if not stat.S_ISREG(found.st_mode):
-        raise _unusable(path, "is no regular file", "not_a_file", "spec.executable names a program")
+        raise _unusable(path, "is not a regular file", "not_a_file", "spec.executable names a program")
     if not found.st_mode & 0o111 or not os.access(path, os.X_OK):
-        hint = "give it the right to be executed, for the user the node runs as: chmod 755"
+        hint = "make it executable for the node's user: chmod 755"
         raise _unusable(path, "is not executable", "not_executable", hint)
 
 
@@ -113,16 +113,16 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
 
 def _no_interpreter(path: str) -> tuple[str, str]:
     """Explain a first line that names no usable interpreter; a Windows line end is invisible to the author."""
-    missing = "names an interpreter that is not there"
+    missing = "names an interpreter that does not exist"
     try:
         with open(path, "rb") as script:
             first = script.readline(_FIRST_LINE)
     except OSError:
         first = b""
     if first.endswith(b"\r\n"):
-        return missing, "its lines end as on Windows: save it with those of Unix, for example with dos2unix"
+        return missing, "it has Windows line ends: convert it, for example with dos2unix"
     named = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
-    return missing, f"its first line asks for {shorten(named[0], 100)}" if named else "look at its first line"
+    return missing, f"its first line names {shorten(named[0], 100)}" if named else "check its first line"
 
 
 async def run_executable(
@@ -172,8 +172,8 @@ class _Run:
     async def watch(self, longest: int) -> PluginFailed | None:
         """Wait for the end of the run. Returns the failure, or None."""
         if not await self._ended(longest / SECOND):
-            message = f"the plugin was ended: it ran longer than {format_duration(longest)}"
-            hint = "make it quicker, or raise spec.timeout of the Plugin"
+            message = f"the plugin was stopped: it ran longer than {format_duration(longest)}"
+            hint = "make it faster, or raise spec.timeout of the Plugin"
             return self._failed(message, "timeout", hint, transient=True)
         await self._read_the_rest()
         if self._too_much.done():
@@ -207,7 +207,7 @@ class _Run:
             return None
         reason = "exit_code" if code > 0 else "killed"
         if code in NOT_STARTED:
-            message, hint = f"the plugin {ended_by(code)}: a program that it needs is not there, or cannot be run", LOOK
+            message, hint = f"the plugin {ended_by(code)}: a program that it needs is missing, or cannot be run", LOOK
             return self._failed(message, "missing_program", hint, exit_code=code, about_plugin=True)
         return self._failed(f"the plugin {ended_by(code)}", reason, LOOK, exit_code=code, transient=code < 0)
 
@@ -235,7 +235,7 @@ class _Run:
 
 def ended_by(code: int) -> str:
     """Describe an exit code; negative for the signal that ended the program."""
-    return f"ended with exit code {code}" if code >= 0 else f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
+    return f"exited with status {code}" if code >= 0 else f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
 
 
 def _drain_all(pipes: list[Inflow]) -> None:
@@ -246,5 +246,5 @@ def _drain_all(pipes: list[Inflow]) -> None:
 def too_much(reason: str, digest: str, stderr: str) -> PluginFailed:
     """Return the failure of a plugin that wrote more than allowed."""
     what, most, hint = _LIMITS[reason]
-    message = f"the plugin was ended: it wrote more than {most // 1024} KiB to its {what}"
+    message = f"the plugin was stopped: it wrote more than {most // 1024} KiB to its {what}"
     return PluginFailed(message, hint=hint, reason=reason, stdout_digest=digest, stderr=stderr)

@@ -56,7 +56,7 @@ class Function:
 
     def __init__(self, call: Any) -> None:
         if not callable(call):
-            raise Failed("cannot_import", f"is {type(call).__name__}, and must be a function")
+            raise Failed("cannot_import", f"is {type(call).__name__}, but must be a function")
         self._call = call
         first, self._context = _parameters(call)
         self._each = first == "event"

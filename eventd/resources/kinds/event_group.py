@@ -76,33 +76,34 @@ class Retention(Spec):
     """How much of the group's events this node keeps."""
 
     max_events: Annotated[Whole, Field(ge=0, le=LARGEST)] = Field(
-        default=0, description="Keep at most so many events; 0 keeps them all."
+        default=0, description="Maximum number of events to keep; 0: no limit."
     )
     max_age: Annotated[Duration, AfterValidator(lambda value: max(value, 0))] = Field(
-        default=0, description="Keep events so long after they were recorded; 0 and less keep them for ever."
+        default=0,
+        description="Age after which events are evicted, counted from when they were recorded; 0 or less: never.",
     )
     undelivered: Literal["keep", "drop"] = Field(
-        default="keep", description="Whether a live event that a peer has not got yet is held back from eviction."
+        default="keep", description="Whether live events that a peer has not received are kept (`keep`) or evicted."
     )
     max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
-        default=0, description="Refuse new events when the group holds so many bytes; 0 never refuses."
+        default=0, description="Refuse new events when the group holds this many bytes; 0: no limit."
     )
     ids: Annotated[Duration, duration_between(0, LONGEST)] = Field(
         default=24 * HOUR,
-        description="Recognise the id of an evicted event so long, and at least for the replay window.",
+        description="How long the id of an evicted event is recognised, at least for the replay window.",
     )
 
 
 class AuthKey(Spec):
     """One key of the ring: the node it belongs to and what it may be used for."""
 
-    id: KeyId = Field(description="The key's name, the same on every node that holds it.")
+    id: KeyId = Field(description="The key's name, the same on every node that has it.")
     owner: Annotated[str, AfterValidator(_node_or_any)] = Field(
         validation_alias=AliasChoices("owner", "node"),
         serialization_alias="owner",
         description="The node that signs with it; `*` means all members. `node` is another name of this field.",
     )
-    algorithm: Literal["hmac-sha256", "ed25519"] = Field(default="hmac-sha256", description="How it signs.")
+    algorithm: Literal["hmac-sha256", "ed25519"] = Field(default="hmac-sha256", description="The signature algorithm.")
     state: Literal["pending", "active", "retiring", "revoked"] = Field(
         default="active",
         description="pending and retiring keys verify, the active one also signs, a revoked one is refused by name.",
@@ -120,7 +121,7 @@ class AuthKey(Spec):
         | None
     ) = Field(
         default=None,
-        description="The nodes whose events it may carry: its owner if absent, `*` for every other.",
+        description="The nodes whose events may be sent with it: its owner if absent, `*` for every node.",
     )
 
     model_config = ConfigDict(json_schema_extra=_owner_or_node)
@@ -148,17 +149,17 @@ class Auth(Spec):
     """What proves that a message comes from a member of the group."""
 
     refused: ClassVar[Mapping[str, Finding]] = {
-        "secretRef": Finding((), "is not supported: nothing would be read from it", "write auth.secretFile"),
+        "secretRef": Finding((), "is not supported and would be ignored", "write auth.secretFile"),
     }
 
     mode: Annotated[Literal["", "hmac"], AfterValidator(lambda value: value or "hmac")] = Field(
-        default="hmac", description="Only hmac; blank means the same."
+        default="hmac", description="Only hmac; empty means the same."
     )
     secret_file: SecretPath = Field(
         default="",
-        description="The file of the secret all members share; or `credential:NAME`.",
+        description="The file of the secret that all members share, or `credential:NAME`.",
     )
-    keys: tuple[AuthKey, ...] = Field(default=(), description="A ring of keys, each of one node, for v2.")
+    keys: tuple[AuthKey, ...] = Field(default=(), description="The keys for v2, one or more for each node.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield duplicate key names, and keys that a node would sign with at once."""
@@ -196,18 +197,20 @@ class Listen(Spec):
 class GroupLimits(Spec):
     """Limits of what this node accepts from others."""
 
-    max_event_bytes: Annotated[Size, size_between(KIB, 64 * MIB)] = Field(default=MIB, description="The largest event.")
+    max_event_bytes: Annotated[Size, size_between(KIB, 64 * MIB)] = Field(
+        default=MIB, description="The largest event in bytes."
+    )
     max_batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(
-        default=8 * MIB, description="The largest v2 batch."
+        default=8 * MIB, description="The largest v2 batch in bytes."
     )
     max_batch_events: Annotated[Whole, Field(ge=1, le=100_000)] = Field(
-        default=10_000, description="The most events of a batch."
+        default=10_000, description="Maximum events of a batch."
     )
     max_hops: Annotated[Whole, Field(ge=1, le=64)] = Field(
-        default=8, description="The most nodes an event may have come through."
+        default=8, description="Maximum nodes that may have forwarded an event."
     )
     max_waiting_bytes: Annotated[Size, size_between(KIB, 16 * GIB)] = Field(
-        default=64 * MIB, description="How much may wait for a missing range of the same link."
+        default=64 * MIB, description="Bytes that may wait in the reorder buffer of a link for a missing range."
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -223,20 +226,23 @@ class EventGroupSpec(Spec):
 
     refused: ClassVar[Mapping[str, Finding]] = {
         "peersFrom": Finding((), "is not supported yet", "declare each peer as an EventPeer"),
-        "when": Finding((), "is not supported yet", "leave it out, and apply the group when it is wanted"),
+        "when": Finding((), "is not supported yet", "leave it out until it is supported"),
     }
 
-    node_name: NodeName = Field(description="This node's name in the group; it stamps the events that start here.")
+    node_name: NodeName = Field(
+        description="This node's name in the group, which becomes the source of events emitted here."
+    )
     listen: Listen = Field(default=Listen(), description="Where peers reach this node.")
-    auth: Auth = Field(default=Auth(), description="What proves membership.")
+    auth: Auth = Field(default=Auth(), description="The keys that prove membership.")
     protocols: Annotated[tuple[Literal["v1", "v2"], ...], AfterValidator(_known_protocols)] = Field(
         default=(PROTOCOL_V1, PROTOCOL_V2), description="The protocols spoken in this group."
     )
     replay_window: Annotated[Duration, AfterValidator(_window)] = Field(
-        default=DEFAULT_WINDOW, description="How far a message's time may be off; 0 and less mean the default."
+        default=DEFAULT_WINDOW,
+        description="How far a message's time may differ from this node's clock; 0 or less: the default.",
     )
-    retention: Retention = Field(default=Retention(), description="How much is kept.")
-    limits: GroupLimits = Field(default=GroupLimits(), description="What is taken from others.")
+    retention: Retention = Field(default=Retention(), description="How many events are kept.")
+    limits: GroupLimits = Field(default=GroupLimits(), description="Limits of what is accepted from other nodes.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield missing parts of keys, which depend on whether the key is this node's own."""
@@ -250,9 +256,11 @@ class EventGroupSpec(Spec):
             yield Finding(("secretFile",), "is required: this node signs with its own private key")
         if key.algorithm == "ed25519" and not own and key.secret_file:
             yield Finding(
-                ("secretFile",), f"is the private key of {key.owner}: it must not be here", "write publicKeyFile"
+                ("secretFile",),
+                f"is the private key of {key.owner}: it must not be on this node",
+                "write publicKeyFile",
             )
         elif key.algorithm == "ed25519" and not own and not key.public_key_file:
-            yield Finding(("publicKeyFile",), f"is required to verify what {key.owner} signs")
+            yield Finding(("publicKeyFile",), f"is required to verify the signatures of {key.owner}")
         if not own and self.node_name in (key.speaks_for or ()):
             yield Finding(("speaksFor",), f"no other node's key may speak for this node, {self.node_name}")

@@ -26,15 +26,15 @@ from eventd.text.size import GIB, KIB, MIB
 
 
 class PeerLimits(Spec):
-    """How much is sent at once."""
+    """Limits of one request."""
 
     in_flight: Annotated[Whole, Field(ge=1, le=16)] = Field(
-        default=4, description="Batches on the way at the same time."
+        default=4, description="Batches in flight at the same time."
     )
     batch_events: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        default=2500, description="The most events in a batch."
+        default=2500, description="Maximum events in a batch."
     )
-    batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(default=MIB, description="The most bytes in a batch.")
+    batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(default=MIB, description="Maximum bytes in a batch.")
     timeout: Annotated[Duration, duration_between(100 * MILLISECOND, HOUR)] = Field(
         default=30 * SECOND, description="How long one request may take."
     )
@@ -59,13 +59,13 @@ class EventPeerSpec(Spec):
     """The spec of an EventPeer."""
 
     group_ref: GroupName = Field(description="The name of the EventGroup.")
-    node_name: NodeName = Field(description="The peer's name in the group, as its own EventGroup says it.")
+    node_name: NodeName = Field(description="The peer's name in the group, as in its own EventGroup.")
     endpoint: Endpoint = Field(description="Base URL of the peer's listener; paths are added to it.")
     direction: Annotated[Literal["", "push"], AfterValidator(lambda value: value or "push")] = Field(
-        default="push", description="Only push; blank means the same."
+        default="push", description="Only push; empty means the same."
     )
     protocol: Literal["auto", "v1", "v2"] = Field(
-        default="auto", description="auto finds out what the peer speaks and remembers it."
+        default="auto", description="auto detects the peer's protocol and remembers it."
     )
     types: tuple[EventType, ...] = Field(
         default=(), description="Send only events of these types; `a.b.*` means every type below a.b. All if empty."
@@ -73,6 +73,6 @@ class EventPeerSpec(Spec):
     subject_prefixes: tuple[SubjectPrefix, ...] = Field(
         default=(), description="Send only events whose subject begins with one of these; all if empty."
     )
-    relay: Flag = Field(default=False, description="Send on events that came from other nodes too.")
-    limits: PeerLimits = Field(default=PeerLimits(), description="How much is sent at once.")
+    relay: Flag = Field(default=False, description="Forward events of other nodes, too.")
+    limits: PeerLimits = Field(default=PeerLimits(), description="Limits of one request.")
     retry: Retry = Field(default=Retry(), description="How long to wait after a failure.")

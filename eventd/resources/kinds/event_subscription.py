@@ -30,7 +30,7 @@ def _some_types(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _named_keys(values: dict[str, str]) -> dict[str, str]:
     if any(not key.strip() for key in values):
-        raise wrong("must not hold a blank key")
+        raise wrong("must not contain an empty key")
     return values
 
 
@@ -47,11 +47,9 @@ class Match(Spec):
         default=(), description="Only events whose subject begins with one of these; all if empty."
     )
     payload: Annotated[Texts, AfterValidator(_named_keys)] = Field(
-        default={}, description="Only events whose payload holds all of these pairs; all if empty."
+        default={}, description="Only events whose payload contains all of these pairs; all if empty."
     )
-    source_nodes: tuple[SourceNode, ...] = Field(
-        default=(), description="Only events of exactly these nodes; all if empty."
-    )
+    source_nodes: tuple[SourceNode, ...] = Field(default=(), description="Only events of these nodes; all if empty.")
 
 
 class Trigger(Spec):
@@ -59,18 +57,16 @@ class Trigger(Spec):
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
     batch_window: _Wait = Field(
-        default=0, description="Gather events so long from the first one; 0 and less count as not set."
+        default=0, description="Collect events for this long after the first one; 0 or less: not set."
     )
-    debounce: _Wait = Field(
-        default=0, description="Run after no event has come for so long; 0 and less count as not set."
-    )
+    debounce: _Wait = Field(default=0, description="Run when no event has arrived for this long; 0 or less: not set.")
 
 
 class RunRetry(Spec):
     """What happens after a failed run; the delay doubles with each failure."""
 
     max_attempts: Annotated[Whole, Field(ge=1, le=100)] = Field(
-        default=3, description="After so many failed runs an event is set aside."
+        default=3, description="After this many failed runs an event becomes a dead letter."
     )
     base_backoff: Annotated[Duration, duration_between(MILLISECOND, HOUR)] = Field(
         default=SECOND, description="The wait after the first failure."
@@ -88,13 +84,13 @@ class Lifetime(Spec):
     """How long the proposals of a run last, in addition to the ttl of its result."""
 
     clamp_to_events: Flag = Field(
-        default=False, description="End what was proposed no later than the events it was proposed for."
+        default=False, description="Proposals expire no later than the events that they were made for."
     )
     withdraw_on_expired: Flag = Field(
-        default=True, description="End what was proposed for a subject when an event says that it has gone."
+        default=True, description="Proposals for a subject end when an event reports that the subject has gone."
     )
     grace: Annotated[Duration, duration_between(0, 168 * HOUR)] = Field(
-        default=30 * SECOND, description="How much longer a withdrawn proposal holds."
+        default=30 * SECOND, description="How long a withdrawn proposal remains in effect."
     )
 
 
@@ -102,7 +98,7 @@ class EventSubscriptionSpec(Spec):
     """The spec of an EventSubscription."""
 
     group_ref: GroupName = Field(description="The name of the EventGroup.")
-    match: Match = Field(description="Which events are meant.")
-    trigger: Trigger = Field(description="What runs.")
-    retry: RunRetry = Field(default=RunRetry(), description="What happens after a run that failed.")
-    lifetime: Lifetime = Field(default=Lifetime(), description="How long what was proposed holds.")
+    match: Match = Field(description="Which events match.")
+    trigger: Trigger = Field(description="The plugin to run, and when.")
+    retry: RunRetry = Field(default=RunRetry(), description="What happens after a failed run.")
+    lifetime: Lifetime = Field(default=Lifetime(), description="How long proposals remain in effect.")

@@ -45,14 +45,14 @@ class DeliverySlo(Spec):
             # Reported at a field that was given: the other may be a default.
             field = "lagWarnSeconds" if "lag_warn_seconds" in self.model_fields_set else "lagFailSeconds"
             message = f"lagWarnSeconds must be less than lagFailSeconds, but {warn} is not less than {fail}"
-            yield Finding((field,), message, f"absent or 0 they are {LAG_WARN} and {LAG_FAIL}")
+            yield Finding((field,), message, f"the defaults are {LAG_WARN} and {LAG_FAIL}")
 
 
 class SubscriptionSlo(Spec):
     """Bounds of the subscriptions' runs."""
 
-    max_pending_runs: _Count = Field(default=0, description="More runs than these that wait are a warning.")
-    max_failed_runs: _Count = Field(default=0, description="More runs than these that failed are a failure.")
+    max_pending_runs: _Count = Field(default=0, description="More pending runs than this are a warning.")
+    max_failed_runs: _Count = Field(default=0, description="More failed runs than this are a failure.")
 
 
 class FederationSloSpec(Spec):

@@ -87,7 +87,7 @@ def _check_type(value: str) -> str:
     """Check a type, or a wildcard for the types below one."""
     begin = value.removesuffix("*")
     if "*" in begin or (begin != value and not re.fullmatch(r"|.+\.", begin, re.DOTALL)):
-        raise wrong("may hold * only alone, or at the end after a dot", "a.b.* means every type below a.b")
+        raise wrong("may contain * only alone, or at the end after a dot", "a.b.* means every type below a.b")
     return _check_name(value)
 
 
@@ -110,7 +110,7 @@ def _check_entry_point(value: str) -> str:
     if not value.strip():
         return ""
     if not re.fullmatch(RESOURCE_NAME, value):
-        raise wrong(RESOURCE_NAME_RULE, "the module and the function are not written here, only the entry point's name")
+        raise wrong(RESOURCE_NAME_RULE, "write only the entry point's name, without module and function")
     return value
 
 
@@ -118,7 +118,7 @@ def _check_program(value: str) -> str:
     if not value.strip():
         return ""
     if not value.startswith("/") or value.endswith("/"):
-        raise wrong("must be an absolute path to a program", "it is run as it is, without a shell and arguments")
+        raise wrong("must be an absolute path to a program", "it is run without a shell and without arguments")
     return value
 
 
@@ -128,12 +128,15 @@ def _check_secret_path(value: str) -> str:
         return ""
     if value.startswith(CREDENTIAL):
         if not re.fullmatch(RESOURCE_NAME, value.removeprefix(CREDENTIAL)):
-            raise wrong("must name a credential by letters, digits, '.', '_' or '-'", "for example credential:edge.key")
+            raise wrong(
+                "must name a credential by letters, digits, '.', '_' or '-'",
+                "for example credential:edge.key",
+            )
         return value
     if not value.startswith("/") or value.endswith("/"):
         raise wrong(
             "must be an absolute path to a file, or credential:NAME",
-            "credential:NAME is the file NAME in $CREDENTIALS_DIRECTORY; the secret itself is never written here",
+            "credential:NAME is the file NAME in $CREDENTIALS_DIRECTORY; never write the secret itself here",
         )
     return value
 
@@ -150,7 +153,7 @@ def _check_address(value: str) -> str:
     if _is_host(value):
         return value.lower()
     hint = "the port belongs into spec.listen.port" if ":" in value or "[" in value else "for example 10.99.0.6 or ::"
-    raise wrong("must be an IP address or a host name, nothing else", hint)
+    raise wrong("must be an IP address or a host name", hint)
 
 
 def _is_host(value: str) -> bool:
@@ -174,9 +177,9 @@ def _check_endpoint(value: str) -> str:
     if scheme not in ("http", "https"):
         raise wrong("must begin with http:// or https://", "for example http://10.99.0.7:8787")
     if "@" in parts.netloc:
-        raise wrong("must not hold a user name or a password", "peers are authenticated by the group's keys")
+        raise wrong("must not contain a user name or a password", "peers are authenticated by the group's keys")
     if "?" in value or "#" in value:
-        raise wrong("must not hold a query or a fragment")
+        raise wrong("must not contain a query or a fragment")
     if not host or not (":" in host or _is_host(host) or _is_ipv4(host)):
         raise wrong("must name a host", "for example http://10.99.0.7:8787")
     if port == 0:

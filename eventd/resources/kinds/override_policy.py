@@ -13,7 +13,10 @@ from eventd.resources.kinds.spec import Spec, wrong
 
 def _exact(value: str) -> str:
     if "*" in value:
-        raise wrong("is compared whole, so * would match nothing", "an owner such as EventSubscription/NAME means all")
+        raise wrong(
+            "is compared as a whole, so * would match nothing",
+            "an owner such as EventSubscription/NAME includes all its sources",
+        )
     return value
 
 
@@ -21,13 +24,15 @@ class Allowance(Spec):
     """What one source may do."""
 
     source: Annotated[Reference, AfterValidator(_exact)] = Field(
-        description="A source, or an EventSubscription/NAME for all that this subscription makes."
+        description="A source, or EventSubscription/NAME for all sources of this subscription."
     )
-    operations: tuple[Literal["mask"], ...] = Field(default=(), description="What it may do; only mask is known.")
-    targets: tuple[ResourceReference, ...] = Field(default=(), description="To which declared resources.")
+    operations: tuple[Literal["mask"], ...] = Field(
+        default=(), description="The permitted operations; only mask exists."
+    )
+    targets: tuple[ResourceReference, ...] = Field(default=(), description="The declared resources that it may mask.")
 
 
 class DynamicOverridePolicySpec(Spec):
     """The spec of a DynamicOverridePolicy."""
 
-    allow: tuple[Allowance, ...] = Field(default=(), description="What is allowed; all else is not.")
+    allow: tuple[Allowance, ...] = Field(default=(), description="The permissions; everything else is denied.")

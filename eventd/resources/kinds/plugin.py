@@ -33,9 +33,9 @@ _Span = Annotated[Duration, AfterValidator(_positive)]
 class PluginTrigger(Spec):
     """When a plugin also runs by a schedule. A trigger of type event is only a note."""
 
-    type: Literal["interval", "event"] = Field(description="Every so often, or by events.")
-    every: _Span | None = Field(default=None, description="The time from one run to the next; for type interval.")
-    topic: str = Field(default="", description="What announces the events; for type event.")
+    type: Literal["interval", "event"] = Field(description="By an interval, or by events.")
+    every: _Span | None = Field(default=None, description="The time between two runs; for type interval.")
+    topic: str = Field(default="", description="The topic of the events; for type event.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield fields that do not fit the type."""
@@ -59,7 +59,7 @@ class PluginContext(Spec):
     """The part of the configuration that a plugin may see."""
 
     resources: tuple[ResourceReference, ...] = Field(
-        default=(), description="These resources, without secrets; they need not exist."
+        default=(), description="The resources that it receives, without secrets; they need not exist."
     )
 
 
@@ -71,26 +71,26 @@ class PluginSpec(Spec):
         default="", description="Instead of executable: a name in the entry point group eventd.plugins."
     )
     timeout: _Span = Field(default=10 * SECOND, description="How long one run may take.")
-    concurrency: Annotated[Whole, Field(ge=1, le=64)] = Field(
-        default=4, description="How many runs may go on at the same time."
-    )
+    concurrency: Annotated[Whole, Field(ge=1, le=64)] = Field(default=4, description="Maximum concurrent runs.")
     ttl: _Span = Field(
-        default=10 * MINUTE, description="With entryPoint: how long a result holds that does not say it."
+        default=10 * MINUTE, description="With entryPoint: how long a result without a ttl remains in effect."
     )
     env: Texts = Field(default={}, description="Added to the program's environment.")
-    capabilities: tuple[Capability, ...] = Field(default=(), description="What its results may hold.")
-    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When it is run besides.")
-    context: PluginContext = Field(default=PluginContext(), description="What of the configuration it is shown.")
+    capabilities: tuple[Capability, ...] = Field(default=(), description="What its results may contain.")
+    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When it is run in addition to subscriptions.")
+    context: PluginContext = Field(
+        default=PluginContext(), description="The part of the configuration that it receives."
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Yield contradictions: a plugin is run in one way, and an executable sets the ttl of each result itself."""
         if self.executable and self.entry_point:
-            yield Finding(("entryPoint",), "executable and entryPoint cannot both be given", "leave one of them out")
+            yield Finding(("entryPoint",), "executable and entryPoint exclude each other", "leave one of them out")
         elif not (self.executable or self.entry_point):
             yield Finding(("executable",), "is required, or entryPoint instead of it")
         elif self.executable and "ttl" in self.model_fields_set:
             yield Finding(
-                ("ttl",), "is only for entryPoint, and executable is given", "an executable's result names its ttl"
+                ("ttl",), "is only for entryPoint, and executable is given", "an executable sets the ttl in each result"
             )
 
 
@@ -98,7 +98,7 @@ class MergePolicy(Spec):
     """What happens when two sources define one resource."""
 
     conflict: Annotated[Literal["", "reject"], AfterValidator(lambda value: value or "reject")] = Field(
-        default="reject", description="Only reject; blank means the same."
+        default="reject", description="Only reject; empty means the same."
     )
 
 
@@ -106,6 +106,6 @@ class DynamicConfigSourceSpec(Spec):
     """The spec of a DynamicConfigSource."""
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
-    ttl: _Span = Field(description="How long a result holds at most.")
+    ttl: _Span = Field(description="Maximum duration of a result.")
     merge_policy: MergePolicy = Field(default=MergePolicy(), description="What happens on a conflict.")
     triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin is run.")

@@ -111,8 +111,8 @@ def find_kind(word: str) -> Kind:
         if wanted in (kind.name.lower(), kind.plural, *kind.short):
             return kind
     before, slash, name = word.partition("/")
-    apart = f"write the kind and the name apart: {before} {name}" if before and slash and name else ""
-    raise NotFound(f"there is no kind {word}", hint=apart or known_kinds(word))
+    apart = f"separate kind and name with a blank: {before} {name}" if before and slash and name else ""
+    raise NotFound(f"unknown kind {word}", hint=apart or known_kinds(word))
 
 
 def known_kinds(word: str) -> str:

@@ -156,7 +156,7 @@ def _read_all(paths: Iterable[str], budget: _Budget, read_stdin: Callable[[], by
             loaded += _load_stdin(budget, stdin)
             stdin = None  # a stream can be read only once
         elif not path:  # Danger: an unset variable of a script would mean the current folder
-            loaded += _unreadable(path, "no file is named: give one, a directory, or - for the standard input")
+            loaded += _unreadable(path, "no file given: name one, a directory, or - for the standard input")
         else:
             for file in _expand(Path(path)):
                 loaded += file if isinstance(file, ReadResult) else _load_file(file, budget)
@@ -165,7 +165,7 @@ def _read_all(paths: Iterable[str], budget: _Budget, read_stdin: Callable[[], by
 
 def _load_stdin(budget: _Budget, read_stdin: Callable[[], bytes] | None) -> ReadResult:
     if read_stdin is None:
-        return _unreadable("-", "the standard input can be read only once, and only where there is one")
+        return _unreadable("-", "standard input can be read only once, and not in an API request")
     return load_bytes("<stdin>", budget.spend(read_stdin(), "<stdin>"))
 
 
@@ -179,7 +179,7 @@ def _expand(path: Path) -> Iterator[Path | ReadResult]:
         yield _unreadable(str(path), f"cannot be read: {_reason(error)}")
         return
     if not files:
-        yield _unreadable(str(path), "the directory holds no *.yaml, *.yml or *.json file")
+        yield _unreadable(str(path), "the directory contains no *.yaml, *.yml or *.json file")
     yield from files
 
 

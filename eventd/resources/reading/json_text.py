@@ -57,7 +57,7 @@ class _Reader:
             raise too_deep(line, column)
         self._values += 1
         if self._values > self._most:
-            raise ParseError(line, column, f"holds more than {self._most} values")
+            raise ParseError(line, column, f"contains more than {self._most} values")
         match self._text[self._at : self._at + 1]:
             case "{":
                 return mapping(line, column, self._entries(depth))
@@ -116,7 +116,7 @@ class _Reader:
             what = "the text ends too early" if self._at == len(self._text) else error.msg[:1].lower() + error.msg[1:]
             raise self._malformed(what) from error
         except ValueError as error:
-            raise self._malformed("this is no JSON value, or a number that is too long") from error
+            raise self._malformed("this is not a JSON value, or a number that is too long") from error
         self._at = _skip(self._text, end)
         if isinstance(value, str) and (flaw := text_flaw(value)):
             self._flaws.append(Flaw(line, column, flaw))

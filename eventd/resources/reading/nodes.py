@@ -132,9 +132,9 @@ def text_flaw(text: str) -> str:
     Databases and JSON readers disagree about both characters.
     """
     if "\x00" in text:
-        return "text must not hold the character U+0000"
+        return "text must not contain the character U+0000"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "text must not hold half of a surrogate pair"
+        return "text must not contain half of a surrogate pair"
     return ""
 
 

@@ -40,7 +40,7 @@ _IGNORED_METADATA = (
     "ownerRefs",
     "selfLink",
 )
-_PART_HINT = "it is made at run time, from what a plugin proposes; see routerctl dynamic list"
+_PART_HINT = "parts are created at run time by plugins; list them with routerctl dynamic list"
 _MAX_ANNOTATIONS = 256 * 1024
 MAX_OWN_VALUES = 10_000
 """Values in one resource of this program's kinds."""
@@ -90,7 +90,7 @@ def check_draft(draft: Draft) -> Declaration | list[Problem]:
         problems += islice(spec_problems(draft), MOST_FOUND)
         return problems or foreign_resource(draft)
     if draft.node.size > MAX_OWN_VALUES:
-        return [draft.problem((), f"holds more than {MAX_OWN_VALUES} values", "declare several smaller resources")]
+        return [draft.problem((), f"contains more than {MAX_OWN_VALUES} values", "declare several smaller resources")]
     kind = _kind_of(draft, problems)
     spec = _read_spec(draft, kind, problems) if kind else None
     if kind is None or spec is None or problems:
@@ -118,7 +118,7 @@ def _kind_of(draft: Draft, problems: list[Problem]) -> Kind | None:
     elif kind is None and version and not is_group_version(version):
         problems.append(draft.problem(("apiVersion",), FOREIGN_RULE, known_kinds(word)))
     elif kind is None:
-        problems.append(draft.problem(("kind",), f"there is no kind {word}", known_kinds(word)))
+        problems.append(draft.problem(("kind",), f"unknown kind {word}", known_kinds(word)))
     elif version and version != kind.api_version:
         message = f"{word} is not known in {version}"
         problems.append(draft.problem(("apiVersion",), message, f"write {kind.api_version}"))

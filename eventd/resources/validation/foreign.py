@@ -25,7 +25,7 @@ MAX_SPEC = MIB
 """The largest spec in bytes of JSON. Its depth is limited where documents are read."""
 MAX_NAME = 512
 
-FOREIGN_RULE = "is no group and version such as net.example/v1: only with one is a kind of another program kept"
+FOREIGN_RULE = "is not a group and version such as net.example/v1, which kinds of other programs need"
 
 
 def is_foreign_draft(draft: Draft) -> bool:
@@ -49,14 +49,14 @@ def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
     elif len(name) > MAX_NAME:
         yield draft.problem(path, f"is longer than {MAX_NAME} characters")
     elif not name.isprintable():
-        yield draft.problem(path, "must not hold line breaks or other characters that cannot be shown")
+        yield draft.problem(path, "must not contain line breaks or other unprintable characters")
 
 
 def spec_problems(draft: Draft) -> Iterator[Problem]:
     """Check that the spec is a mapping which every JSON reader understands in the same way."""
     spec = draft.node.get("spec")
     if spec is None or (isinstance(spec, Scalar) and spec.value is None):
-        yield draft.problem(("spec",), "is required", "write {} if there is nothing to say")
+        yield draft.problem(("spec",), "is required", "write {} for an empty spec")
         return
     if not isinstance(spec, Mapping):
         yield draft.problem(("spec",), "must be a mapping of fields")

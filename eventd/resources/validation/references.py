@@ -139,7 +139,9 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
             if ref.strip() and ref not in known:
                 close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
                 hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
-                yield from _report(_FieldReference(one, reference.path, f"there is no {reference.to.name} {ref}", hint))
+                yield from _report(
+                    _FieldReference(one, reference.path, f"{reference.to.name} {ref} is not declared", hint)
+                )
 
 
 def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[StoredResource]:
@@ -161,8 +163,8 @@ def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
         ref = slo.text("groupRef")
         other = first.setdefault(ref, slo)
         if ref and other is not slo:
-            message = f"FederationSLO/{other.name} already is that of group {ref}"
-            yield from _report(_FieldReference(slo, ("groupRef",), message, "a group has one"))
+            message = f"group {ref} already has FederationSLO/{other.name}"
+            yield from _report(_FieldReference(slo, ("groupRef",), message, "a group can have only one"))
 
 
 def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
@@ -176,10 +178,10 @@ def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource
             message = f"EventPeer/{other.name} already is node {node} of group {ref}"
             yield from _report(_FieldReference(peer, ("nodeName",), message))
         if ref in groups and node == groups[ref].text("nodeName"):
-            message = f"{node} is this node itself in group {ref}"
+            message = f"{node} is this node in group {ref}"
             hint = f"EventPeer/{peer.name} would make the node send to itself"
             yield from _report(
-                _FieldReference(peer, ("nodeName",), message, "a peer is another node"),
+                _FieldReference(peer, ("nodeName",), message, "name another node"),
                 _FieldReference(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
             )
 
@@ -236,7 +238,7 @@ def _key_places(group: PlannedResource, members: list[PlannedResource], use: str
     if any(isinstance(key, dict) and _signs(key, node) for key in keys):
         return
     if keys:
-        message = f"hold no active key of this node, {node}, so it could sign nothing: {use}"
+        message = f"contain no active key of this node, {node}, so it could not sign: {use}"
         yield _FieldReference(group, ("auth", "keys"), message, "add one, or write auth.secretFile")
         lacks = f"EventGroup/{group.name} has no active key of its own node"
     else:

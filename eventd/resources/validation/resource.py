@@ -118,7 +118,7 @@ def from_stored(stored: StoredResource) -> Declaration:
     except ValidationError as error:
         first = next(wording.findings(error, kind.spec))
         what = f"the stored {identity_of(stored)} cannot be used: {render_path(first.path)} {first.message}"
-        raise Invalid(what, hint="apply it again as this version of the program wants it") from error
+        raise Invalid(what, hint="apply it again in the form of this version") from error
     return Resource(kind, stored.name, stored.annotations, spec)
 
 

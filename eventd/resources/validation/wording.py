@@ -64,7 +64,7 @@ def _hint(detail: ErrorDetails) -> str:
     if kind in ("int_type", "bool_type") and isinstance(value, str) and _is_plain(kind, value):
         return "leave the quotes out"
     if kind == "tuple_type" and isinstance(value, str):
-        return "write [...] around it, or one value a line, each after a dash"
+        return "write [...] around it, or each value on a line, after a dash"
     if kind == "literal_error" and isinstance(value, str):
         expected = _choices(detail.get("ctx", {})).replace(" or ", ", ").split(", ")
         close = difflib.get_close_matches(shorten(value.lower()), expected, 1)

@@ -70,7 +70,7 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
 
 def _require_free(target: Path, source: Path, *, force: bool) -> None:
     if not target.parent.is_dir():
-        raise NotFound(f"there is no folder {target.parent}", hint="make it first")
+        raise NotFound(f"missing folder {target.parent}", hint="create it first")
     if target.is_symlink():  # another user of the folder could have made it, to have root replace any file
         raise Invalid(f"{target} is a symbolic link", hint="name the file itself")
     if target.exists() and not target.is_file():
@@ -80,7 +80,9 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
         raise Conflict(f"{target} belongs to the database itself", hint="name another file")
     for suffix in SIDECARS:
         if Path(f"{target}{suffix}").exists():
-            raise Conflict(f"{target} is a database in use: {target.name}{suffix} lies beside it", hint="name another")
+            raise Conflict(
+                f"{target} is a database in use: {target.name}{suffix} exists next to it", hint="name another"
+            )
     if target.exists() and not force:
         raise Conflict(f"{target} exists already", hint="name another file, or replace it with --force")
 
@@ -143,7 +145,7 @@ def examine(path: Path, *, name: str = "") -> BackupCopy:
     """
     name = name or str(path)
     if not path.is_file():
-        raise NotFound(f"there is no file {path}") if not path.exists() else Invalid(f"{path} is not a file")
+        raise NotFound(f"missing file {path}") if not path.exists() else Invalid(f"{path} is not a file")
     path.open("rb").close()  # gives the best reason why it cannot be read
     try:
         with _reading(path) as conn:
@@ -190,7 +192,7 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
         pass
     with _reading(part) as conn:
         if damage := find_damage(conn):
-            raise DatabaseUnusable(f"{part} was damaged on its way: {damage[0]}", hint="check the disk")
+            raise DatabaseUnusable(f"{part} was damaged during the copy: {damage[0]}", hint="check the disk")
     _give_to_owner(part, place)
     _sync(part)
     with ExitStack() as held:

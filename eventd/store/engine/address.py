@@ -27,7 +27,7 @@ def parse_url(text: str) -> sa.URL:
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "postgresql+psycopg"):
         raise SettingsError(
-            f"no support for a database of the kind {url.drivername!r}",
+            f"unsupported database {url.drivername!r}",
             hint="use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
         )
     if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):

@@ -321,7 +321,7 @@ def _telling_keys(table: str) -> Iterator[None]:
         yield
     except Exception as error:
         if _says_key_taken(error):
-            raise KeyTaken(f"{table}: a row of this key is there already", hint=FAULT_HINT) from error
+            raise KeyTaken(f"{table}: a row with this key already exists", hint=FAULT_HINT) from error
         raise
 
 

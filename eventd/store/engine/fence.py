@@ -72,7 +72,7 @@ def require_claim(session: Any, claim: str) -> None:
     if not is_held(session, claim):
         raise DatabaseUnavailable(
             "this node does not hold its claim on the database",
-            hint="it claims the database again by itself, unless another node serves it now",
+            hint="it claims the database again automatically, unless another node serves it",
         )
     session.rollback()
 

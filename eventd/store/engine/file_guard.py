@@ -33,6 +33,6 @@ class FileGuard:
         """Raises `DatabaseUnavailable` for a lost file: what is written to it ends with this process."""
         if self.is_lost:
             raise DatabaseUnavailable(
-                f"{self._path}: this is not the file any more that is open; it was deleted, moved or replaced",
+                f"{self._path}: the open file was deleted, moved or replaced",
                 hint="move it back, or stop the node and restore a backup; until then nothing is written",
             )

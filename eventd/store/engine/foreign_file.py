@@ -41,7 +41,7 @@ def refuse_foreign(path: Path | None) -> None:
     if tables and not tables >= OURS:
         shown = ", ".join(sorted(tables)[:3])
         raise DatabaseUnusable(
-            f"{path} is not a database of routerd-eventd, it holds {shown}", hint="name another file or folder"
+            f"{path} is not a database of routerd-eventd, but contains {shown}", hint="name another file or folder"
         )
 
 

@@ -40,7 +40,7 @@ def _is_fault(error: BaseException) -> bool:
     return any(kind.__name__ in ("IntegrityError", "DataError") for kind in type(error).__mro__)
 
 
-FAULT_HINT = "this is a fault of the node: please report it"
+FAULT_HINT = "this is an internal error: please report it"
 _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
 _REACH = "check that the server runs and can be reached"
 # The first fragment that occurs in the driver's message decides.
@@ -56,8 +56,8 @@ _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
     ("full", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
     ("No space left", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
     ("disk I/O error", DatabaseUnavailable, "check the disk: it may be full, over a quota, or failing"),
-    ("locked", DatabaseUnavailable, "another process holds the database; try again"),
-    ("lock timeout", DatabaseUnavailable, "another process holds the database; try again"),
+    ("locked", DatabaseUnavailable, "another process locks the database; retry"),
+    ("lock timeout", DatabaseUnavailable, "another process locks the database; retry"),
     ("unable to open", DatabaseUnavailable, "check that the directory exists and can be written"),
     ("readonly", DatabaseUnavailable, "check the permissions of the file and its directory"),
     ("connect", DatabaseUnavailable, _REACH),

@@ -60,7 +60,7 @@ class WriterLock:
         if not wait.done.acquire(timeout=self._patience) and wait.give_up():
             raise DatabaseUnavailable(
                 f"another process of this node has held {self._path} for {self._patience:g} s",
-                hint="one that hangs is killed and started again; if it is no process of this node, stop it",
+                hint="a hanging worker is killed and restarted; if another program holds it, stop that program",
             )
         return wait.held
 

@@ -53,7 +53,7 @@ def find_key(conn: sa.Connection, name: str) -> KeyRow:
     for line in read_keys(conn):
         if line.name == name:
             return line
-    raise NotFound(f"there is no key {name}", hint="routerctl key list shows those there are")
+    raise NotFound(f"no key {name}", hint="`routerctl key list` shows the keys")
 
 
 def create_key(conn: sa.Connection, line: KeyRow) -> None:
@@ -63,7 +63,7 @@ def create_key(conn: sa.Connection, line: KeyRow) -> None:
         state = "revoked" if taken.revoked_at is not None else "there"
         raise Conflict(
             f"a key {line.name} is {state} already",
-            hint="choose another name, or forget that one: routerctl key revoke NAME --forget",
+            hint="choose another name, or free this one: routerctl key revoke NAME --forget",
         )
     conn.execute(
         api_keys.insert().values(

@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="a file for the tables; a picture goes beside it, as .svg")
     options = parser.parse_args()
     if options.out and not options.out.absolute().parent.is_dir():
-        parser.error(f"--out {options.out}: there is no folder {options.out.parent}")
+        parser.error(f"--out {options.out}: there is not a folder {options.out.parent}")
     return options
 
 

@@ -54,7 +54,7 @@ def merged(parts: Sequence[StoredPart], now: int = NOW) -> Effective:
 
 
 def naive(parts: Sequence[StoredPart], now: int) -> tuple[dict[str, str], set[str]]:
-    """Who gives which resource, and the parts that are set aside: one decision after the other, over and over."""
+    """Who gives which resource, and the parts that are no effect: one decision after the other, over and over."""
     alive = {p.source: p for p in map(prepare, parts) if p.ends_at > now}
     aside = {source for source, part in alive.items() if part.flaw or not fits(part, now)}
     open_ones = {s: claims_at(p, now) for s, p in alive.items() if s not in aside}

@@ -23,5 +23,5 @@ def test_a_directory_gives_its_files_sorted_and_not_those_below(tmp_path: Path) 
 
 def test_a_directory_without_resources_is_a_problem(tmp_path: Path) -> None:
     assert [str(problem) for problem in read_sources([str(tmp_path)]).problems] == [
-        f"{tmp_path}: the directory holds no *.yaml, *.yml or *.json file"
+        f"{tmp_path}: the directory contains no *.yaml, *.yml or *.json file"
     ]

@@ -55,9 +55,9 @@ async def test_a_group_may_be_percent_encoded(api: Api) -> None:
         (f"{ECHO}?limit=1&limit=2", {"limit": "is given twice"}),
         (f"{ECHO}?limt=1", {"limt": "is not a field of this request, did you mean limit?"}),
         (f"{ECHO}?group=core", {"group": "is given twice, with different values"}),
-        (f"{ECHO}?type=%00", {"type[0]": "must not hold the character U+0000"}),
+        (f"{ECHO}?type=%00", {"type[0]": "must not contain the character U+0000"}),
         (f"{ECHO}?limit=99999999999999999999999", {"limit": "must be at most 100, not '99999999999999999999999'"}),
-        ("/api/v1/groups/a%00b/echo", {"group": "must not hold the character U+0000"}),
+        ("/api/v1/groups/a%00b/echo", {"group": "must not contain the character U+0000"}),
     ],
 )
 async def test_a_wrong_field_is_named(api: Api, path: str, fields: dict[str, str]) -> None:
@@ -76,7 +76,7 @@ async def test_a_wrong_field_is_named(api: Api, path: str, fields: dict[str, str
         (b"[1]", "the body must be a JSON object"),
         (b"null", "the body must be a JSON object"),
         (b"[" * 100_000, "the body is nested more than 64 levels deep"),
-        (b'{"data":{"x":"\\u0000"}}', "data.x must not hold the character U+0000"),
+        (b'{"data":{"x":"\\u0000"}}', "data.x must not contain the character U+0000"),
         (b'{"limit":' + b"9" * 400 + b"}", ""),
     ],
 )

@@ -41,7 +41,7 @@ def source(text: str) -> bytes:
         (RENDER, lambda: b'{"sources":[' + b"null," * 2 * MIB + b"null]}", 413, "more than 10000 values"),
         (RENDER, lambda: b"{" + b",".join(b'"k%d":1' % n for n in range(300_000)) + b"}", 413, "more than 10000 val"),
         (RENDER, lambda: b'{"sources":' + b"[" * 65 + b"]" * 65 + b"}", 400, "nested more than 64 levels deep"),
-        (RENDER, lambda: source("[" + "[]," * 5 * MIB + "]"), 400, "holds more than 200000 values"),
+        (RENDER, lambda: source("[" + "[]," * 5 * MIB + "]"), 400, "contains more than 200000 values"),
         (RENDER, lambda: source("\n".join(f"- k{n}" for n in range(150_000))), 400, "at least 100 problems"),
         (EMIT, lambda: b'{"events":[' + b"[]," * 10 * MIB + b"[]]}", 413, "more than 500000 values"),
         (EMIT, lambda: b'{"events":[' + b"{}," * 10 * MIB + b"{}]}", 413, "more than 500000 values"),

@@ -115,7 +115,7 @@ def test_evidence_that_changed_after_it_was_audited_is_found(tmp_path: Path, how
     assert (report.verdict, report.totals.completeness) == ("incomplete", None)
     (finding,) = report.findings
     assert (finding.kind, finding.ids) == (Kind.CORRUPT, (str(changed.relative_to(tmp_path / "lake").with_suffix("")),))
-    assert finding.detail == "its file has another content than when it was written"
+    assert finding.detail == "its file was changed after it was written"
     later = audited(tmp_path, recheck=0)
     assert later.findings == report.findings, "it is read in each run, until it is what it was"
 

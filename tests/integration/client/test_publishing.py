@@ -181,7 +181,7 @@ async def test_an_end_in_trouble_waits_for_nothing(far: Client) -> None:
     with pytest.raises(ZeroDivisionError):
         await fail()
     fates = await asyncio.gather(*emitted, return_exceptions=True)
-    assert {str(fate) for fate in fates} == {"the publisher was closed before the event was known to be stored"}
+    assert {str(fate) for fate in fates} == {"the publisher was closed before the event was confirmed"}
     async with publisher:
         assert await asyncio.gather(*map(publisher.emit, facts(9))) == ["new"] * 9, "it can be opened again"
 

@@ -191,7 +191,7 @@ async def test_a_query_that_is_said_to_be_a_repetition_is_asked_anew(sites: Make
     for node in (a, b):
         await node.start()
         await node.join()
-    repeated = Say(409, body=b'{"error":{"code":"replayed","message":"this very request was taken before"}}')
+    repeated = Say(409, body=b'{"error":{"code":"replayed","message":"this request was accepted before (replay)"}}')
     deeds: list[Deed] = [repeated]
     with FlakyPeer(free_port(), lambda _: deeds[0], target=b.port) as between:
         await a.emit("e1")

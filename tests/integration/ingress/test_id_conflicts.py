@@ -67,7 +67,7 @@ async def test_both_sides_of_a_conflict_are_named(pair: tuple[Site, Site]) -> No
     [letter] = (await a.ask("dead_letters.list", group="edge"))["deadLetters"]
     assert (letter["reason"], letter["detail"]) == (
         "id_conflict",
-        "refused by b: there the id belongs to an event of x",
+        "refused by b: the id belongs to an event of x",
     )
 
     first, second = await _findings(b)

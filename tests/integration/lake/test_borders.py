@@ -67,7 +67,7 @@ def test_a_manifest_replaces_nothing_beyond_its_own_node_book_and_range(lake: st
     storage.delete(path for place in own for path in (place.data, place.manifest))
     (trouble,) = survey(storage).troubles
     assert (trouble.kind, trouble.name) == (TroubleKind.CORRUPT, bad.place.name)
-    assert trouble.message == f"its manifest replaces {name}, which is not its own"
+    assert trouble.message == f"its manifest replaces {name}, which belongs to another ledger"
 
 
 def test_only_the_archive_replaces_anything(lake: str) -> None:

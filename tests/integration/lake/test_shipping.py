@@ -251,7 +251,7 @@ async def test_an_older_copy_that_claims_the_same_history_ships_nothing(sites: M
 
 async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeSites, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    lake.write_text("this is no folder")
+    lake.write_text("this is not a folder")
     a, b = await joined(sites, lake)
     await a.emit("e1")
     await b.holds("e1")
@@ -263,7 +263,7 @@ async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeS
     await until(held_up, "shipping to be held up", seconds=30)
     (error,) = {cursor.last_error for cursor in await cursors(a)}
     assert str(lake) in error
-    assert "is no folder" in error
+    assert "is not a folder" in error
     lake.unlink()
     assert len(await shipped(lake, Ledger.DELIVERIES, 1)) == 1
     await until(lambda: len(files(lake)) == len(look(lake).segments), "each file to have its manifest", seconds=30)
@@ -344,7 +344,7 @@ async def test_a_node_without_the_packages_says_so_at_once(
     with pytest.raises(MissingExtra, match=r"pip install '\.\[lake\]'"):
         await a.start(**ship_to(tmp_path / "lake"))
     monkeypatch.undo()
-    with pytest.raises(LakeUnusable, match="nothing here can reach the lake at nowhere://"):
+    with pytest.raises(LakeUnusable, match="no installed package can access the lake at nowhere://"):
         await a.start(lake="nowhere://bucket")
 
 

@@ -109,7 +109,7 @@ def test_a_hole(storage: Storage, lost: int) -> None:
         gone.upto,
     )
     assert trouble.name == gone.place.name.rpartition("/")[2]
-    assert trouble.message == "no segment holds these numbers"
+    assert trouble.message == "no segment contains these numbers"
 
 
 def test_all_segments_lost(storage: Storage) -> None:
@@ -164,7 +164,7 @@ def test_a_manifest_of_another_segment(storage: Storage, changes: dict[str, Any]
     segment = ship(storage, 0, 4)
     tell(storage, 4)
     change_manifest(storage, segment, **changes)
-    assert only_trouble(survey(storage)).message == "its manifest is of another segment"
+    assert only_trouble(survey(storage)).message == "its manifest describes another segment"
 
 
 def test_a_file_of_the_same_length_with_another_content(storage: Storage) -> None:

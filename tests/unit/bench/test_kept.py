@@ -29,7 +29,7 @@ def test_what_is_kept_is_read_again_the_oldest_first(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is no such file"):
+    with pytest.raises(NotFound, match="no such file"):
         read_kept(tmp_path / "missing")
 
 
@@ -39,14 +39,14 @@ def test_a_line_that_is_no_result_is_told_with_its_number(tmp_path: Path, line: 
     keep(file, result())
     with file.open("a") as lines:
         lines.write(f"{line}\n")
-    with pytest.raises(Invalid, match=r"kept:2: is no result"):
+    with pytest.raises(Invalid, match=r"kept:2: is not a result"):
         read_kept(file)
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
     file = tmp_path / "kept"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(Invalid, match="is no text"):
+    with pytest.raises(Invalid, match="is not text"):
         read_kept(file)
 
 

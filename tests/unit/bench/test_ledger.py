@@ -28,7 +28,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_what_came_twice_is_named() -> None:
-    assert sent().problems([*range(10), 9]) == ["1 of 10 is there more than once: number 9"]
+    assert sent().problems([*range(10), 9]) == ["1 of 10 is duplicated: number 9"]
 
 
 def test_what_overtook_its_own_line_is_named() -> None:
@@ -38,16 +38,16 @@ def test_what_overtook_its_own_line_is_named() -> None:
 
 def test_what_nobody_sent_is_named() -> None:
     found = sent().problems([*range(10), 10, "seq 11"])
-    assert found == ["2 of 10 are of nobody's sending: number 10, seq 11"]
+    assert found == ["2 of 10 are never sent: number 10, seq 11"]
 
 
 def test_everything_at_once_is_told_one_by_one() -> None:
     found = sent().problems([1, 0, 2, 2, "x", *range(4, 10)])
     assert [words.split(":")[0] for words in found] == [
         "1 of 10 is missing",
-        "1 of 10 is there more than once",
+        "1 of 10 is duplicated",
         "1 of 10 is out of order",
-        "1 of 10 is of nobody's sending",
+        "1 of 10 is never sent",
     ]
 
 

@@ -53,7 +53,7 @@ def test_an_error_is_one_line_with_its_hint() -> None:
     [
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/x"), "/x: No such file or directory"),
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device (free some space; nothing that"),
-        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied (check who owns it"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied (check its owner"),
         (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use (another program listens there"),
         (OSError("without a number"), "without a number"),
     ],

@@ -161,17 +161,17 @@ def test_a_mask_that_is_not_allowed_sets_its_part_aside(
         ([route("r"), route("r")], "it names IPv4Route/r twice"),
         ([{"kind": "K"}], "a resource lacks its apiVersion, kind or name"),
         (["text"], "a resource lacks its apiVersion, kind or name"),
-        ([route("r") | {"apiVersion": "v1"}], "v1 IPv4Route is no kind that can be configured"),
+        ([route("r") | {"apiVersion": "v1"}], "v1 IPv4Route is not a configurable kind"),
         (
             [route("r") | {"apiVersion": FEDERATION, "kind": "EventPear"}],
-            "federation.routerd.net/v1alpha1 EventPear is no kind that can be configured",
+            "federation.routerd.net/v1alpha1 EventPear is not a configurable kind",
         ),
         (
             [route("p") | {"apiVersion": FEDERATION, "kind": "EventPeer", "spec": {"groupRef": "g"}}],
             "EventPeer/p: spec.nodeName is required",
         ),
         ([route("p") | {"apiVersion": FEDERATION, "kind": "EventPeer", "spec": 3}], "EventPeer/p: spec."),
-        ([route("r", x="\ud800")], "IPv4Route/r holds what cannot be written"),
+        ([route("r", x="\ud800")], "IPv4Route/r cannot be written as JSON"),
     ],
 )
 def test_a_part_that_cannot_be_used_hinders_no_other(resources: list[Any], reason: str) -> None:
@@ -203,7 +203,7 @@ def test_resources_of_our_kinds_are_shown_with_a_warning() -> None:
     }
     effective = merged([stored_part(S1, [group])])
     assert names(effective) == ["g"]
-    assert effective.warnings == [f"EventGroup/g of {S1} is shown, and not acted on"]
+    assert effective.warnings == [f"EventGroup/g of {S1} is shown, but has no effect"]
 
 
 # --- contests ----------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_the_owner_that_has_given_a_resource_for_longer_goes_on_giving_it() -> N
     elder, younger = stored_part(S2, [route("r", by=2)], since=NOW), stored_part(S1, [route("r", by=1)], since=NOW + 1)
     effective = merged([younger, elder])
     assert [one.source for one in effective.added] == [S2]
-    assert effective.set_aside == [(S1, f"IPv4Route/r is given by {S2} since 2026-11-20T12:00:00Z")]
+    assert effective.set_aside == [(S1, f"IPv4Route/r is defined by {S2} since 2026-11-20T12:00:00Z")]
     assert [one.source for one in merged([younger]).added] == [S1]
 
 
@@ -259,4 +259,6 @@ def test_where_each_is_the_elder_of_the_other_the_oldest_claim_decides() -> None
     other = stored_part("EventSubscription/a/1", [route("r1"), route("r2")], since={"r1": NOW + 4, "r2": NOW + 1})
     effective = merged([one, other])
     assert effective.active == ["EventSubscription/a/1"]
-    assert "IPv4Route/r1 is given by EventSubscription/a/1 since 2026-11-20T12:00:00.000004Z" in only_reason(effective)
+    assert "IPv4Route/r1 is defined by EventSubscription/a/1 since 2026-11-20T12:00:00.000004Z" in only_reason(
+        effective
+    )

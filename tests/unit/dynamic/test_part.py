@@ -134,13 +134,13 @@ def test_a_run_by_hand_is_its_own_owner() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"resources": [route("r1", x=float("nan"))]}, "holds what JSON cannot: Out of range"),
-        ({"resources": [route("r1", x=object())]}, "holds what JSON cannot: Object of type object"),
-        ({"resources": [route("r1", x="\ud800")]}, "lone surrogates are no text"),
+        ({"resources": [route("r1", x=float("nan"))]}, "cannot be written as JSON: Out of range"),
+        ({"resources": [route("r1", x=object())]}, "cannot be written as JSON: Object of type object"),
+        ({"resources": [route("r1", x="\ud800")]}, "lone surrogates are not text"),
         ({"resources": [route("r\0")]}, "names a resource with U\\+0000"),
         ({"resources": [route("r\ud800")]}, "names a resource with U\\+0000 or a lone surrogate"),
-        ({"directives": [{"op": {1}}]}, "holds what JSON cannot: Object of type set"),
-        ({"action_plans": [{"x": float("inf")}]}, "holds what JSON cannot: Out of range"),
+        ({"directives": [{"op": {1}}]}, "cannot be written as JSON: Object of type set"),
+        ({"action_plans": [{"x": float("inf")}]}, "cannot be written as JSON: Out of range"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_in_words(given: dict[str, Any], reason: str) -> None:

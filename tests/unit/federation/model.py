@@ -82,7 +82,7 @@ def _receive(vector: dict[str, Any]) -> dict[str, Any]:
         return {"status": 200, "mark": state["mark"]}
     batch = read_batch(read_body(vector["request"]), verified.header, verified.key, receiver.limits)
     if [verified.key.id, verified.nonce] in state["nonces"]:
-        raise Conflict("this very request was taken before")
+        raise Conflict("this request was accepted before (replay)")
     return _store(verified, verified.header, batch, mark, state)
 
 

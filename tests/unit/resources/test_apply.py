@@ -171,8 +171,7 @@ def test_pruning_with_an_empty_input_needs_to_be_meant() -> None:
     with pytest.raises(Conflict) as refused:
         plan([], rows(EVERYTHING), prune=True)
     assert str(refused.value) == (
-        "the input holds no resources: pruning would delete all 2 that are stored "
-        "(check the input; force it if that is what you want)"
+        "the input contains no resources: pruning would delete all 2 that are stored (check the input, or use --force)"
     )
     assert outcome(plan([], rows(EVERYTHING), prune=True, allow_empty=True)) == [
         "EventPeer/cloud deleted",
@@ -182,9 +181,9 @@ def test_pruning_with_an_empty_input_needs_to_be_meant() -> None:
 
 
 def test_deleting_what_is_not_there_is_an_error() -> None:
-    with pytest.raises(NotFound, match=r"^there is no EventGroup/edge$"):
+    with pytest.raises(NotFound, match=r"^no EventGroup/edge$"):
         plan_delete([EDGE], [])
-    with pytest.raises(NotFound, match=r"there is no EventPeer/clod \(did you mean cloud\?\)"):
+    with pytest.raises(NotFound, match=r"no EventPeer/clod \(did you mean cloud\?\)"):
         plan_delete([CLOUD._replace(name="clod")], rows(EVERYTHING))
 
 
@@ -192,7 +191,7 @@ def test_a_group_with_peers_is_deleted_only_together_with_them() -> None:
     with pytest.raises(Conflict) as refused:
         plan_delete([EDGE], rows(f"{EVERYTHING}---\n{peer(name='b', node='b')}"))
     assert str(refused.value) == (
-        "EventGroup/edge still has peers: EventPeer/b, EventPeer/cloud (delete them first, or together with it)"
+        "EventGroup/edge still has peers: EventPeer/b, EventPeer/cloud (delete those first, or together with it)"
     )
     assert outcome(plan_delete([EDGE, CLOUD, EDGE], rows(EVERYTHING))) == [
         "EventPeer/cloud deleted",
@@ -203,7 +202,7 @@ def test_a_group_with_peers_is_deleted_only_together_with_them() -> None:
 
 def test_what_a_subscription_refers_to_is_deleted_only_together_with_it() -> None:
     stored = rows(f"{BACKING}---\n{SUBSCRIPTION}---\n{subscription(name='b')}---\n{PEER}")
-    hint = "(delete them first, or together with it)"
+    hint = "(delete those first, or together with it)"
     plugin = Identity("plugin.routerd.net/v1alpha1", "Plugin", "claim")
     claims = Identity(FEDERATION, "EventSubscription", "claims")
     with pytest.raises(Conflict) as refused:
@@ -292,7 +291,7 @@ def test_a_dry_run_writes_nothing(conn: sa.Connection) -> None:
 
 
 def test_an_empty_input_is_an_error(conn: sa.Connection) -> None:
-    with pytest.raises(Invalid, match=r"^the input holds no resources"):
+    with pytest.raises(Invalid, match=r"^the input contains no resources"):
         apply_loaded(conn, load_text("a.yaml", "# nothing\n"), now=7)
 
 

@@ -87,11 +87,11 @@ def test_blank_counts_as_absent() -> None:
 
 def test_fields_that_contradict_each_other_are_both_named() -> None:
     assert problems(plugin("entryPoint: claim")) == [
-        "6: Plugin/claim spec.entryPoint: executable and entryPoint cannot both be given (leave one of them out)"
+        "6: Plugin/claim spec.entryPoint: executable and entryPoint exclude each other (leave one of them out)"
     ]
     assert problems(plugin("ttl: 5m")) == [
         "6: Plugin/claim spec.ttl: is only for entryPoint, and executable is given "
-        "(an executable's result names its ttl)"
+        "(an executable sets the ttl in each result)"
     ]
     assert problems(plugin("triggers: [{type: event, every: 5m}, {type: interval, topic: a, every: 1s}]")) == [
         "6: Plugin/claim spec.triggers[0].every: is only for type interval, and type is event",
@@ -175,8 +175,8 @@ def test_every_rule_of_every_policy_counts() -> None:
         ("{source: ' '}", "spec.allow[0].source: is required"),
         (
             "{source: EventSubscription/claims/*}",
-            "spec.allow[0].source: is compared whole, so * would match nothing "
-            "(an owner such as EventSubscription/NAME means all)",
+            "spec.allow[0].source: is compared as a whole, so * would match nothing "
+            "(an owner such as EventSubscription/NAME includes all its sources)",
         ),
         ("{source: a, operations: [delete]}", "spec.allow[0].operations[0]: must be mask"),
         ("{source: a, targets: [{apiVersion: a/b, kind: C}]}", "spec.allow[0].targets[0].name: is required"),
@@ -191,5 +191,5 @@ def test_a_part_is_not_declared() -> None:
     text = "apiVersion: config.routerd.net/v1alpha1\nkind: DynamicConfigPart\nmetadata: {name: a}\nspec: {}\n"
     assert problems(text) == [
         "2: DynamicConfigPart/a kind: a DynamicConfigPart cannot be declared "
-        "(it is made at run time, from what a plugin proposes; see routerctl dynamic list)"
+        "(parts are created at run time by plugins; list them with routerctl dynamic list)"
     ]

@@ -175,7 +175,7 @@ def test_truths(text: str, truth: bool) -> None:
 
 def test_what_is_neither_true_nor_false_is_refused() -> None:
     (problem,) = problems_of(environ={"EVENTD_ALLOW_INSECURE_NO_AUTH": "maybe"})
-    assert problem == "EVENTD_ALLOW_INSECURE_NO_AUTH: 'maybe' is neither true nor false"
+    assert problem == "EVENTD_ALLOW_INSECURE_NO_AUTH: 'maybe' is not true or false"
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///", "sqlite:///:memory:", "/data/eventd.db"])
@@ -240,7 +240,7 @@ def test_what_is_shown_reads_back_as_the_same() -> None:
 
 
 def test_text_with_u0000_is_refused() -> None:
-    assert problems_of({"data_dir": "a\0b"}) == ["--data-dir: 'a\\x00b' must not hold the character U+0000"]
+    assert problems_of({"data_dir": "a\0b"}) == ["--data-dir: 'a\\x00b' must not contain the character U+0000"]
 
 
 def test_a_key_is_never_a_flag_and_every_other_setting_is() -> None:

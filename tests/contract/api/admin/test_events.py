@@ -145,7 +145,7 @@ async def test_a_ttl_counts_from_the_observation(books: Books, ttl: str, expires
         ({"type": "t", "ttl": "soon"}, "ttl 'soon' is not a duration; write 30s, 5m or 168h"),
         (
             {"type": "t", "ttl": "1000000h", "observedAt": "9990-01-01T00:00:00Z"},
-            "ttl '1000000h' leads beyond the year 9999",
+            "ttl '1000000h' ends after the year 9999",
         ),
         ({"type": "t", "ttl": "5m", "expiresAt": "2030-01-01T00:00:00Z"}, "two ways to say one thing"),
         ({"type": "a\0b"}, r"type holds U\+0000 or a lone surrogate"),

@@ -112,7 +112,7 @@ async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(books
     assert (await examine(books)).federation["failedDeliveryCount"] == 2
     clock.advance(2)
     found = await examine(books)
-    assert found["/b failed deliveries"] == ("fail", "1 event refused by the peer, kept as dead letters")
+    assert found["/b failed deliveries"] == ("fail", "1 event refused by the peer and kept as dead letters")
     assert found["/b dead letters"][0] == "warn"
     assert found["/b expected delivery"][0] == "pass"
     assert found["/b expected delivery"][1].endswith("besides, 1 refused by the peer")
@@ -130,7 +130,7 @@ async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_i
     found = await examine(books)
     assert found["/b pending deliveries"] == (
         "pass",
-        "none that can go now: 2 events held by a blocked link (unauthorized)",
+        "no event can be sent now: 2 events held by a blocked link (unauthorized)",
     )
     assert found["/b failed deliveries"] == ("fail", "2 events held by a blocked link (unauthorized)")
     assert found["/b link"][1] == "blocked since 2026-11-20T12:00:00Z: unauthorized: said so"
@@ -294,7 +294,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
         await books.settle("b", number)
     await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 3)))
     found = await examine(books, remediation_plan=True)
-    assert found["/b expected delivery"] == ("fail", "1 event neither delivered nor on the way: e3")
+    assert found["/b expected delivery"] == ("fail", "1 event neither delivered nor pending: e3")
     assert found.federation["missingExpectedPeerCount"] == 1
     assert [each["action"] for each in found.answer["remediationPlan"]["actions"]] == [
         "investigate-missing-delivery-rows"
@@ -304,7 +304,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
     )
     found = await examine(books)
     assert found["/b expected delivery"][0] == "pass"
-    assert found["/b expected delivery"][1].endswith("4 whose proof of delivery is no longer kept")
+    assert found["/b expected delivery"][1].endswith("4 without stored evidence of their delivery")
 
 
 async def test_events_that_end_otherwise_are_told_apart(books: Books, clock: ManualClock) -> None:
@@ -362,7 +362,7 @@ async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(boo
     found = await examine(books)
     await asyncio.get_running_loop().shutdown_default_executor()  # its thread would outlive the test
     assert found[" keys"] == ("fail", "EventGroup 'g': cannot read /nowhere/secret: No such file or directory")
-    assert found[" protocol"] == ("pass", "verified requests that came in with v1 since the node was started: 1")
+    assert found[" protocol"] == ("pass", "verified v1 requests since the node started: 1")
 
 
 # --- subscriptions ------------------------------------------------------------------------------------------
@@ -484,9 +484,9 @@ async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: Books) ->
     told = [check for check in found.answer["checks"] if check.get("code") == "part-set-aside"]
     assert [check["status"] for check in told] == ["warn"] * 6, "five of them, and how many more there are"
     assert told[0]["name"].startswith("DynamicConfigPart/EventSubscription/claims/")
-    assert told[0]["detail"].startswith("set aside: Route/r")
+    assert told[0]["detail"].startswith("no effect: Route/r")
     assert told[0]["detail"].endswith(", which it masks, is not declared")
-    assert (told[-1]["name"], told[-1]["detail"]) == ("g parts", "2 more are set aside")
+    assert (told[-1]["name"], told[-1]["detail"]) == ("g parts", "2 more parts have no effect")
 
 
 # --- the plan, and carrying it out --------------------------------------------------------------------------
@@ -520,11 +520,9 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
     await hold_up(books, LinkState.BLOCKED)
     left, (action, changed, result) = await mend(books)
-    assert left == ("align-keys", False, "left to you: it needs an operator's approval")
+    assert left == ("align-keys", False, "not done: it needs an operator's approval")
     assert (action, changed) == ("retry-failed-deliveries", True)
-    assert result.startswith(
-        "2 dead letters are sent once more; the link is tried again at once; until now it was blocked"
-    )
+    assert result.startswith("2 dead letters are sent again; the link is tried again at once; until now it was blocked")
     (repair,) = await books.repairs("b")
     assert repair.selection["positions"] == [1, 2]
     assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING
@@ -539,7 +537,7 @@ async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: Book
     await books.settle("b", 4, parked={1: "id_conflict", 2: "invalid"})
     (done,) = await mend(books)
     assert done[:2] == ("retry-failed-deliveries", True)
-    assert done[2].startswith("1 dead letter is sent once more")
+    assert done[2].startswith("1 dead letter is sent again")
     (repair,) = await books.repairs("b")
     assert repair.selection["positions"] == [2]
     left = (await examine(books, remediation_plan=True)).answer["remediationPlan"]["actions"]
@@ -557,7 +555,7 @@ async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -
     before = await all_rows(log)
     ((action, changed, result),) = await mend(books)
     assert (action, changed) == ("force-repush-stale-ttl", False)
-    assert result.startswith("it is paused by ann, and stays so")
+    assert result.startswith("it is paused by ann, and stays paused")
     assert await all_rows(log) == before
 
 
@@ -574,7 +572,7 @@ async def test_fixing_lets_refreshes_overtake_what_else_waits(books: Books, log:
     before = await all_rows(log)
     assert (await mend(books))[0][1:] == (
         False,
-        "nothing holds it up, last reached at 2026-11-20T12:00:00Z; no refresh waits that is not being sent already",
+        "it is running,  the last success was at 2026-11-20T12:00:00Z; every waiting refresh is already being sent",
     )
     assert await all_rows(log) == before
     await books.repaired("b", 4)
@@ -614,7 +612,7 @@ async def test_an_action_that_fails_does_not_stop_the_next(books: Books) -> None
 async def test_what_is_not_safe_is_left_to_a_person(books: Books, log: EventLog) -> None:
     before = await all_rows(log)
     (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
-    assert (done["changed"], done["result"]) == (False, "left to you: it needs an operator's approval")
+    assert (done["changed"], done["result"]) == (False, "not done: it needs an operator's approval")
     assert await all_rows(log) == before
 
 

@@ -73,7 +73,7 @@ async def test_one_of_them(engine: Engine) -> None:
     await no_backfill(engine)
     assert await engine.claims() == {"claim-e2": "e2"}
     assert [letter[0] for letter in await engine.letters()] == ["e1"]
-    with pytest.raises(NotFound, match="claims has parked no event e2"):
+    with pytest.raises(NotFound, match="claims has no dead letter of event e2"):
         await engine.ask("subscriptions.retry", subscription="claims", ids=["e1", "e2"])
 
 
@@ -128,7 +128,7 @@ async def test_what_cannot_be_tried_again_stays_with_the_reason(engine: Engine, 
     assert {kept["eventId"]: kept["reason"] for kept in answer["kept"]} == {
         "evicted": "retention has removed it",
         "short": "it expired at 2026-11-20T12:00:10Z",
-        "unwanted": "the subscription does not ask for it any more",
+        "unwanted": "the subscription no longer selects it",
     }
     await no_backfill(engine)
     assert await engine.claims() == {"claim-good": "good"}
@@ -247,9 +247,9 @@ async def test_who_is_not_there_cannot_be_operated(engine: Engine, operation: st
     await engine.subscribe()
     with pytest.raises(NotFound) as caught:
         await engine.ask(f"subscriptions.{operation}", subscription="clams")
-    assert caught.value.message == "there is no EventSubscription clams"
+    assert caught.value.message == "no EventSubscription clams"
     assert caught.value.hint == "did you mean claims?"
-    with pytest.raises(NotFound, match="there is no EventSubscription claims in group other"):
+    with pytest.raises(NotFound, match="no EventSubscription claims in group other"):
         await engine.ask(f"subscriptions.{operation}", subscription="claims", group="other")
 
 
@@ -257,8 +257,8 @@ async def test_who_is_not_there_cannot_be_operated(engine: Engine, operation: st
 @pytest.mark.parametrize(
     ("operation", "params", "told"),
     [
-        ("reset", {"since": "1h", "latest": True}, "since and latest are two places: leave one out"),
-        ("runs", {"status": "done"}, "status: 'done' is none of pending, succeeded, failed"),
+        ("reset", {"since": "1h", "latest": True}, "since and latest name two positions: leave one out"),
+        ("runs", {"status": "done"}, "status: 'done' is not one of pending, succeeded, failed"),
         ("runs", {"limit": 0}, "greater than or equal to 1"),
         ("pause", {"by": "x" * 201}, "at most 200 characters"),
     ],

@@ -69,7 +69,7 @@ def error_of(attempt: Callable[[], object]) -> EventdError:
     [
         ("sqlite://", "must be a file, not memory"),
         ("sqlite:///:memory:", "must be a file, not memory"),
-        ("mysql://h/x", "no support for a database of the kind 'mysql'"),
+        ("mysql://h/x", "unsupported database 'mysql'"),
         ("nonsense", "cannot be read"),
     ],
 )
@@ -355,7 +355,7 @@ async def test_a_database_that_another_process_holds(
         done = await asyncio.gather(*units, return_exceptions=True)
         assert [type(fate) for fate in done] == [DatabaseUnavailable] * 3
         assert {fate.hint for fate in done if isinstance(fate, EventdError)} == {
-            "another process holds the database; try again"
+            "another process locks the database; retry"
         }
         assert await stored(log, topic) == ["a"], "whoever reads does not wait"
         let_go.set()

@@ -290,7 +290,7 @@ async def test_a_rewind_sends_again_from_there(log: EventLog, database: Database
     back = await cursor(log)
     assert (back.position, back.sent_upto, back.sent_epoch, back.rewound_from) == (3, 3, "", 8)
     await log.settle(step(3, 5))
-    with pytest.raises(FenceLost, match="moved while it was to be rewound"):
+    with pytest.raises(FenceLost, match="moved during the rewind"):
         await database.write(rewind, NAME, position=3, to=0, now=NOW)
 
 

@@ -90,13 +90,13 @@ async def test_what_cannot_be_sent_again_is_refused_with_its_reason(
         "dead": "it expired at 2026-11-20T12:00:01Z",
         "own": "it came from b, or through it",
         "far": "it is not meant for b",
-        "last": "it is on its way: the link has not come to it yet",
+        "last": "it is still in the backlog of the link",
     }.items():
         with pytest.raises(Conflict, match=f"^event {event_id} cannot be sent again: {reason}$"):
             await books.call("deliveries.redeliver", group="g", peer="b", ids=[event_id])
         with pytest.raises(Conflict, match=f"^event {event_id} cannot be sent again: {reason}$"):
             await books.call("deliveries.redeliver", group="g", peer="b", ids=["x", event_id], dry_run=True)
-    with pytest.raises(NotFound, match=r"^event none cannot be sent again: group g has none of that id$"):
+    with pytest.raises(NotFound, match=r"^event none cannot be sent again: group g has no event with this id$"):
         await books.call("deliveries.redeliver", group="g", peer="b", ids=["none"])
     with pytest.raises(Conflict, match=r"2 events cannot be sent again, so none is:\n  dead: it expired.*\n  none: "):
         await books.call("deliveries.redeliver", group="g", peer="b", ids=["x", "dead", "none"])
@@ -167,7 +167,7 @@ async def test_a_range_is_looked_over_without_the_writer(books: Books, migrated_
     await books.publish(draft("e1"))
     with closing(Database(migrated_url)) as other, other.transaction() as conn:
         lock_head(conn)
-        with pytest.raises(Conflict, match=r"nothing to send to b again: 1 on their way already$"):
+        with pytest.raises(Conflict, match=r"nothing to send to b again: 1 already in the backlog$"):
             await books.call("deliveries.redeliver", group="g", peer="b", from_seq=1)
 
 
@@ -175,7 +175,7 @@ async def test_nothing_to_send_is_refused(books: Books, clock: ManualClock) -> N
     await books.publish(draft("e1", type="y"), draft("e2", type="x", expires=NOW), draft("e3", type="x"))
     await books.settle("c", 2)
     clock.advance(1)
-    with pytest.raises(Conflict, match=r"again: 1 expired, 1 not meant for c, 1 on their way already$"):
+    with pytest.raises(Conflict, match=r"again: 1 expired, 1 not meant for c, 1 already in the backlog$"):
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=1)
     with pytest.raises(Conflict, match=r"again: the range holds no event$"):
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=9, to_seq=12)

@@ -175,7 +175,7 @@ async def test_resources_for_one_event_name_its_subject(plugins: Plugins, tmp_pa
         ("def plugin(a, b, c): pass", "must take one parameter, the events, or two, the events and the context"),
         ("def plugin(*events): pass", "must take one parameter, the events, or two, the events and the context"),
         ("def plugin(events, *, key): pass", "must take one parameter, the events, or two, the events and the context"),
-        ("import os\nos._exit(7)", "ended with exit code 7"),
+        ("import os\nos._exit(7)", "exited with status 7"),
     ],
 )
 async def test_a_function_that_cannot_be_used_is_no_events_fault(
@@ -270,7 +270,7 @@ async def test_a_function_that_never_stops_yielding_is_stopped(plugins: Plugins,
 
 async def test_what_is_none_of_the_allowed_things_is_named(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, entry_point(tmp_path, "def plugin(events): return 5"))
-    assert "gave back int; give Resource, Mask, Plan, Emit, Part" in failed.stderr
+    assert "returned int; give Resource, Mask, Plan, Emit, Part" in failed.stderr
 
 
 async def test_what_is_printed_does_not_get_into_the_answer(plugins: Plugins, tmp_path: Path) -> None:

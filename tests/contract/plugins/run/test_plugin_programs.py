@@ -74,7 +74,7 @@ async def test_a_program_below_a_file(plugins: Plugins, tmp_path: Path) -> None:
 async def test_a_folder_is_no_program(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, str(tmp_path))
     assert (failed.reason, failed.about_plugin) == ("not_a_file", True)
-    assert failed.message == f"the plugin {tmp_path} is no regular file"
+    assert failed.message == f"the plugin {tmp_path} is not a regular file"
 
 
 async def test_a_pipe_is_no_program_and_nobody_waits_for_it(plugins: Plugins, tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ async def test_a_script_without_a_first_line(plugins: Plugins, tmp_path: Path) -
 async def test_a_script_for_an_interpreter_that_is_missing(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, write_script(tmp_path, "#!/no/such/shell\n"))
     assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
-    assert failed.message.endswith("names an interpreter that is not there")
-    assert failed.hint == "its first line asks for /no/such/shell"
+    assert failed.message.endswith("names an interpreter that does not exist")
+    assert failed.hint == "its first line names /no/such/shell"
 
 
 async def test_a_script_with_the_line_ends_of_windows(plugins: Plugins, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_pipes_that_are_closed_before_the_end(plugins: Plugins, tmp_path: 
 async def test_a_flood_of_output_is_stopped(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\nexec head -c 100000000 /dev/zero\n"))
     assert failed.reason == "stdout_too_large"
-    assert failed.message == "the plugin was ended: it wrote more than 4096 KiB to its output"
+    assert failed.message == "the plugin was stopped: it wrote more than 4096 KiB to its output"
 
 
 NODE = """
@@ -239,15 +239,15 @@ async def test_an_end_is_noticed_without_process_descriptors(
     [
         (b"", "the plugin wrote nothing to its standard output"),
         (b" \n", "the plugin wrote nothing to its standard output"),
-        (b"null", "the plugin's output is no mapping"),
-        (b"[1, 2]", "the plugin's output is no mapping"),
-        (b"hello", "the plugin's output is no mapping"),
+        (b"null", "the plugin's output is not a mapping"),
+        (b"[1, 2]", "the plugin's output is not a mapping"),
+        (b"hello", "the plugin's output is not a mapping"),
         (b"\x7fELF\x02\x01\x01\0\0", "neither JSON nor YAML: line 1: the character U+007F is not allowed in YAML"),
-        (b'{"a": "\xff"}', "the plugin's output is no text: byte 7 is not UTF-8"),
+        (b'{"a": "\xff"}', "the plugin's output is not text: byte 7 is not UTF-8"),
         (b"{", "the plugin's output is neither JSON nor YAML: line 2"),
         (b"a: 1\na: 2\n", "the plugin's output, line 2: the key a stands twice in one mapping, first on line 1"),
         (b'{"a": 1,\n"b": {"c": 1, "c": 2}}', "line 2: the key c stands twice in one mapping, first on line 2"),
-        (EMPTY.encode() + b"\n---\nb: 1\n", "the plugin's output goes on after its first document, on line 3"),
+        (EMPTY.encode() + b"\n---\nb: 1\n", "the plugin's output continues after its first document, on line 3"),
         (EMPTY.encode() + b"\n" + EMPTY.encode(), "the plugin's output is neither JSON nor YAML: line 2"),
         (EMPTY.encode() + b"\ndone\n", "the plugin's output is neither JSON nor YAML: line 2"),
         (b"a: !!python/object/apply:os.system [id]\n", "is not supported; leave it out"),
@@ -277,7 +277,7 @@ async def test_bytes_that_are_no_answer(plugins: Plugins, tmp_path: Path, answer
         (HEAD + '{"ttl":"1h","observedAt":"9999-12-31T23:30:00Z"}}', "status.observedAt is so late"),
         (HEAD + '{"ttl":"1h","resources":{}}}', "status.resources must be a list"),
         (HEAD + '{"ttl":"1h","x":.nan}}', "holds a number that is not finite"),
-        (HEAD + '{"ttl":"1h","x":"\\u0000"}}', "holds the character U+0000"),
+        (HEAD + '{"ttl":"1h","x":"\\u0000"}}', "contains the character U+0000"),
         (HEAD + '{"ttl":"1h","x":123456789012345678901234567890}}', "holds a whole number of more than 64 bits"),
     ],
 )  # fmt: skip
@@ -311,7 +311,7 @@ async def test_a_billion_laughs_are_not_laughed(plugins: Plugins, tmp_path: Path
 async def test_one_long_laugh_many_times_is_not_laughed_either(plugins: Plugins, tmp_path: Path) -> None:
     text = f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 1000)}]\n"
     failed = await fail(plugins, says(tmp_path, text.encode()))
-    assert failed.message == "the plugin's answer holds too much once its aliases are expanded"
+    assert failed.message == "the plugin's answer is too large with its aliases expanded"
 
 
 async def test_as_much_as_is_allowed_is_read_while_the_loop_goes_on(plugins: Plugins, tmp_path: Path) -> None:

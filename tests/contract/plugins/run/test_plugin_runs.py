@@ -173,7 +173,7 @@ async def test_it_inherits_no_descriptor_of_the_node(bench: Bench) -> None:
 async def test_an_endless_run_is_ended(bench: Bench) -> None:
     failed = await bench.fail("while True: pass", timeout=SECOND // 5)
     assert (failed.reason, failed.transient, failed.about_plugin) == ("timeout", True, False)
-    assert failed.message == "the plugin was ended: it ran longer than 200ms"
+    assert failed.message == "the plugin was stopped: it ran longer than 200ms"
 
 
 async def test_signals_that_are_ignored_do_not_help(bench: Bench) -> None:
@@ -199,7 +199,7 @@ async def test_a_signal_that_ends_it_is_named(bench: Bench) -> None:
 async def test_an_exit_code_is_told(bench: Bench) -> None:
     failed = await bench.fail("print('no route to provider', file=sys.stderr, flush=True)\nos._exit(42)")
     assert failed.reason == ("exit_code" if bench.kind == "program" else "crashed")
-    assert "ended with exit code 42" in failed.message
+    assert "exited with status 42" in failed.message
     assert failed.stderr == "no route to provider\n"
     assert "no route" not in str(failed)
 
@@ -207,7 +207,7 @@ async def test_an_exit_code_is_told(bench: Bench) -> None:
 async def test_a_flood_on_standard_error_is_stopped(bench: Bench) -> None:
     failed = await bench.fail("while True: os.write(2, b'x' * 4096)")
     assert failed.reason == "stderr_too_large"
-    assert failed.message == "the plugin was ended: it wrote more than 64 KiB to its standard error"
+    assert failed.message == "the plugin was stopped: it wrote more than 64 KiB to its standard error"
     assert len(failed.stderr) <= 8192
 
 
@@ -238,7 +238,7 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
         ("{'resources': [without(RES, 'spec')]}", "status.resources[0].spec is required"),
         ("{'resources': [{**RES, 'spec': []}]}", "status.resources[0].spec must be a mapping of fields"),
         ("{'resources': [{**RES, 'spec': {'a': 2**70}}]}", "holds a whole number of more than 64 bits"),
-        ("{'resources': [{**RES, 'spec': {'a': '\\0'}}]}", "holds the character U+0000 or half of a surrogate pair"),
+        ("{'resources': [{**RES, 'spec': {'a': '\\0'}}]}", "contains the character U+0000 or half of a surrogate pair"),
         (
             "{'resources': [{**RES, 'kind': 'EventGroup'}]}",
             "status.resources[0].apiVersion EventGroup is not known in a/v1",
@@ -249,7 +249,7 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
         ),
         (
             "{'resources': [{**RES, 'apiVersion': 'config.routerd.net/v1alpha1', 'kind': 'DynamicConfigPart'}]}",
-            "status.resources[0].kind there is no kind DynamicConfigPart in config.routerd.net/v1alpha1",
+            "status.resources[0].kind DynamicConfigPart is unknown in config.routerd.net/v1alpha1",
         ),
         ("{'directives': [{'op': 'mask'}]}", "status.directives[0].target is required"),
         (

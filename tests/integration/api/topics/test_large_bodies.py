@@ -84,7 +84,7 @@ async def test_a_key_that_withholds_bodies_gives_its_room_to_another(start_serve
         written = await other.ask("POST", "/topics/t", {"records": [{"data": "x" * 400_000}]})
         assert written.status == 200
         first, second = await asyncio.gather(*withheld[:2])
-        assert first == second == (429, "the room for this body is needed by another key: send it later")
+        assert first == second == (429, "the memory for this body is needed by another key: retry later")
         assert not any(task.done() for task in withheld[2:])
         for task in withheld:
             task.cancel()

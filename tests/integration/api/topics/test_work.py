@@ -184,7 +184,7 @@ async def test_a_worker_is_told_when_its_queue_is_no_more(server: Server) -> Non
     async with working(server, "q") as jobs:
         assert await jobs.seqs(1) == [1]
         await server.delete("q")
-        assert await jobs.error() == {"code": 409, "error": "the queue 'q' is no more", "topic": "q"}
+        assert await jobs.error() == {"code": 409, "error": "the queue 'q' was deleted", "topic": "q"}
 
 
 async def test_a_worker_is_told_when_the_node_stops(server: Server) -> None:

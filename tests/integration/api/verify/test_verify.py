@@ -310,7 +310,7 @@ async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_s
         assert (report["compared"], report["clean"]) == (False, False)
         assert report["why"] == "it answers 404 to the question what it holds: its program is older than that"
         report = await _report(a, "c")
-        assert report["why"] == "it is declared to speak v1, which knows no such question"
+        assert report["why"] == "it is declared with v1, which cannot be verified"
 
 
 async def test_a_peer_that_is_down_or_unknown_is_an_error(sites: MakeSites) -> None:
@@ -318,7 +318,7 @@ async def test_a_peer_that_is_down_or_unknown_is_an_error(sites: MakeSites) -> N
     await a.start()
     await a.join()
     await a.apply(peer("b", free_port()))
-    with pytest.raises(Unavailable, match="b cannot be asked: cannot connect"):
+    with pytest.raises(Unavailable, match="b cannot be queried: cannot connect"):
         await _report(a)
     with pytest.raises(NotFound, match="group edge has no peer bb"):
         await _report(a, "bb")

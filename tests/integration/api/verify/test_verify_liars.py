@@ -142,5 +142,5 @@ async def test_a_peer_that_is_always_busy_is_given_up(sites: MakeSites, monkeypa
         busy = Say(429, (), b'{"error":{"code":"too_many_requests","message":"later"}}')
         return busy if heard.path == "/v2/verify" else _says(_answers())(heard)
 
-    with pytest.raises(Unavailable, match="b cannot be asked: the peer answered 429 too_many_requests: later"):
+    with pytest.raises(Unavailable, match="b cannot be queried: the peer answered 429 too_many_requests: later"):
         await _verify(sites, behave)

@@ -228,7 +228,7 @@ def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> Non
     for place in (tmp_path / "nowhere", tmp_path / "file", tmp_path):
         assert f"there is no lake at {place}: " in unstarted.refuses(place, code=3)
     assert "invalid value for '--lake': must not be empty" in unstarted.refuses("", code=2)
-    assert "nothing here can reach the lake at s4://audit" in unstarted.refuses("s4://audit")
+    assert "no installed package can access the lake at s4://audit" in unstarted.refuses("s4://audit")
     assert not unstarted.out.exists()
 
 

@@ -151,7 +151,7 @@ HOT = {
 def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_it_is(
     daemon: Daemon, tmp_path: Path, how: str
 ) -> None:
-    """Its bytes, its mode, what lies beside it; nor is a data folder made for it."""
+    """Its bytes, its mode, what exists next to it; nor is a data folder made for it."""
     file = tmp_path / "theirs" / "app.db"
     file.parent.mkdir()
     for sql in NOT_OURS.get(how, ()):
@@ -227,7 +227,7 @@ def test_a_database_somebody_else_holds_is_one_line(daemon: Daemon) -> None:
     finally:
         holding.close()
     assert "database is locked" in told
-    assert "another process holds the database; try again" in told
+    assert "another process locks the database; retry" in told
 
 
 def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
@@ -238,7 +238,7 @@ def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
 
 def test_a_database_in_a_folder_that_is_missing_is_one_line(daemon: Daemon, tmp_path: Path) -> None:
     told = one_line(daemon.run("serve", "--database", f"sqlite:///{tmp_path}/no/eventd.db"), 1)
-    assert told == f"there is no folder {tmp_path}/no for the database (make it, or set data_dir)"
+    assert told == f"there is not a folder {tmp_path}/no for the database (create it, or set data_dir)"
 
 
 def test_a_secret_file_that_is_missing_is_one_line(daemon: Daemon) -> None:

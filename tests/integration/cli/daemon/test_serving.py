@@ -261,7 +261,7 @@ async def test_a_fault_of_the_node_is_logged_and_ends_in_one_line(
     running = begin(ObedientNode())
     running.node.failure = KeyError("geheim")
     running.node.ended.set()
-    with pytest.raises(EventdError, match="the node cannot go on: KeyError") as caught:
+    with pytest.raises(EventdError, match="the node failed: KeyError") as caught:
         await running.task
     assert "geheim" not in str(caught.value)
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["node failed"]

@@ -74,7 +74,7 @@ def test_an_id_that_is_there_already_is_noted_or_refused(edge: Control) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--type", "t", "--group", "egde"], 3, "error: there is no EventGroup egde (did you mean edge?)"),
+        (["--type", "t", "--group", "egde"], 3, "error: EventGroup egde is not declared (did you mean edge?)"),
         ([], 2, "error: add --type, or read events with --stdin"),
         (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is not KEY=VALUE"),
         (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is not KEY=VALUE"),
@@ -118,7 +118,7 @@ def test_every_bad_line_is_named_and_the_good_ones_are_stored(edge: Control) -> 
         "line 6: is not a JSON object",
         "line 7: is not JSON: object keys must be strings (byte 1)",
         "line 8: the id e1 belongs to an event with other content or of another source",
-        "line 9: there is no EventGroup nope",
+        "line 9: EventGroup nope is not declared",
     ]
     assert told.err.splitlines()[-1] == "error: not stored: 5 lines"
     assert edge("fed", "event", "list", "-o", "name").lines == ["e1", "e2", "e3"]
@@ -129,7 +129,7 @@ def test_every_bad_line_is_named_and_the_good_ones_are_stored(edge: Control) -> 
 
 def test_a_group_that_is_not_there_is_said_once_and_not_of_every_line(edge: Control) -> None:
     told = edge("fed", "event", "emit", "--stdin", "-g", "egde", stdin=lines_of({"type": "t"}, {"type": "t"}), code=3)
-    assert told.err.startswith("error: there is no EventGroup egde (did you mean edge?")
+    assert told.err.startswith("error: EventGroup egde is not declared (did you mean edge?")
     assert told.err.count("\n") == 1
 
 
@@ -201,7 +201,7 @@ def test_lists_have_limits_tokens_and_filters(edge: Control) -> None:
     ):
         assert edge("fed", "event", "list", *arguments, "-o", "name").lines == expected.split(), arguments
     gap = edge("fed", "event", "list", "--after", "0011223344556677:3", "-o", "name")
-    assert gap.err == "gap: group edge: the token is of another history of this log\n"
+    assert gap.err == "gap: group edge: the token belongs to another epoch of this log\n"
     for option in ("--after", "--before"):
         told = edge("fed", "event", "list", option, "x", code=1).err
         assert told.startswith("error: 'x' is not a token of this list (")

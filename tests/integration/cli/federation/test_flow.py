@@ -137,11 +137,11 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     assert edge("fed", "redeliver", "cloud", "--since", "1h", "--until", "0s", "-o", "json").json["events"] == 3
     assert len(edge("fed", "links", "-o", "json").json["outbound"][0]["repairs"]) == 2
     refused = edge("fed", "redeliver", "cloud", "--id", "e4", code=1)
-    assert refused.err == "error: event e4 cannot be sent again: it is on its way: the link has not come to it yet\n"
+    assert refused.err == "error: event e4 cannot be sent again: it is still in the backlog of the link\n"
     beyond = edge("fed", "redeliver", "cloud", "--from-seq", "9", code=1)
     assert beyond.err == "error: what group edge has ends at 4, before the range begins at 9\n"
     unknown = edge("fed", "redeliver", "cloud", "--id", "e9", code=3)
-    assert unknown.err == "error: event e9 cannot be sent again: group edge has none of that id\n"
+    assert unknown.err == "error: event e9 cannot be sent again: group edge has no event with this id\n"
     both = edge("fed", "redeliver", "cloud", "--id", "e1", "--since", "1h", code=2)
     assert both.err.startswith("error: choose events in one way: --id, --from-seq")
 
@@ -174,7 +174,7 @@ def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str)
         == f"note: group edge has more rows: continue with --group edge --after {first} (--limit 0 shows all)\n"
     )
     assert edge("fed", "gaps", "--from", "hub", "--after", first, "-o", "name").lines == [last]
-    assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: there is no EventGroup egde")
+    assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: EventGroup egde is not declared")
 
 
 def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Consumer) -> None:

@@ -31,14 +31,14 @@ def test_an_unknown_peer_or_group_ends_with_3(edge: Control) -> None:
 def test_a_peer_that_is_down_ends_with_1(edge: Control) -> None:
     ended = edge("verify", "--peer", "down", code=1)
     told = re.sub(r":[0-9]+: ", ":PORT: ", ended.err)
-    assert told.startswith("error: down cannot be asked: cannot connect to 127.0.0.1:PORT: Connection refused")
+    assert told.startswith("error: down cannot be queried: cannot connect to 127.0.0.1:PORT: Connection refused")
     assert edge("verify", "--peer", "down", code=1).err == ended.err  # the run that failed is in nobody's way
 
 
 def test_a_peer_that_cannot_be_asked_is_told_with_what_our_books_say(edge: Control) -> None:
     ended = edge("verify", "--peer", "old", code=1)
     assert ended.lines[0].split()[:4] == ["GROUP", "PEER", "EVENTS", "DELIVERED"]
-    assert "it is declared to speak v1, which knows no such question" in ended.err
+    assert "it is declared with v1, which cannot be verified" in ended.err
     told = edge("verify", "--peer", "old", "--repair", "-o", "json", code=1).json
     assert (told["compared"], told["clean"]) == (False, False)
     assert told["books"][0]["peer"] == "old"

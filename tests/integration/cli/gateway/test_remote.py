@@ -27,7 +27,7 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
 ) -> None:
     at = ("--server", api.url)
     told = control("get", "all", *at, code=1)
-    hint = "send it as Authorization: Bearer KEY; routerctl takes --key-file"
+    hint = "send one as Authorization: Bearer KEY; with routerctl, use --key-file"
     assert told.err == f"error: this API needs a key ({hint})\n"
     assert control("get", "all", *at, "--key", "nobody's key", code=1).err == "error: this key is not known\n"
     assert control("get", "all", *at, "--key", "reader-key-0001").err == "no resources are declared\n"
@@ -55,15 +55,17 @@ def test_a_key_for_one_group_works_where_the_group_is_named(api: Api, control: C
 @pytest.mark.parametrize("key", ["ключ", "two\nlines", "caf\udce9"])
 def test_a_key_that_can_be_none_is_not_sent(control: Control, command: tuple[str, ...], key: str) -> None:
     told = control(*command, "--server", "http://127.0.0.1:1", "--key", key, code=1)
-    assert told.err == "error: the API key holds characters that are not allowed in a key (a key is printable ASCII)\n"
+    assert (
+        told.err == "error: the API key contains characters that are not allowed in a key (a key is printable ASCII)\n"
+    )
 
 
 def test_an_unreadable_key_file_is_named(control: Control) -> None:
     told = control("get", "all", "--server", "http://127.0.0.1:1", "--key-file", "missing", code=1)
-    assert told.err == "error: missing: No such file or directory (the file should hold the key and nothing else)\n"
+    assert told.err == "error: missing: No such file or directory (the file must contain only the key)\n"
     empty = control.file("\n", "empty")
     told = control("get", "all", "--server", "http://127.0.0.1:1", "--key-file", empty, code=1)
-    assert told.err == f"error: {empty}: is empty (the file should hold the key and nothing else)\n"
+    assert told.err == f"error: {empty}: is empty (the file must contain only the key)\n"
 
 
 def test_a_key_that_may_only_write_is_told_to_name_the_group(sqlite_url: str, control: Control) -> None:
@@ -101,17 +103,17 @@ def test_nobody_there(control: Control) -> None:
     told = control("fed", "status", "--server", f"127.0.0.1:{port}", code=1)
     assert told.err == (
         f"error: cannot reach http://127.0.0.1:{port}: Connection refused"
-        " (is the node running, and is this its API's address?)\n"
+        " (check that the node is running and that this is the address of its API)\n"
     )
 
 
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        ("ftp://host", "the server's address is no address of an API"),
-        ("http://", "the server's address is no address of an API"),
+        ("ftp://host", "the server's address is not a valid API address"),
+        ("http://", "the server's address is not a valid API address"),
         ("http://host:port", "the server's address cannot be read"),
-        ("http://me:secret@host", "the server's address must not hold a name or a password"),
+        ("http://me:secret@host", "the server's address must not contain a user name or a password"),
     ],
 )
 def test_a_server_that_is_no_address(control: Control, server: str, message: str) -> None:
@@ -147,7 +149,7 @@ def test_another_server_is_recognised_as_one(control: Control, page: bytes) -> N
             f"error: {at} does not answer like a routerd-eventd node\n"
         )
         told = control("fed", "status", "--server", at, code=1)
-        assert told.err == "error: the server answered 404 (is there a routerd-eventd at this address?)\n"
+        assert told.err == "error: the server answered 404 (check that a routerd-eventd serves this address)\n"
     finally:
         server.shutdown()
         server.server_close()
@@ -162,7 +164,7 @@ def test_an_answer_is_bounded(control: Control, monkeypatch: pytest.MonkeyPatch)
     try:
         at = f"http://127.0.0.1:{server.server_port}"
         assert control("get", "all", "--server", at, code=1).err == (
-            f"error: the answer of {at} is larger than 1 MiB (ask for less, for example with --limit)\n"
+            f"error: the answer of {at} is larger than 1 MiB (request fewer rows, for example with --limit)\n"
         )
     finally:
         server.shutdown()

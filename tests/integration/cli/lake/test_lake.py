@@ -85,7 +85,7 @@ def test_doctor_is_content_with_what_is_shipped(routerctl: Control, written: Dat
     written.write_now(enrol, ["onprem"], "id", SystemClock().now())
     found = routerctl("doctor", "-o", "json").json["checks"]
     (check,) = [one for one in found if one["name"] == "lake shipping"]
-    assert (check["code"], check["status"], check["detail"]) == ("lake-shipping", "pass", "all is in the lake")
+    assert (check["code"], check["status"], check["detail"]) == ("lake-shipping", "pass", "all rows are in the lake")
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_lost_rows_end_with_4_and_their_numbers(control: Control, lake: str) -> 
 
 def test_a_new_epoch_is_told_and_is_no_failure(control: Control, lake: str) -> None:
     tell(connect(lake), 0, epoch="b" * 16, began_at=BEGUN + 2 * DAY, as_of=BEGUN + 2 * DAY)
-    assert "a new history" in control("lake", "check", "--lake", lake).out
+    assert "a new epoch" in control("lake", "check", "--lake", lake).out
 
 
 def test_what_is_no_lake_is_told(control: Control, tmp_path: Path) -> None:
@@ -219,4 +219,4 @@ def test_a_node_that_is_out_of_service_is_closed(control: Control, lake: str) ->
     assert state.closed_at > BEGUN
     tell(connect(lake), 60, began_at=BEGUN, as_of=SystemClock().now())
     told = control("lake", "close", "--lake", lake, "--node", "site-a", code=1).err
-    assert "it is at work (stop the node first)" in told
+    assert "it is running (stop the node first)" in told

@@ -69,7 +69,7 @@ def test_the_report_as_json(edge: Control, consumer: Consumer) -> None:
         "code": "failed-deliveries",
         "name": "edge/cloud failed deliveries",
         "status": "fail",
-        "detail": "1 event refused by the peer, kept as dead letters",
+        "detail": "1 event refused by the peer and kept as dead letters",
         "remedy": "see why: routerctl federation dead-letters list --group edge --peer cloud",
     }
     assert found.json["federation"]["slo"]["groups"][0]["violations"][0]["threshold"] == "failedDeliveryCount=0"
@@ -106,11 +106,11 @@ def test_one_group_can_be_chosen(edge: Control) -> None:
     edge("apply", "-f", edge.file(EDGE.split("---")[0].replace("edge}", "alone}"), "alone.yaml"))
     assert edge("doctor", "--group", "alone", "-o", "name").lines == ["alone expected peers"]
     unknown = edge("doctor", "--group", "aloen", code=3)
-    assert unknown.err == "error: there is no EventGroup aloen (did you mean alone?)\n"
+    assert unknown.err == "error: EventGroup aloen is not declared (did you mean alone?)\n"
 
 
 def test_what_is_asked_wrongly_is_said(edge: Control) -> None:
-    assert edge("doctor", "nothing", code=1).err == "error: area must be federation, or blank for all, not 'nothing'\n"
+    assert edge("doctor", "nothing", code=1).err == "error: area must be federation, or empty for all, not 'nothing'\n"
     assert edge("doctor", "--watch", "--fix", code=2).err.startswith("error: --watch and --fix exclude each other")
     assert edge("doctor", "federation", "more", code=2).out == ""
 

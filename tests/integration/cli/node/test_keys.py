@@ -61,7 +61,11 @@ def test_making_the_first_key_makes_the_database(control: Control, tmp_path: Pat
     ("arguments", "code", "told"),
     [
         (("create", "a b"), 1, "error: name: 'a b' cannot be the name of a key"),
-        (("create", "ci", "--scope", "reed"), 1, "error: scopes: scope 1 is none of read, write, delete, admin and rw"),
+        (
+            ("create", "ci", "--scope", "reed"),
+            1,
+            "error: scopes: scope 1 is not one of read, write, delete, admin and rw",
+        ),
         (("create", "ci", "--expires", "soon"), 1, "error: expires: 'soon' is neither a duration nor a time"),
         (("create", "ci", "--prefix", ""), 2, "error: invalid value for '--prefix': must not be empty"),
         (("create", "ci", "--scope", " "), 2, "error: invalid value for '--scope': must not be empty"),
@@ -89,7 +93,7 @@ def test_keys_over_the_api_need_the_scope_admin(control: Control, sqlite_url: st
         told = control("key", "list", *at, "reader-key-0001", code=1).err
         assert told == "error: this key lacks the scope admin (it has read)\n"
         told = control("key", "create", "more", *at, "some-key-0001", code=1).err
-        assert told.startswith("error: this key is for some names only")
+        assert told.startswith("error: this key is limited to some names")
 
 
 @pytest.mark.parametrize("format", ["table", "json"])

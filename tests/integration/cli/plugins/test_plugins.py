@@ -140,7 +140,7 @@ def test_a_plugin_that_fails_says_why_and_is_in_the_books(
     failed = control("plugin", "run", "claims", *somewhere, code=1)
     assert failed.out == ""
     assert "plugin: no route to provider" in failed.err
-    assert failed.err.endswith("error: the plugin ended with exit code 42\n")
+    assert failed.err.endswith("error: the plugin exited with status 42\n")
     runs = control("plugin", "runs", "claims", *somewhere)
     assert runs.lines[0].split() == [
         *("RUN", "PLUGIN", "TRIGGER", "STATUS", "EVENTS", "ATTEMPT", "STARTED", "COMPLETED", "ERROR")
@@ -180,7 +180,7 @@ def test_what_a_run_said_is_shown_whole(control: Control, somewhere: list[str], 
     log = control("plugin", "logs", "claims", *somewhere).lines
     assert log[0] == "Run:        1 of claims, manual"
     assert log[2:4] == ["Status:     failed, attempt 1, 0 events", "Exit Code:  42"]
-    assert log[4] == "Error:      the plugin ended with exit code 42"
+    assert log[4] == "Error:      the plugin exited with status 42"
     assert log[5:] == ["", "first", "\\x1b[31mlast"]
     assert control("plugin", "logs", "--run", "2", *somewhere).lines[2] == "Status:     succeeded, attempt 1, 0 events"
     assert control("plugin", "logs", "claims", "-o", "json", *somewhere).json["id"] == 1
@@ -199,7 +199,7 @@ def test_wide_shows_errors_whole(control: Control, tmp_path: Path) -> None:
 
 def test_runs_of_a_name_nobody_declared_say_so(control: Control, tmp_path: Path) -> None:
     declare(control, f"{tmp_path}/gone")
-    assert control("plugin", "runs", "claim").err == "note: there is no Plugin claim (declared: claims)\n"
+    assert control("plugin", "runs", "claim").err == "note: Plugin claim is not declared (declared: claims)\n"
     assert control("plugin", "runs", "claims").err == ""
 
 
@@ -244,16 +244,16 @@ def test_a_good_plugin_keeps_the_contract(control: Control, somewhere: list[str]
 
 BAD = {
     "the same twice": ("import random\nname = str(random.random())", "resources differ"),
-    "1024 events": ("assert len(events) < 1000", "ended with exit code 1"),
+    "1024 events": ("assert len(events) < 1000", "exited with status 1"),
     "unknown members": ("assert not set(spec) - {'trigger', 'startupConfigHash', 'effectiveGeneration',"
-                        " 'previousDynamicGeneration', 'now', 'events', 'context'}", "ended with exit code 1"),
+                        " 'previousDynamicGeneration', 'now', 'events', 'context'}", "exited with status 1"),
     "two events about one thing": (
         "one = lambda e: {'apiVersion': 'n.example/v1', 'kind': 'K', 'metadata': {'name': e['subject']},"
         " 'spec': e['payload']}\nif len(events) == 2: resources = [one(e) for e in events]", "says something else of"),
     "an event without details": ("[event['payload'] for event in events]", "KeyError: 'payload'"),
     "any characters": ("name = events[0]['subject'] if events else 'none'", "metadata.name must be"),
     "no events": ("spec['events']", "KeyError: 'events'"),
-    "well within its time": ("import time\ntime.sleep(5.2 if len(events) == 1024 else 0)", "more than half"),
+    "well within its time limit": ("import time\ntime.sleep(5.2 if len(events) == 1024 else 0)", "more than half"),
 }  # fmt: skip
 CHECKED = """
 import json, sys
@@ -295,8 +295,8 @@ resources = [{**edge, "spec": {"nodeName": "x"}}]
     declare(control, write_program(tmp_path, body))
     found = control("plugin", "check", "claims", "-o", "json", code=4)
     reasons = {row["check"]: row["reason"] for row in found.json if row["verdict"] == "failed"}
-    assert list(reasons) == ["leaves what is declared"]
-    assert "which is declared: mask it, or choose another name" in reasons["leaves what is declared"]
+    assert list(reasons) == ["does not redefine declared resources"]
+    assert "which is declared: mask it, or choose another name" in reasons["does not redefine declared resources"]
 
 
 def test_an_entry_point_is_checked_with_events_of_a_type(
@@ -319,7 +319,7 @@ def test_an_entry_point_is_checked_with_events_of_a_type(
 def test_what_a_plugin_wrote_when_a_check_failed_is_shown_once(control: Control, tmp_path: Path) -> None:
     path = write_script(tmp_path, "#!/bin/sh\necho no route >&2\nexit 3\n")
     found = control("plugin", "check", "--executable", path, code=4)
-    assert found.lines[1].endswith("the plugin ended with exit code 3; its last words: no route")
+    assert found.lines[1].endswith("the plugin exited with status 3; its last output: no route")
     assert found.err.splitlines()[0] == "plugin: no route"
     assert found.err.count("no route") == 1
 
@@ -353,13 +353,13 @@ def test_a_script_that_was_begun_works_as_it_is(control: Control) -> None:
     control("apply", "-f", "my-claims/plugin.yaml")
     checked = control("plugin", "check", "my-claims", "-o", "json").json
     verdicts = {row["check"]: row["verdict"] for row in checked}
-    assert verdicts.pop("leaves what is declared") == "skipped"
+    assert verdicts.pop("does not redefine declared resources") == "skipped"
     assert verdicts == dict.fromkeys(verdicts, "ok")
 
 
 def test_nothing_is_overwritten_and_names_are_those_of_packages(control: Control, tmp_path: Path) -> None:
     control("plugin", "init", "claims", "--directory", "here")
     again = control("plugin", "init", "claims", "--directory", "here", code=1)
-    assert again.err == "error: here is there already, and is not an empty folder (name another with --directory)\n"
+    assert again.err == "error: here exists and is not an empty folder (name another folder with --directory)\n"
     wrong = control("plugin", "init", "My_Claims", code=1)
     assert "'My_Claims' cannot be the name of a plugin (small letters, digits and single dashes)" in wrong.err

@@ -193,7 +193,7 @@ def test_a_standard_stream_may_be_closed(closed: str, tmp_path: Path) -> None:
     kept = subprocess.run([*CONTROL, "key", "list", "-o", "name", "--data-dir", str(tmp_path)], capture_output=True)
     if closed == ">&-":
         assert done.returncode == 1
-        assert done.stderr == "error: the standard output is closed (send it to /dev/null if it is not wanted)\n"
+        assert done.stderr == "error: standard output is closed (redirect it to /dev/null to discard it)\n"
         assert kept.stdout == b""
     else:
         assert done.returncode == 0

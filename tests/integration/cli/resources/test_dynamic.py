@@ -92,7 +92,7 @@ def test_list_says_what_became_of_each_part(routerctl: Control, give: Give) -> N
         over: ["1", "expired", "1", "0", "0"],
         bad: ["1", "set-aside", "1", "1", "0"],
     }
-    assert listed.err == f"note: {bad} is set aside: IPv4Route/fallback, which it masks, is not declared\n"
+    assert listed.err == f"note: {bad} is no effect: IPv4Route/fallback, which it masks, is not declared\n"
     found = {row["source"]: row for row in routerctl("dynamic", "list", "-o", "json").json}
     assert [found[E1][name] for name in ("generation", "status", "resources", "directives", "actionPlans")] == [
         1,
@@ -131,7 +131,7 @@ def test_describe_of_what_is_not_there(routerctl: Control) -> None:
     """A program gets an empty list, a person is told."""
     described = routerctl("dynamic", "describe", "EventSubscription/none/x", "-o", "json")
     assert described.json == []
-    assert "there is no part of the source EventSubscription/none/x" in described.err
+    assert "no part has the source EventSubscription/none/x" in described.err
     bare = routerctl("dynamic", "describe", "claims").err
     assert bare.endswith("shows the parts (did you mean EventSubscription/claims?)\n")
     assert routerctl("dynamic", "describe", "x").out == ""
@@ -174,7 +174,7 @@ def test_what_is_rendered_can_be_begun_with(routerctl: Control, give: Give) -> N
     again = routerctl.file(rendered.out, "again.yaml")
     clash = routerctl("dynamic", "diff", "--config", again)
     assert clash.lines == ["no dynamic config changes"]
-    assert clash.err == f"note: {E1} is set aside: IPv4Route/r1 is declared\n"
+    assert clash.err == f"note: {E1} is no effect: IPv4Route/r1 is declared\n"
     broken = routerctl("dynamic", "render", "--config", routerctl.file("kind: EventGroup", "broken.yaml"), code=1)
     assert "broken.yaml" in broken.err
     assert routerctl("get", "all").err == "no resources are declared\n"
@@ -190,10 +190,10 @@ def test_a_deleted_part_takes_what_it_gave_with_it(routerctl: Control, give: Giv
 
 
 def test_deleting_what_is_not_there_says_what_is(routerctl: Control, give: Give) -> None:
-    assert routerctl("dynamic", "delete", E1, code=3).err == f"error: there is no part of the source {E1}\n"
+    assert routerctl("dynamic", "delete", E1, code=3).err == f"error: no part has the source {E1}\n"
     give("e1", [route("r1")])
     told = routerctl("dynamic", "delete", E1[:-1], code=3).err
-    assert told == f"error: there is no part of the source {E1[:-1]} (did you mean {E1}?)\n"
+    assert told == f"error: no part has the source {E1[:-1]} (did you mean {E1}?)\n"
     assert "routerctl dynamic list shows them" in routerctl("dynamic", "delete", "x", code=3).err
 
 

@@ -148,7 +148,7 @@ def test_resources_of_other_programs_are_deleted_by_name_by_file_and_by_pruning(
     assert routerctl("delete", "IPv4Route", "fallback", "--dry-run").lines == ["ipv4route/fallback deleted (dry run)"]
     assert routerctl("delete", "IPv4Route", "fallback").lines == ["ipv4route/fallback deleted"]
     assert routerctl("delete", "ipv4route", "10.0.0.0/8").lines == ["ipv4route/10.0.0.0/8 deleted"]
-    assert routerctl("delete", "IPv4Route", "fallback", code=3).err.startswith("error: there is no kind IPv4Route")
+    assert routerctl("delete", "IPv4Route", "fallback", code=3).err.startswith("error: unknown kind IPv4Route")
     routerctl("apply", "-f", path)
     group = routerctl.file(ROUTER.partition("    - apiVersion: net.routerd.net")[0], "group.yaml")
     assert routerctl("apply", "-f", group, "--prune").lines == [
@@ -169,7 +169,7 @@ def test_of_two_kinds_with_one_name_it_is_asked_which(routerctl: Control, comman
     routerctl("apply", "-f", routerctl.file(ROUTER.replace("name: 10.0.0.0/8", "name: fallback")))
     assert routerctl(command, "IPv4Route", "fallback", code=1).err == (
         "error: there is IPv4Route/fallback of net.example/v1 and of net.routerd.net/v1alpha1 "
-        "(say which, for example IPv4Route.v1.net.example)\n"
+        "(name one, for example IPv4Route.v1.net.example)\n"
     )
     for word in ("IPv4Route.v1.net.example", "ipv4route.net.example"):
         assert routerctl("get", word, "fallback", "-o", "json").json["apiVersion"] == "net.example/v1"
@@ -181,7 +181,7 @@ def test_of_two_kinds_with_one_name_it_is_asked_which(routerctl: Control, comman
 
 def test_a_kind_that_is_not_there_is_told_which_may_be_meant(routerctl: Control) -> None:
     routerctl("apply", "-f", routerctl.file(ROUTER))
-    assert routerctl("get", "IPv4Rout", code=3).err == "error: there is no kind IPv4Rout (did you mean IPv4Route?)\n"
+    assert routerctl("get", "IPv4Rout", code=3).err == "error: unknown kind IPv4Rout (did you mean IPv4Route?)\n"
     told = routerctl("get", "IPv4Route", "fallbak", code=3).err
     assert told == "error: there is no IPv4Route/fallbak (there are 10.0.0.0/8, fallback)\n"
 

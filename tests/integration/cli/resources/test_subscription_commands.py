@@ -57,7 +57,7 @@ def test_what_is_not_there_is_an_empty_list(routerctl: Control) -> None:
 
 
 def test_runs_of_a_name_nobody_declared_say_so(declared: Control) -> None:
-    told = "note: there is no EventSubscription claim (declared: claims)\n"
+    told = "note: no EventSubscription claim (declared: claims)\n"
     assert declared("subscription", "runs", "EventSubscription/claim").err == told
     assert declared("subscription", "runs", "claims").err == ""
 
@@ -84,18 +84,18 @@ def test_reset_and_retry_say_what_they_do(declared: Control) -> None:
     ]
     assert declared("subscription", "retry", "claims").lines == ["claims: running at once; retrying 0 dead letters"]
     told = declared("subscription", "retry", "claims", "--event-id", "e9", code=3)
-    assert told.err == "error: claims has parked no event e9\n"
+    assert told.err == "error: claims has no dead letter of event e9\n"
 
 
 NONSENSE = [
-    (["retry", "clams"], 3, "there is no EventSubscription clams (did you mean claims?)"),
-    (["pause", "x"], 3, "there is no EventSubscription x (declared: claims)"),
-    (["resume", "claims", "--group", "other"], 3, "there is no EventSubscription claims in group other"),
-    (["reset", "claims", "--since", "1h", "--latest"], 1, "since and latest are two places: leave one out"),
+    (["retry", "clams"], 3, "no EventSubscription clams (did you mean claims?)"),
+    (["pause", "x"], 3, "no EventSubscription x (declared: claims)"),
+    (["resume", "claims", "--group", "other"], 3, "no EventSubscription claims in group other"),
+    (["reset", "claims", "--since", "1h", "--latest"], 1, "since and latest name two positions: leave one out"),
     (["reset", "claims", "--since", "soon"], 1, "since"),
     (["reset", "claims", "--since", "1h"], 1, "nothing of group edge was recorded since 1h"),
     (["list", "--group", "other"], 3, "there is no EventGroup other (declared: edge)"),
-    (["runs", "claims", "--status", "done"], 1, "'done' is none of pending, succeeded, failed"),
+    (["runs", "claims", "--status", "done"], 1, "'done' is not one of pending, succeeded, failed"),
 ]
 
 

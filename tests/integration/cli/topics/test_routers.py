@@ -76,7 +76,7 @@ def problems(routerctl: Control, *arguments: str, stdin: str = "", code: int = 4
 
 def test_what_is_in_order_is_drawn(routerctl: Control) -> None:
     told = routerctl("topology", "check")
-    assert (told.out, told.err) == ("", "there are no routers\n")
+    assert (told.out, told.err) == ("", "no routers\n")
     for name in ("a->b", "b->c", "a->d"):
         routerctl("router", "put", name)
     assert routerctl("topology", "check").out == "a\n├─ b  a->b\n│  └─ c  b->c\n└─ d  a->d\n"

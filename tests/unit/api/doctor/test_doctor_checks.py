@@ -51,11 +51,11 @@ def test_all_delivered_is_a_pass_of_every_check() -> None:
 def test_failed_are_dead_letters_and_what_a_refusing_link_holds() -> None:
     assert one("failed-deliveries", delivered=1)[0] == "pass"
     status, detail = one("failed-deliveries", letters=2)
-    assert (status, detail) == ("fail", "2 events refused by the peer, kept as dead letters")
+    assert (status, detail) == ("fail", "2 events refused by the peer and kept as dead letters")
     status, detail = one("failed-deliveries", link=BLOCKED, refused_waiting=1)
     assert (status, detail) == ("fail", "1 event held by a blocked link (unauthorized)")
     status, detail = one("pending-deliveries", link=BLOCKED, refused_waiting=1)
-    assert (status, detail) == ("pass", "none that can go now: 1 event held by a blocked link (unauthorized)")
+    assert (status, detail) == ("pass", "no event can be sent now: 1 event held by a blocked link (unauthorized)")
 
 
 def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
@@ -87,8 +87,8 @@ def test_lag_is_judged_at_its_two_limits(lag: float, status: str) -> None:
 
 
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
-    assert one("delivery-lag", pending=1) == ("skip", "nothing live was delivered yet")
-    assert one("delivery-lag", delivered=1) == ("skip", "all was sent again or afterwards, which is no lag")
+    assert one("delivery-lag", pending=1) == ("skip", "no live event has been delivered yet")
+    assert one("delivery-lag", delivered=1) == ("skip", "all deliveries were repairs, which do not count as lag")
 
 
 def test_expiry_is_judged_by_the_event_that_expires_and_not_by_another_one() -> None:
@@ -111,7 +111,7 @@ def test_expiry_is_judged_by_the_event_that_expires_and_not_by_another_one() -> 
 def test_what_is_missing_is_named_up_to_three() -> None:
     assert one("expected-delivery", missing=["a", "b", "c"]) == (
         "fail",
-        "3 events neither delivered nor on the way: a, b, c",
+        "3 events neither delivered nor pending: a, b, c",
     )
     assert one("expected-delivery", missing=list("abcde"))[1].endswith(": a, b, c, +2 more")
 
@@ -120,8 +120,8 @@ def test_other_endings_are_told_apart_and_are_not_missing() -> None:
     status, detail = one("expected-delivery", delivered=1, expired=2, in_path=3, refused=4, unproven=5)
     assert status == "pass"
     assert detail == (
-        "all are delivered or on their way; besides, 2 expired before the peer had them, 3 came from the peer,"
-        " 4 refused by the peer, 5 whose proof of delivery is no longer kept"
+        "all events are delivered or pending; besides, 2 expired before the peer had them, 3 came from the peer,"
+        " 4 refused by the peer, 5 without stored evidence of their delivery"
     )
 
 

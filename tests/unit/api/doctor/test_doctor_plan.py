@@ -74,7 +74,7 @@ def test_a_conflict_of_an_emitter_with_itself_is_told_as_such() -> None:
     (check,) = check_links(GroupFacts("g", conflicts=[same]))
     assert check.detail == (
         "1 time an event of 'a' (emitted here) was not stored, because its id belongs to an earlier one of the same"
-        " emitter with other content; the last time at 2026-11-20T12:00:00Z, the id 'e1'"
+        " emitter with other content; most recently at 2026-11-20T12:00:00Z, the id 'e1'"
     )
     assert check.remedy.startswith("let the emitter of 'a' use each id for one event only; routerctl")
 
@@ -137,17 +137,17 @@ def test_a_link_in_order_is_not_mentioned() -> None:
             link("failed", reason="secret_unreadable"),
             "link-failed",
             "fail",
-            "this node cannot go on since 2026-11-20T12:00:00Z: secret_unreadable",
+            "this node cannot send since 2026-11-20T12:00:00Z: secret_unreadable",
         ),
         (
             link("backing-off", reason="unreachable", retry_at=NOW + SECOND),
             "link-down",
             "warn",
-            "not reached since 2026-11-20T12:00:00Z: unreachable; the next try is at 2026-11-20T12:00:01Z",
+            "not reached since 2026-11-20T12:00:00Z: unreachable; the next attempt is at 2026-11-20T12:00:01Z",
         ),
         (link("paused", paused_by="ann"), "link-paused", "warn", "paused since 2026-11-20T12:00:00Z by ann"),
-        (LinkFacts(noticed=False), "link-new", "warn", "no node has taken notice of this peer yet"),
-        (link(protocol="v1"), "protocol-v1", "pass", "sent to with v1, without signed receipts"),
+        (LinkFacts(noticed=False), "link-new", "warn", "no node has registered this peer yet"),
+        (link(protocol="v1"), "protocol-v1", "pass", "v1 is used, without signed receipts"),
     ],
 )
 def test_a_link_in_trouble_says_which(found: LinkFacts, code: str, status: str, detail: str) -> None:
@@ -220,7 +220,7 @@ def test_a_blocked_link_is_in_the_plan_with_the_remedy_of_its_reason() -> None:
     assert action == {
         "action": "correct-clock",
         "reason": "g/b link: blocked since 2026-11-20T12:00:00Z: clock_skew: 5 min",
-        "remedy": "set the clock of the side that is wrong; the detail tells the peer's time",
+        "remedy": "set the clock of the side that is wrong; the detail shows the peer's time",
         "targetPeer": "b",
         "targetGroup": "g",
         "safe": False,

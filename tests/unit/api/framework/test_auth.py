@@ -59,20 +59,20 @@ def test_entries_are_parted_by_commas_and_lines_and_comments_are_left_out() -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("geheim:reed", "entry 1: scope 1 is none of read, write, delete, admin and rw"),
-        ("a,geheim:r+geheim", "entry 2: scope 2 is none of"),
+        ("geheim:reed", "entry 1: scope 1 is not one of read, write, delete, admin and rw"),
+        ("a,geheim:r+geheim", "entry 2: scope 2 is not one of"),
         ("a,:r", "entry 2 begins with a colon"),
-        ("", "holds no key"),
-        (" , \n# geheim", "holds no key"),
-        ("geheim:r,geheim:w", "holds one key twice"),
-        ("geheim:", "entry 1: scope 1 is blank"),
-        ("geheim: ", "entry 1: scope 1 is blank"),
-        ("geheim:+", "entry 1: scope 1 is blank"),
-        ("geheim:r+", "entry 1: scope 2 is blank"),
-        ("geheim::", "entry 1: a blank prefix would allow every name"),
-        ("geheim:r:", "entry 1: a blank prefix would allow every name"),
-        ("a,geheim:r: | ", "entry 2: a blank prefix would allow every name"),
-        ("geheim:r:geheim||lab", "entry 1: a blank prefix would allow every name"),
+        ("", "contains no key"),
+        (" , \n# geheim", "contains no key"),
+        ("geheim:r,geheim:w", "contains one key twice"),
+        ("geheim:", "entry 1: scope 1 is empty"),
+        ("geheim: ", "entry 1: scope 1 is empty"),
+        ("geheim:+", "entry 1: scope 1 is empty"),
+        ("geheim:r+", "entry 1: scope 2 is empty"),
+        ("geheim::", "entry 1: an empty prefix would allow every name"),
+        ("geheim:r:", "entry 1: an empty prefix would allow every name"),
+        ("a,geheim:r: | ", "entry 2: an empty prefix would allow every name"),
+        ("geheim:r:geheim||lab", "entry 1: an empty prefix would allow every name"),
     ],
 )
 def test_a_wrong_entry_is_named_by_its_number_and_never_shown(text: str, reason: str) -> None:
@@ -96,7 +96,7 @@ def test_without_a_key_the_header_is_explained(header: str) -> None:
         keys("one").identify(header)
     assert (caught.value.message, caught.value.hint) == (
         "this API needs a key",
-        "send it as Authorization: Bearer KEY; routerctl takes --key-file",
+        "send one as Authorization: Bearer KEY; with routerctl, use --key-file",
     )
 
 
@@ -127,7 +127,7 @@ def test_a_key_for_some_groups_is_held_to_them() -> None:
     for group in ("edge", "xedge-7", "Core"):
         with pytest.raises(Forbidden, match=f"not for the group '{group}'"):
             key.require_group(group)
-    with pytest.raises(Forbidden, match="for some names only"):
+    with pytest.raises(Forbidden, match="limited to some names"):
         key.require_group(None)
 
 
@@ -139,7 +139,7 @@ def test_a_key_without_prefixes_is_for_every_group() -> None:
 def test_keys_that_cannot_be_read_again_leave_the_old_ones_in_force() -> None:
     texts = ["one", "", "two"]
     found = Keys(lambda: parse_keys(texts.pop(0)))
-    with pytest.raises(ValueError, match="holds no key"):
+    with pytest.raises(ValueError, match="contains no key"):
         found.reload()
     assert found.identify("Bearer one")
     found.reload()
@@ -181,7 +181,7 @@ def test_it_opens_when_there_are_keys_or_when_it_is_said_to_be_meant() -> None:
 
 
 def test_keys_that_are_set_but_hold_none_do_not_open_the_door() -> None:
-    with pytest.raises(SettingsError, match="EVENTD_API_KEYS: holds no key"):
+    with pytest.raises(SettingsError, match="EVENTD_API_KEYS: contains no key"):
         Keys.of(load({}, {"EVENTD_API_KEYS": ","}))
 
 

@@ -74,8 +74,8 @@ def test_what_a_query_says_as_text_is_understood() -> None:
         ({"inner": [5]}, {"inner[0]": "must be an object, not 5"}),
         ({"seconds": "x"}, {"seconds": "must be a number, not 'x'"}),
         ({"word": "bad"}, {"word": "is not fine"}),
-        ({"group": "a\0b"}, {"group": "must not hold the character U+0000"}),
-        ({"type": ["x", {"y": "\0"}]}, {"type[1].y": "must not hold the character U+0000"}),
+        ({"group": "a\0b"}, {"group": "must not contain the character U+0000"}),
+        ({"type": ["x", {"y": "\0"}]}, {"type[1].y": "must not contain the character U+0000"}),
         ({"a\0": 1}, {"a\0": "is not a valid field name"}),
     ],
 )

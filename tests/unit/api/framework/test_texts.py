@@ -25,7 +25,7 @@ def test_a_text_that_cannot_be_looked_up_is_refused(params: type[Params], name: 
     with pytest.raises(ValidationError) as caught:
         params.model_validate({name: [text] if many else text})
     messages: dict[Any, str] = {error["loc"]: error["msg"] for error in caught.value.errors()}
-    refused = ("holds U+0000 or bytes that are not UTF-8", "raw data as a unicode string")
+    refused = ("contains U+0000 or bytes that are not UTF-8", "raw data as a unicode string")
     assert any(words in message for words in refused for message in messages.values()), messages
 
 

@@ -187,7 +187,7 @@ async def test_a_message_gives_way_to_another_key_until_it_is_handled(bodies: Bo
     with bodies.hold(b"two") as held:
         held.grow_to(MIB)
         assert [str(error) for error in client.refusals] == [
-            "the room for this body is needed by another key: send it later"
+            "the memory for this body is needed by another key: retry later"
         ]
         assert (bodies.held, handled.refusals) == (2 * MIB, [])
         with pytest.raises(Throttled, match="are in progress"):

@@ -37,7 +37,7 @@ def test_what_is_written_means_a_tag_or_a_prefix_and_is_shown_in_one_way(
         (["tag", "Glob", ""], "'' is not a prefix"),
         (["tag", "Regex", ".*"], "no operator 'Regex'"),
         (["tag", "eq", "x"], "no operator 'eq'"),
-        (["node", "Eq", "x"], "not chosen by 'node'"),
+        (["node", "Eq", "x"], "not by 'node'"),
         (["n" * 99, "Eq", "x"], "n…'"),
         (["tag", "Eq"], "a list of three texts"),
         (["tag", "Eq", "x", "y"], "a list of three texts"),

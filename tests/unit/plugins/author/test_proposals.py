@@ -55,7 +55,7 @@ def test_a_value_finds_its_place(value: Any, status: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_is_not_finite_is_not_taken_for_nothing(number: float) -> None:
-    with pytest.raises(ValueError, match="a number must be finite"):
+    with pytest.raises(ValueError, match="numbers must be finite"):
         gather(Resource("n/v1", "Route", "r", {"weights": [None, {"a": number}]}))
 
 
@@ -79,7 +79,7 @@ def test_a_part_that_says_when_it_ends_says_how_long_it_holds() -> None:
     assert (status["ttl"], status["observedAt"]) == ("600000000us", "2026-05-30T12:00:00Z")
 
 
-@pytest.mark.parametrize(("value", "told"), [(5, "gave back int"), ("text", "gave back str"), ({"a": 1}, "with a;")])
+@pytest.mark.parametrize(("value", "told"), [(5, "returned int"), ("text", "returned str"), ({"a": 1}, "with a;")])
 def test_what_is_none_of_these_is_named(value: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
         gather(value)

@@ -74,9 +74,9 @@ def test_a_field_of_the_retention_is_read(more: str, field: str, value: object) 
 NAME_RULE = "letters, digits or '.', '_', ':', '@', '-', beginning with a letter or a digit"
 SECRET_RULE = (
     "must be an absolute path to a file, or credential:NAME (credential:NAME is the file NAME in "
-    "$CREDENTIALS_DIRECTORY; the secret itself is never written here)"
+    "$CREDENTIALS_DIRECTORY; never write the secret itself here)"
 )
-ADDRESS_RULE = "must be an IP address or a host name, nothing else"
+ADDRESS_RULE = "must be an IP address or a host name"
 
 
 @pytest.mark.parametrize(
@@ -104,22 +104,20 @@ ADDRESS_RULE = "must be an IP address or a host name, nothing else"
         ("listen: {address: 10.0.0.1, port: true}", "spec.listen.port: must be a whole number, not True"),
         (
             "listen: {address: 10.0.0.256, port: 1}",
-            "spec.listen.address: must be an IP address or a host name, nothing else, not "
-            "'10.0.0.256' (for example 10.99.0.6 or ::)",
+            "spec.listen.address: must be an IP address or a host name, not '10.0.0.256' (for example 10.99.0.6 or ::)",
         ),
         (
             "listen: {address: a b, port: 1}",
-            "spec.listen.address: must be an IP address or a host name, nothing else, not 'a b' (for "
-            "example 10.99.0.6 or ::)",
+            "spec.listen.address: must be an IP address or a host name, not 'a b' (for example 10.99.0.6 or ::)",
         ),
         (
             "listen: {address: '10.0.0.1:80', port: 80}",
-            "spec.listen.address: must be an IP address or a host name, nothing else, not "
+            "spec.listen.address: must be an IP address or a host name, not "
             "'10.0.0.1:80' (the port belongs into spec.listen.port)",
         ),
         (
             "listen: {address: '[::1]', port: 80}",
-            "spec.listen.address: must be an IP address or a host name, nothing else, not '[::1]' "
+            "spec.listen.address: must be an IP address or a host name, not '[::1]' "
             "(the port belongs into spec.listen.port)",
         ),
         ("listen: 10.0.0.1", "spec.listen: must be a mapping of fields, not '10.0.0.1'"),
@@ -135,12 +133,12 @@ ADDRESS_RULE = "must be an IP address or a host name, nothing else"
             "peersFrom:\n- resource: SAMNodeSet/x",
             "spec.peersFrom: is not supported yet (declare each peer as an EventPeer)",
         ),
-        ("when: {}", "spec.when: is not supported yet (leave it out, and apply the group when it is wanted)"),
+        ("when: {}", "spec.when: is not supported yet (leave it out until it is supported)"),
         ("protocols: []", "spec.protocols: must name at least one of v1 and v2"),
         ("protocols: [v3]", "spec.protocols[0]: must be v1 or v2, not 'v3'"),
         (
             "protocols: v2",
-            "spec.protocols: must be a list, not 'v2' (write [...] around it, or one value a line, each after a dash)",
+            "spec.protocols: must be a list, not 'v2' (write [...] around it, or each value on a line, after a dash)",
         ),
         (
             "replayWindow: 300",
@@ -148,7 +146,7 @@ ADDRESS_RULE = "must be an IP address or a host name, nothing else"
         ),
         (
             "replayWindow: 1w",
-            "spec.replayWindow: '1w' is not a duration; write 30s, 5m or 168h (there is no unit for weeks: 7d)",
+            "spec.replayWindow: '1w' is not a duration; write 30s, 5m or 168h (weeks are not a unit; write 7d)",
         ),
         ("replayWindow: [5m]", "spec.replayWindow: must be text"),
         ("retention: {maxEvents: -1}", "spec.retention.maxEvents: must be at least 0, not -1"),
@@ -243,7 +241,7 @@ def test_a_node_name_may_hold_what_the_rule_allows(node: str) -> None:
             "secretFile: must name a credential by letters, digits, '.', '_' or '-' (for example credential:edge.key)",
         ),
         ("mode: ed25519", "mode: must be blank or hmac"),
-        ("secretRef: x", "secretRef: is not supported: nothing would be read from it (write auth.secretFile)"),
+        ("secretRef: x", "secretRef: is not supported and would be ignored (write auth.secretFile)"),
         ("keys: {a: b}", "keys: must be a list"),
         ("keys: [5]", "keys[0]: must be a mapping of fields"),
         ("secrtFile: /k", "secrtFile: unknown field (did you mean secretFile?)"),
@@ -328,16 +326,16 @@ def test_a_key_is_read(key: str, field: str, value: object) -> None:
         ("id: k, owner: cloud, secretFile: /a, speaksFor: [a b]", f".speaksFor[0]: must be 1 to 253 {NAME_RULE}"),
         (
             "id: k, owner: cloud, secretFile: /a, speaksFor: cloud",
-            ".speaksFor: must be a list (write [...] around it, or one value a line, each after a dash)",
+            ".speaksFor: must be a list (write [...] around it, or each value on a line, after a dash)",
         ),
         (
             "id: k, owner: cloud, secretFile: /a, speaksFor: [cloud, onprem]",
             ".speaksFor: no other node's key may speak for this node, onprem",
         ),
-        ("id: k, owner: cloud, algorithm: ed25519", ".publicKeyFile: is required to verify what cloud signs"),
+        ("id: k, owner: cloud, algorithm: ed25519", ".publicKeyFile: is required to verify the signatures of cloud"),
         (
             "id: k, owner: cloud, algorithm: ed25519, secretFile: /a",
-            ".secretFile: is the private key of cloud: it must not be here (write publicKeyFile)",
+            ".secretFile: is the private key of cloud: it must not be on this node (write publicKeyFile)",
         ),
         (
             "id: k, owner: onprem, algorithm: ed25519, publicKeyFile: /a",

@@ -86,13 +86,13 @@ def test_an_endpoint_is_a_url_in_canonical_form(endpoint: str, canonical: str) -
         ("http://cloud:65536", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
         ("http://cloud:http", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
         ("http://[::1", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
-        ("http://cloud/a?b=c", "must not hold a query or a fragment"),
-        ("http://cloud/#", "must not hold a query or a fragment"),
+        ("http://cloud/a?b=c", "must not contain a query or a fragment"),
+        ("http://cloud/#", "must not contain a query or a fragment"),
         ("http://cloud/a b", "must be a URL without blanks and without characters outside ASCII"),
         ("http://wolke.köln", "must be a URL without blanks and without characters outside ASCII"),
         (
             "http://me:hunter2@cloud",
-            "must not hold a user name or a password (peers are authenticated by the group's keys)",
+            "must not contain a user name or a password (peers are authenticated by the group's keys)",
         ),
     ],
 )
@@ -114,7 +114,7 @@ NAME_RULE = "must be 1 to 127 letters, digits or '.', '_', '-', beginning with a
         ("protocol: V2", "spec.protocol: must be auto, v1 or v2, not 'V2' (did you mean v2?)"),
         (
             "types: a",
-            "spec.types: must be a list, not 'a' (write [...] around it, or one value a line, each after a dash)",
+            "spec.types: must be a list, not 'a' (write [...] around it, or each value on a line, after a dash)",
         ),
         ("types: [a, ' ']", "spec.types[1]: ' ' must not be blank"),
         ("types: [5]", "spec.types[0]: must be text, not 5 (put it in quotes)"),

@@ -67,11 +67,11 @@ def test_a_blank_text_of_the_payload_is_kept_as_a_condition() -> None:
         ("{types: ['']}", "spec.match.types[0]: '' must not be blank"),
         (
             "{types: a}",
-            "spec.match.types: must be a list, not 'a' (write [...] around it, or one value a line, each after a dash)",
+            "spec.match.types: must be a list, not 'a' (write [...] around it, or each value on a line, after a dash)",
         ),
         ("{types: [a], subjectPrefixes: [' ']}", "spec.match.subjectPrefixes[0]: ' ' must not be blank"),
         ("{types: [a], sourceNodes: ['']}", "spec.match.sourceNodes[0]: '' must not be blank"),
-        ("{types: [a], payload: {' ': a}}", "spec.match.payload: must not hold a blank key"),
+        ("{types: [a], payload: {' ': a}}", "spec.match.payload: must not contain an empty key"),
         ("{types: [a], payload: {k: 5}}", "spec.match.payload.k: must be text (put it in quotes)"),
         ("{types: [a], payload: {k: }}", "spec.match.payload.k: must be text"),
         ("{types: [a], payload: [k]}", "spec.match.payload: must be a mapping of texts"),
@@ -86,7 +86,7 @@ def test_what_is_wrong_in_the_match_is_named(match: str, problem: str) -> None:
 @pytest.mark.parametrize("name", ["*.a", "a*", "a.*.b", "a.**", "**", ".*", "a.*.*", "*."])
 def test_a_wildcard_stands_at_the_end_or_alone(name: str) -> None:
     hint = "(a.b.* means every type below a.b)"
-    told = f"spec.match.types[0]: may hold * only alone, or at the end after a dot {hint}"
+    told = f"spec.match.types[0]: may contain * only alone, or at the end after a dot {hint}"
     assert found(subscription(match=f"{{types: ['{name}']}}")) == [f"6: EventSubscription/claims {told}"]
 
 
@@ -118,7 +118,7 @@ def test_what_is_wrong_beside_the_match_is_named(more: str, problem: str) -> Non
         ),
         (
             "{pluginRef: claim, debounce: 1w}",
-            "spec.trigger.debounce: '1w' is not a duration; write 30s, 5m or 168h (there is no unit for weeks: 7d)",
+            "spec.trigger.debounce: '1w' is not a duration; write 30s, 5m or 168h (weeks are not a unit; write 7d)",
         ),
     ],
 )

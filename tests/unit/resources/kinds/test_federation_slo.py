@@ -46,7 +46,7 @@ def test_a_warning_comes_before_a_failure_with_defaults_included(
 ) -> None:
     message = f"lagWarnSeconds must be less than lagFailSeconds, but {warn} is not less than {fail}"
     assert problems(slo(f"{{groupRef: edge, delivery: {{{delivery}}}}}"), STORED) == [
-        f"4: FederationSLO/slo spec.delivery.{field}: {message} (absent or 0 they are 60 and 180)"
+        f"4: FederationSLO/slo spec.delivery.{field}: {message} (the defaults are 60 and 180)"
     ]
 
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_named(spec: str, problem: str) -> None:
 
 
 def test_a_group_has_one() -> None:
-    message = "FederationSLO/slo already is that of group edge (a group has one)"
+    message = "group edge already has FederationSLO/slo (a group can have only one)"
     assert problems(f"{slo()}---\n{slo(name='other')}", STORED) == [f"9: FederationSLO/other spec.groupRef: {message}"]
     stored = rows(f"{GROUP}---\n{slo()}")
     assert problems(slo(name="other"), stored) == [f"4: FederationSLO/other spec.groupRef: {message}"]

@@ -28,12 +28,12 @@ METADATA = "metadata: {name: edge}"
         (
             "kind: EventGroup",
             "kind: EventGrop",
-            "2: EventGrop/edge kind: there is no kind EventGrop (did you mean EventGroup?)",
+            "2: EventGrop/edge kind: unknown kind EventGrop (did you mean EventGroup?)",
         ),
         (
             "kind: EventGroup",
             "kind: Interface",
-            f"2: Interface/edge kind: there is no kind Interface (known kinds: {', '.join(KINDS)})",
+            f"2: Interface/edge kind: unknown kind Interface (known kinds: {', '.join(KINDS)})",
         ),
         (METADATA, "", "1: EventGroup metadata.name: is required"),
         (METADATA, "metadata:", "3: EventGroup metadata: must be a mapping with a name"),
@@ -144,6 +144,6 @@ def test_a_subscription_has_a_short_name() -> None:
 def test_an_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(NotFound) as refused:
         find_kind("pod")
-    assert str(refused.value) == f"there is no kind pod (known kinds: {', '.join(KINDS)})"
+    assert str(refused.value) == f"unknown kind pod (known kinds: {', '.join(KINDS)})"
     with pytest.raises(NotFound, match="did you mean EventGroup"):
         find_kind("eventgrups")

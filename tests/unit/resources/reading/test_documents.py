@@ -161,7 +161,7 @@ def test_an_empty_name_is_not_the_present_folder(tmp_path: Path, monkeypatch: py
     loaded = read_sources([""])
     assert not loaded.drafts
     assert [problem.message for problem in loaded.problems] == [
-        "no file is named: give one, a directory, or - for the standard input"
+        "no file given: name one, a directory, or - for the standard input"
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_path_that_cannot_exist_is_a_problem_not_a_crash() -> None:
 def test_the_standard_input_is_read_once() -> None:
     loaded = read_sources(["-", "-"], read_stdin=lambda: GROUP.encode())
     assert labels(loaded) == ["EventGroup/edge"]
-    assert complaints(loaded) == ["-: the standard input can be read only once, and only where there is one"]
+    assert complaints(loaded) == ["-: standard input can be read only once, and not in an API request"]
     assert len(read_sources(["-"]).problems) == 1
 
 

@@ -47,8 +47,13 @@ def test_every_field_knows_its_line() -> None:
         ("[1,]", 1, 4, "is not valid JSON: expecting value"),
         ('{"a": tru}', 1, 7, "is not valid JSON: expecting value"),
         ('{"a": "b}', 1, 7, "is not valid JSON: unterminated string starting at"),
-        ('{"a": NaN}', 1, 7, "is not valid JSON: this is no JSON value, or a number that is too long"),
-        ('{"a": ' + "9" * 5000 + "}", 1, 7, "is not valid JSON: this is no JSON value, or a number that is too long"),
+        ('{"a": NaN}', 1, 7, "is not valid JSON: this is not a JSON value, or a number that is too long"),
+        (
+            '{"a": ' + "9" * 5000 + "}",
+            1,
+            7,
+            "is not valid JSON: this is not a JSON value, or a number that is too long",
+        ),
         ("{}\n{}", 2, 1, "is not valid JSON: there is more text after the end of the document"),
     ],
 )
@@ -62,9 +67,9 @@ def test_broken_json_names_its_place_and_reason(text: str, line: int, column: in
     ("text", "flaw"),
     [
         ('{"a": 1,\n "a": 2}', Flaw(2, 2, "the key a stands twice in one mapping, first on line 1")),
-        ('{"a": "\\u0000"}', Flaw(1, 7, "text must not hold the character U+0000")),
-        ('{"a":\n"\\ud800"}', Flaw(2, 1, "text must not hold half of a surrogate pair")),
-        ('{"\\ud800": 1}', Flaw(1, 2, "text must not hold half of a surrogate pair")),
+        ('{"a": "\\u0000"}', Flaw(1, 7, "text must not contain the character U+0000")),
+        ('{"a":\n"\\ud800"}', Flaw(2, 1, "text must not contain half of a surrogate pair")),
+        ('{"\\ud800": 1}', Flaw(1, 2, "text must not contain half of a surrogate pair")),
     ],
 )
 def test_a_flaw_is_named_with_its_place(text: str, flaw: Flaw) -> None:
@@ -77,7 +82,7 @@ def test_json_that_is_too_deep_or_too_large_is_refused() -> None:
     assert json_text.MAX_VALUES == 500_000
     with pytest.raises(ParseError, match="nested more than 64 levels deep"):
         read("[" * 100_000)
-    with pytest.raises(ParseError, match="holds more than 500 values"):
+    with pytest.raises(ParseError, match="contains more than 500 values"):
         read_json("[" + "1," * 500 + "1]", [], 500)
     assert len(read("[" + "1," * 498 + "1]")) == 499, "with the list itself that is 500"
 

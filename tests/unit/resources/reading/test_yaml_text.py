@@ -94,7 +94,7 @@ def test_a_merge_key_fills_in_what_is_not_written() -> None:
         ("a: !!binary aGk=\n", (1, 4, "the tag tag:yaml.org,2002:binary is not supported; leave it out")),
         ("a: !mine {b: 1}\n", (1, 4, "the tag !mine is not supported; leave it out")),
         ("a: !!set [b]\n", (1, 4, "the tag tag:yaml.org,2002:set is not supported; leave it out")),
-        ('a: "x\\0y"\n', (1, 4, "text must not hold the character U+0000")),
+        ('a: "x\\0y"\n', (1, 4, "text must not contain the character U+0000")),
         ("a: " + "9" * 50, (1, 4, "the number is too long")),
     ],
 )

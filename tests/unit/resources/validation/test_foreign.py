@@ -81,7 +81,7 @@ def test_its_name_is_free(name: str) -> None:
         ("'  '", "is required"),
         ("5", "must be text (put it in quotes)"),
         ("x" * 513, "is longer than 512 characters"),
-        ('"a\\nb"', "must not hold line breaks or other characters that cannot be shown"),
+        ('"a\\nb"', "must not contain line breaks or other unprintable characters"),
     ],
 )
 def test_a_name_can_be_shown_and_kept(name: str, message: str) -> None:
@@ -93,7 +93,7 @@ def test_a_name_can_be_shown_and_kept(name: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ("", "spec: is required (write {} if there is nothing to say)"),
+        ("", "spec: is required (write {} for an empty spec)"),
         ("[a]", "spec: must be a mapping of fields"),
         ("text", "spec: must be a mapping of fields"),
         ("{a: [1, .nan]}", "spec.a[1]: must be a finite number"),
@@ -114,8 +114,8 @@ def test_a_spec_may_be_empty_and_hold_the_largest_numbers() -> None:
 
 
 def test_u0000_and_what_is_too_deep_are_refused() -> None:
-    assert problems(foreign('{"a\\0": b}')) == ["4:8: text must not hold the character U+0000"]
-    assert problems(foreign('{a: "\\0"}')) == ["4:11: text must not hold the character U+0000"]
+    assert problems(foreign('{"a\\0": b}')) == ["4:8: text must not contain the character U+0000"]
+    assert problems(foreign('{a: "\\0"}')) == ["4:11: text must not contain the character U+0000"]
     [told] = problems(foreign("{a: " + "[" * 70 + "]" * 70 + "}"))
     assert told.endswith("is nested more than 64 levels deep")
 
@@ -123,15 +123,15 @@ def test_u0000_and_what_is_too_deep_are_refused() -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "problem"),
     [
-        (FEDERATION, "Route", "2: Route/fallback kind: there is no kind Route (known kinds: "),
-        ("plugin.routerd.net/v9", "Route", "2: Route/fallback kind: there is no kind Route (known kinds: "),
-        ("Config.routerd.net/v9", "Route", "2: Route/fallback kind: there is no kind Route (known kinds: "),
+        (FEDERATION, "Route", "2: Route/fallback kind: unknown kind Route (known kinds: "),
+        ("plugin.routerd.net/v9", "Route", "2: Route/fallback kind: unknown kind Route (known kinds: "),
+        ("Config.routerd.net/v9", "Route", "2: Route/fallback kind: unknown kind Route (known kinds: "),
         ("x.example/v1", "Plugin", "1: Plugin/fallback apiVersion: Plugin is not known in x.example/v1"),
-        ("x.example/v1", "plugin", "2: plugin/fallback kind: there is no kind plugin (did you mean Plugin?)"),
-        ("federatoin.routerd.net/v1", "EventGrop", "2: EventGrop/fallback kind: there is no kind EventGrop (did you"),
-        ("v1", "Route", "1: Route/fallback apiVersion: is no group and version such as net.example/v1"),
-        ("a/b/c", "Route", "1: Route/fallback apiVersion: is no group and version such as net.example/v1"),
-        ("'a /b'", "Route", "1: Route/fallback apiVersion: is no group and version such as net.example/v1"),
+        ("x.example/v1", "plugin", "2: plugin/fallback kind: unknown kind plugin (did you mean Plugin?)"),
+        ("federatoin.routerd.net/v1", "EventGrop", "2: EventGrop/fallback kind: unknown kind EventGrop (did you"),
+        ("v1", "Route", "1: Route/fallback apiVersion: is not a group and version such as net.example/v1"),
+        ("a/b/c", "Route", "1: Route/fallback apiVersion: is not a group and version such as net.example/v1"),
+        ("'a /b'", "Route", "1: Route/fallback apiVersion: is not a group and version such as net.example/v1"),
     ],
 )
 def test_what_seems_to_mean_one_of_our_kinds_is_not_kept_as_another(version: str, kind: str, problem: str) -> None:
@@ -167,7 +167,7 @@ def test_what_is_missing_is_found_beside_them_and_what_is_twice_too() -> None:
     peer = EVERYTHING.split("---\n")[1]
     found = problems(f"{foreign()}---\n{peer}---\n{foreign()}")
     assert [told.partition(" (")[0] for told in found] == [
-        "10: EventPeer/cloud spec.groupRef: there is no EventGroup edge",
+        "10: EventPeer/cloud spec.groupRef: EventGroup edge is not declared",
         "16: Route/fallback metadata.name: Route/fallback is declared twice, first at a.yaml:1",
     ]
 
@@ -188,7 +188,7 @@ def test_two_of_one_name_are_two() -> None:
     ]
     [change] = plan_delete([identity_of(stored[2])], stored).changes
     assert change.identity == ("x.example/v1", "Route", "fallback")
-    with pytest.raises(NotFound, match=r"^there is no Route/fallbac$"):
+    with pytest.raises(NotFound, match=r"^no Route/fallbac$"):
         plan_delete([identity_of(stored[2])._replace(api_version="y.example/v1", name="fallbac")], stored)
 
 
@@ -222,7 +222,7 @@ def test_a_kind_is_meant_by_its_name_or_by_all_of_it(word: str, versions: list[s
 def test_a_kind_that_is_not_there_is_told_what_may_have_been_meant() -> None:
     with pytest.raises(NotFound) as refused:
         meant_kinds("Rout", stored_pair())
-    assert str(refused.value) == "there is no kind Rout (did you mean Route?)"
+    assert str(refused.value) == "unknown kind Rout (did you mean Route?)"
     with pytest.raises(NotFound) as refused:
         meant_kinds("Route", rows(GROUP))
-    assert str(refused.value) == f"there is no kind Route (known kinds: {', '.join(KINDS)})"
+    assert str(refused.value) == f"unknown kind Route (known kinds: {', '.join(KINDS)})"

@@ -31,14 +31,14 @@ def test_a_group_and_its_peers_hold_together_in_any_order_and_in_parts() -> None
 
 
 def test_a_peer_without_its_group_is_refused() -> None:
-    message = "6: EventPeer/cloud spec.groupRef: there is no EventGroup edge"
+    message = "6: EventPeer/cloud spec.groupRef: EventGroup edge is not declared"
     assert problems(f"\n{PEER}") == [f"{message} (declare it in the same input, or apply it first)"]
     assert problems(f"\n{PEER}", rows(group(name="edge1"))) == [f"{message} (did you mean edge1?)"]
 
 
 def test_with_pruning_a_stored_group_does_not_count() -> None:
     assert problems(PEER, rows(GROUP), prune=True) == [
-        "5: EventPeer/cloud spec.groupRef: there is no EventGroup edge "
+        "5: EventPeer/cloud spec.groupRef: EventGroup edge is not declared "
         "(declare it in the same input, or apply it first)"
     ]
 
@@ -46,7 +46,7 @@ def test_with_pruning_a_stored_group_does_not_count() -> None:
 def test_nothing_is_called_missing_while_something_could_not_be_read() -> None:
     assert [problem.partition(":")[0] for problem in problems(both(PEER, "kind: [\n"))] == ["10"]
     found = problems(both(PEER, GROUP.replace("EventGroup", "EventGrop")))
-    assert found == ["10: EventGrop/edge kind: there is no kind EventGrop (did you mean EventGroup?)"]
+    assert found == ["10: EventGrop/edge kind: unknown kind EventGrop (did you mean EventGroup?)"]
 
 
 def test_a_group_that_is_wrong_in_itself_is_not_missing() -> None:
@@ -79,7 +79,7 @@ def test_a_stored_peer_may_take_over_a_name_that_is_given_up() -> None:
 
 def test_a_peer_is_another_node() -> None:
     assert problems(peer(node="onprem"), rows(GROUP)) == [
-        "6: EventPeer/cloud spec.nodeName: onprem is this node itself in group edge (a peer is another node)"
+        "6: EventPeer/cloud spec.nodeName: onprem is this node in group edge (name another node)"
     ]
 
 
@@ -184,7 +184,7 @@ def test_an_active_key_of_ones_own_is_enough(key: str) -> None:
 )
 def test_keys_that_cannot_sign_are_not_enough(key: str) -> None:
     assert problems(keyed(key)) == [
-        "9: EventGroup/edge spec.auth.keys: hold no active key of this node, onprem, so it could sign nothing: "
+        "9: EventGroup/edge spec.auth.keys: contain no active key of this node, onprem, so it could not sign: "
         "the group listens (add one, or write auth.secretFile)"
     ]
 
@@ -218,19 +218,19 @@ def test_what_is_stored_and_untouched_is_not_judged_again() -> None:
 def test_a_subscription_needs_its_group_and_its_plugin() -> None:
     hint = "(declare it in the same input, or apply it first)"
     assert problems(SUBSCRIPTION) == [
-        f"5: EventSubscription/claims spec.groupRef: there is no EventGroup edge {hint}",
-        f"7: EventSubscription/claims spec.trigger.pluginRef: there is no Plugin claim {hint}",
+        f"5: EventSubscription/claims spec.groupRef: EventGroup edge is not declared {hint}",
+        f"7: EventSubscription/claims spec.trigger.pluginRef: Plugin claim is not declared {hint}",
     ]
     assert problems(both(SUBSCRIPTION, PLUGIN), rows(GROUP)) == []
     assert problems(SUBSCRIPTION, rows(BACKING)) == []
     assert problems(SUBSCRIPTION.replace("pluginRef: claim", "pluginRef: clam"), rows(BACKING)) == [
-        "7: EventSubscription/claims spec.trigger.pluginRef: there is no Plugin clam (did you mean claim?)"
+        "7: EventSubscription/claims spec.trigger.pluginRef: Plugin clam is not declared (did you mean claim?)"
     ]
 
 
 def test_with_pruning_a_stored_plugin_does_not_count() -> None:
     [told] = problems(both(SUBSCRIPTION, GROUP), rows(BACKING), prune=True)
-    assert told.startswith("7: EventSubscription/claims spec.trigger.pluginRef: there is no Plugin claim")
+    assert told.startswith("7: EventSubscription/claims spec.trigger.pluginRef: Plugin claim is not declared")
 
 
 def test_an_objective_and_a_source_need_what_they_refer_to() -> None:
@@ -239,8 +239,8 @@ def test_an_objective_and_a_source_need_what_they_refer_to() -> None:
     text = both(f"{objective}spec: {{groupRef: edge}}\n", f"{source}spec: {{pluginRef: claim, ttl: 1m}}\n")
     hint = "(declare it in the same input, or apply it first)"
     assert problems(text) == [
-        f"4: FederationSLO/a spec.groupRef: there is no EventGroup edge {hint}",
-        f"9: DynamicConfigSource/a spec.pluginRef: there is no Plugin claim {hint}",
+        f"4: FederationSLO/a spec.groupRef: EventGroup edge is not declared {hint}",
+        f"9: DynamicConfigSource/a spec.pluginRef: Plugin claim is not declared {hint}",
     ]
     assert problems(text, rows(BACKING)) == []
 

@@ -28,5 +28,5 @@ def test_a_spec_that_no_longer_fits_is_named_with_its_path() -> None:
         )
     assert str(refused.value) == (
         "the stored EventGroup/edge cannot be used: spec.listen.port must be a whole number, not 'x' "
-        "(apply it again as this version of the program wants it)"
+        "(apply it again in the form of this version)"
     )
