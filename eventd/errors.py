@@ -1,21 +1,21 @@
-"""What can go wrong in a node, said so that a person can act on it.
+"""The errors of a node, worded so that a person can act on them.
 
 EventdError                     anything this package raises on purpose
-├── Invalid                     the input is wrong: fix it and try again
-├── NotFound                    what was named is not there
-├── Conflict                    it contradicts what is already there
-├── Unauthorized                no key, or one that is not known
+├── Invalid                     the input is wrong: fix it and retry
+├── NotFound                    what was named does not exist
+├── Conflict                    it contradicts the current state
+├── Unauthorized                no key, or an unknown one
 ├── Forbidden                   a known key without the right to do this
-├── TooLarge                    over a limit of size
-├── Full                        a ceiling on stored bytes refuses new facts; nothing was dropped
-├── Unavailable                 not now: the same request may succeed later
+├── TooLarge                    over a size limit
+├── Full                        a limit on stored bytes refuses new events; nothing was dropped
+├── Unavailable                 temporary: the same request may succeed later
 │   ├── DatabaseUnavailable     the database does not answer, is locked, or its disk is full
-│   └── LakeUnavailable         the lake cannot be read or written: it is away, full, or not ours to write
+│   └── LakeUnavailable         the lake cannot be read or written: unreachable, full, or not writable
 ├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
-├── LakeUnusable                the lake is of another schema version, or nothing here can reach it
+├── LakeUnusable                the lake is of another schema version, or no installed package can access it
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
-├── SecretUnreadable            a key's file is missing, unreadable, empty or no key
+├── SecretUnreadable            a key's file is missing, unreadable, empty or not a key
 ├── FenceLost                   another consumer moved this cursor; this step was not applied
 └── CheckFailed                 the command worked and found something wrong
 
@@ -79,7 +79,7 @@ class TooLarge(EventdError):
 
 
 class Full(EventdError):
-    """A ceiling on stored bytes refuses new facts."""
+    """A limit on stored bytes refuses new events."""
 
     code = "full"
 
@@ -97,7 +97,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 class LakeUnavailable(Unavailable):
-    """The lake cannot be read or written: it is away, full, or not ours to write."""
+    """The lake cannot be read or written: unreachable, full, or not writable."""
 
     code = "lake_unavailable"
 
@@ -109,7 +109,7 @@ class DatabaseUnusable(EventdError):
 
 
 class LakeUnusable(EventdError):
-    """The lake is of another schema version, or nothing here can reach it."""
+    """The lake is of another schema version, or no installed package can access it."""
 
     code = "lake_unusable"
 
@@ -138,7 +138,7 @@ class MissingExtra(EventdError):
 
 
 class SecretUnreadable(EventdError):
-    """A key's file is missing, unreadable, empty or no key."""
+    """A key's file is missing, unreadable, empty or not a key."""
 
     code = "secret_unreadable"
 

@@ -30,7 +30,7 @@ class SeededChance:
 
 
 class ManualClock:
-    """A `Clock` that moves only by `advance`. Whoever sleeps on it sleeps until then."""
+    """A `Clock` that moves only by `advance`. Sleeps end when it reaches their time."""
 
     def __init__(self, now: int = NOW) -> None:
         self._now = self._steady = now
@@ -68,7 +68,7 @@ class ManualClock:
         return sorted(at - self._monotonic for at, _ in self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Move both times on, and end the waits that are over. Those who waited run at the next turn of the loop."""
+        """Advance both times, and end the waits that are over. Their tasks run in the next turn of the loop."""
         self._monotonic += seconds
         self._now += round(seconds * SECOND)
         self._steady += round(seconds * SECOND)
@@ -79,18 +79,18 @@ class ManualClock:
                 future.set_result(None)
 
     def set_wall(self, now: int) -> None:
-        """Step the wall time alone, as an operator or a time server may: nobody's sleep ends."""
+        """Step the wall time alone, as an operator or a time server may: no sleep ends."""
         self._now = now
 
 
 async def until(
-    fact: Callable[[], object | Awaitable[object]], what: str = "the expected fact", *, seconds: float = 10.0
+    condition: Callable[[], object | Awaitable[object]], what: str = "the condition", *, seconds: float = 10.0
 ) -> None:
-    """Ask `fact`, plain or a coroutine function, until it is true. Raises AssertionError after real `seconds`."""
+    """Call `condition`, plain or a coroutine function, until it is true. Raises AssertionError after real `seconds`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
-        answer = fact()
+        answer = condition()
         if isinstance(answer, Awaitable):
             answer = await answer
         if answer:

@@ -91,7 +91,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "books.list": _get("/books", "admin.export:list_books", "List the ledger tables and how far each reaches"),
     "books.read": _get("/books/{book}", "admin.export:read_rows", "Read rows of a ledger table as columns"),
     "doctor.examine": _get("/doctor", "doctor.operations:examine", "Check the node and propose fixes"),
-    "doctor.mend": _post(
+    "doctor.fix": _post(
         "/doctor/fix", "doctor.operations:fix", "admin", "Check the node and apply the fixes that are safe"
     ),
     "subscriptions.list": _get(

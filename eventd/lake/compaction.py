@@ -218,7 +218,7 @@ def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[D
             continue
         try:
             read_segment(storage, found[0], ["number"])
-        except BadSegment:  # until the archive can be read, its sources are all there is: it is written again
+        except BadSegment:  # until the archive can be read, only its sources exist: it is written again
             _remove(storage, [whole])
             yield Done(removed=1)
             continue

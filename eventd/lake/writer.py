@@ -54,14 +54,14 @@ def write_segment(
     row group is held in memory. `now` is in microseconds. Raises Invalid for rows outside of the range or no rows at
     all, and LakeUnavailable.
     """
-    facts = _Facts(place)
+    summary = _RowSummary(place)
     with storage.create(place.data) as draft:
         with _writer(draft, place.book) as writer:
             tables = [rows] if hasattr(rows, "schema") else rows
             for group in _row_groups(tables, place.book):
-                facts.add(group)
+                summary.add(group)
                 writer.write_table(group, row_group_size=ROW_GROUP)
-        if not facts.rows:
+        if not summary.rows:
             raise Invalid(f"{place.name} would hold no row")
     size, digest = draft.written
     manifest = Manifest(
@@ -70,11 +70,11 @@ def write_segment(
         epoch=place.epoch,
         after=place.after,
         upto=place.upto,
-        rows=facts.rows,
+        rows=summary.rows,
         bytes=size,
         sha256=digest,
-        slots=facts.slots,
-        times=facts.times,
+        slots=summary.slots,
+        times=summary.times,
         written_at=now,
         payloads=payloads,
         replaces=replaces,
@@ -117,7 +117,7 @@ def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
         yield arrow.concat_tables(held).unify_dictionaries()  # or those after the first would be written out
 
 
-class _Facts:
+class _RowSummary:
     """The manifest's summary of the rows. Adding rows raises Invalid if they do not belong into the segment."""
 
     def __init__(self, place: SegmentName) -> None:

@@ -126,10 +126,10 @@ class Membership:
         self.ingress.counts = counts
         if before.listen != config.listen:
             await self.stop_listening()
-        await self.mend()
+        await self.recover()
         self.wake_all()
 
-    async def mend(self) -> None:
+    async def recover(self) -> None:
         """Retry what failed before: a missing key file, an address in use."""
         if "keys" in self.trouble:
             await self.load_keys()

@@ -196,7 +196,7 @@ class Node:
             "topics": self.topics.run_for_ever,
             "writing": self._follow_writing,
             **self._books.chores(lambda: self.reconciler.configs.values()),
-            "mend": self.reconciler.mend_for_ever,
+            "group recovery": self.reconciler.recover_for_ever,
             "effective configuration": self.following.run_for_ever,
             "routers": self.routing.run_for_ever,
             "garbage": Garbage(self._clock).collect_for_ever,

@@ -19,7 +19,7 @@ from eventd.store.rows.registry import StoredResource
 
 logger = logging.getLogger("eventd.node")
 
-MEND_SECONDS = 5.0
+RECOVERY_SECONDS = 5.0
 """Seconds between retries of what failed: a missing key file, an address in use."""
 
 
@@ -120,26 +120,26 @@ class Reconciler:
             await group.start()
         else:
             await group.load_keys()
-            await group.mend()
+            await group.recover()
 
     # --- what does not work yet -------------------------------------------------------------------------------
 
-    async def mend_for_ever(self) -> None:
+    async def recover_for_ever(self) -> None:
         """Retry what failed, from time to time, until cancelled."""
         while True:
-            await self._log.clock.sleep(MEND_SECONDS)
+            await self._log.clock.sleep(RECOVERY_SECONDS)
             async with self.at_rest:  # a group that is being left must not be opened again
                 for group in self._groups.values():
                     try:
-                        await self._mend(group)
+                        await self._recover(group)
                     except EventdError as error:
                         logger.warning("group recovery failed", extra={"group": group.config.name, "error": str(error)})
 
-    async def _mend(self, group: Membership) -> None:
+    async def _recover(self, group: Membership) -> None:
         if not group.trouble:
             return
         keyless = "keys" in group.trouble
-        await group.mend()
+        await group.recover()
         if keyless and "keys" not in group.trouble:
             await self._forgive(group)
 

@@ -123,7 +123,7 @@ def _create_cursors() -> None:
 
 
 def _create_books() -> None:
-    """What was handed on, and what was set aside."""
+    """Deliveries and dead letters."""
     op.create_table(
         "batches",
         sa.Column("id", _SERIAL, nullable=False),

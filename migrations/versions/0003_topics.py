@@ -140,7 +140,7 @@ def _create_queues() -> None:
 
 
 def _create_keys() -> None:
-    """Who may ask what of the API."""
+    """API keys and their permissions."""
     op.create_table(
         "api_keys",
         sa.Column("id", _SERIAL, nullable=False),

@@ -1,4 +1,4 @@
-"""The books as others read them: receipts that are numbered, refused requests, what was lost before it was read.
+"""The delivery ledger for external readers: numbered receipts, refused requests, rows evicted before they were read.
 
 Revision ID: 0004
 """
@@ -53,7 +53,7 @@ def _number_receipts() -> None:
 
 
 def _create_books() -> None:
-    """What was refused, how far the books were forgotten, and that something was lost of them."""
+    """Refused requests, trim marks, and losses of ledger rows."""
     op.add_column("inbound_gaps", sa.Column("book", sa.Text(), nullable=False, server_default=sa.text("''")))
     op.create_table(
         "refusals",

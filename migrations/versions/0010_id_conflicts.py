@@ -1,4 +1,4 @@
-"""Conflicts of event ids, by who has the id and who came second.
+"""Conflicts of event ids: the owner of the id, and the event that was refused.
 
 Revision ID: 0010
 """

@@ -10,7 +10,7 @@ from eventd.egress.loop.link_log import EVENTS
 from tests.support.log_events import LogEvent, log_events
 from tests.support.source import ROOT, read_sources
 
-LOGGED = [event for source in read_sources() if source.part != "api" for event in log_events(source)]
+LOGGED = [event for source in read_sources() for event in log_events(source)]
 LISTED = {
     name: (set(levels.split(", ")), set(re.findall(r"`(\w+)`", fields)))
     for name, levels, fields in re.findall(

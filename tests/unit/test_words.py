@@ -1,14 +1,16 @@
-"""Phrases that readers stumble over stay out of the pages; each rule has its reason."""
+"""Phrases that readers stumble over stay out of pages, messages, docstrings and comments; each rule has its reason."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from tests.support.source import ROOT
+from tests.support.source import ROOT, read_sources
 
 
 class Rule(NamedTuple):
@@ -35,18 +37,26 @@ RULES = (
 )
 CODE = re.compile(r"```.*?```|^(?: {4}|\t).*?$|`[^`]*`", re.DOTALL | re.MULTILINE)
 """What programs read and print keeps its words."""
-OF_PROGRAMS = ("cli", "http-api", "settings")
-"""Pages of the reference that hold the texts of programs, word for word."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Each page without its code, which is blank, so that lines keep their numbers."""
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]:
-        if page.stem not in OF_PROGRAMS:
-            yield (
-                str(page.relative_to(ROOT)),
-                CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), page.read_text()),
-            )
+        yield (
+            str(page.relative_to(ROOT)),
+            CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), page.read_text()),
+        )
+
+
+def of_code() -> Iterator[tuple[str, str]]:
+    """The docstrings, comments and messages of each module, on their lines. Texts without a blank are for programs."""
+    for source in read_sources():
+        lines = [""] * (source.text.count("\n") + 2)
+        for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+            if token.type in (tokenize.STRING, tokenize.COMMENT) and " " in token.string:
+                for number, line in enumerate(token.string.split("\n"), token.start[0]):
+                    lines[number] += f" {line}"
+        yield str(source.path), "\n".join(lines[1:])
 
 
 def broken(rule: Rule, texts: Iterator[tuple[str, str]]) -> list[str]:
@@ -60,8 +70,8 @@ def broken(rule: Rule, texts: Iterator[tuple[str, str]]) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.reason)
-def test_no_page_breaks_the_rule(rule: Rule) -> None:
-    found = broken(rule, pages())
+def test_no_text_breaks_the_rule(rule: Rule) -> None:
+    found = [*broken(rule, pages()), *broken(rule, of_code())]
     assert not found, "\n".join([rule.reason, *found])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from eventd.api.admin.event_columns import Fact, convert_facts, drafts_of
+from eventd.api.admin.event_columns import PlainEvent, convert_events, drafts_of
 from eventd.errors import EventdError, Invalid, TooLarge
 from eventd.ingress.admission import draft_of
 from eventd.log.core.values import Draft, Drafts
@@ -105,7 +105,7 @@ def _summary(problems: Sequence[EventProblem], of: int) -> str:
 def drafts_from(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool = False
 ) -> Drafts:
-    """Return the drafts of all events, given as facts or as JSON values. `now` in microseconds.
+    """Return the drafts of all events, given as `PlainEvent` or as JSON values. `now` in microseconds.
 
     `heavy`: so many or so large that copies of refused events would fill memory.
 
@@ -113,8 +113,8 @@ def drafts_from(
     """
     if heavy and (huge := [*islice(_find_huge(events, group), MOST_FOUND)]):
         raise EventsTooLarge(huge, len(events))
-    facts = convert_facts(events)
-    drafts = None if facts is None else drafts_of(facts, group, now=now, random=random)
+    plain = convert_events(events)
+    drafts = None if plain is None else drafts_of(plain, group, now=now, random=random)
     return drafts or Drafts.of(drafts_one_by_one(events, group, now=now, random=random))
 
 
@@ -122,7 +122,9 @@ def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProbl
     """Yield events whose payload alone exceeds the limit, before they are copied."""
     most = group.limits.max_event_bytes
     for index, event in enumerate(events):
-        payload = event.payload if isinstance(event, Fact) else event.get("payload") if isinstance(event, dict) else {}
+        payload = (
+            event.payload if isinstance(event, PlainEvent) else event.get("payload") if isinstance(event, dict) else {}
+        )
         if not isinstance(payload, dict):
             continue
         size = len(payload) * _MEMBER_BYTES + sum(len(text) for text in payload.values() if isinstance(text, str))
@@ -195,7 +197,7 @@ def _expiry(observed: int, ttl: str) -> Any:
 
 def _given(raw: Any) -> EventInput:
     try:
-        return msgspec.convert(msgspec.to_builtins(raw) if isinstance(raw, Fact) else raw, EventInput)
+        return msgspec.convert(msgspec.to_builtins(raw) if isinstance(raw, PlainEvent) else raw, EventInput)
     except msgspec.ValidationError as error:
         raise Invalid(_reword(str(error))) from None
 

@@ -37,7 +37,7 @@ _NUL: Final = "\\u0000"
 """How JSON writes U+0000, which no database accepts."""
 
 
-class Fact(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, gc=False):
+class PlainEvent(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """An event as a client writes it. With all members filled in, its encoding is the canonical one."""
 
     id: OptionalText = ""
@@ -51,20 +51,20 @@ class Fact(Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unkn
     expires_at: str | None = None
 
 
-class Facts(Struct, forbid_unknown_fields=True):
+class EmitBody(Struct, forbid_unknown_fields=True):
     """The body of an emit request."""
 
-    events: Annotated[list[Fact], Meta(min_length=1, max_length=MOST)]
+    events: Annotated[list[PlainEvent], Meta(min_length=1, max_length=MOST)]
     brief: bool = False
     exceptions: bool = False
 
 
-_DECODER: Final = msgspec.json.Decoder(Facts)
+_DECODER: Final = msgspec.json.Decoder(EmitBody)
 _TIMES: Final = msgspec.json.Decoder(list[datetime])
 _TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
-def read_facts(body: bytes | bytearray) -> Facts | None:
+def read_events(body: bytes | bytearray) -> EmitBody | None:
     """Return the events of a request; None for any other body."""
     try:
         return _DECODER.decode(body)
@@ -72,35 +72,37 @@ def read_facts(body: bytes | bytearray) -> Facts | None:
         return None
 
 
-def convert_facts(events: Sequence[Any]) -> Sequence[Fact] | None:
-    """Convert JSON values to facts; facts are returned unchanged. None if a value does not fit."""
+def convert_events(events: Sequence[Any]) -> Sequence[PlainEvent] | None:
+    """Convert JSON values to events; events are returned unchanged. None if a value does not fit."""
     try:
-        return msgspec.convert(events, list[Fact])
+        return msgspec.convert(events, list[PlainEvent])
     except (msgspec.ValidationError, RecursionError):
         return None
 
 
-def drafts_of(facts: Sequence[Fact], group: GroupConfig, *, now: int, random: Callable[[int], bytes]) -> Drafts | None:
+def drafts_of(
+    events: Sequence[PlainEvent], group: GroupConfig, *, now: int, random: Callable[[int], bytes]
+) -> Drafts | None:
     """Return the drafts of events that need no closer check; None if one of them does. `now` in microseconds."""
     try:
-        expires_first = _set_times(facts, now)
+        expires_first = _set_times(events, now)
     except BadEvent:
         return None
-    kinds, sources = {fact.type for fact in facts}, {fact.source_node for fact in facts}
-    texts = [fact.id for fact in facts], [fact.subject for fact in facts], [fact.dedupe_key for fact in facts]
-    groups = {fact.group for fact in facts}
+    kinds, sources = {event.type for event in events}, {event.source_node for event in events}
+    texts = [event.id for event in events], [event.subject for event in events], [event.dedupe_key for event in events]
+    groups = {event.group for event in events}
     if "" in kinds or not groups <= {"", group.name} or any(map(_has_edges, (kinds, sources, *texts))):
         return None
-    _fill_in(facts, group, now, random)
+    _fill_in(events, group, now, random)
     try:
-        bodies = _encode(facts)
+        bodies = _encode(events)
     except UnicodeEncodeError:
         return None
     if any(_is_too_odd(piece.text, group.limits.max_event_bytes) for piece in bodies.pieces):
         return None
     return Drafts(
-        [fact.id for fact in facts],
-        [""] * len(facts),
+        [event.id for event in events],
+        [""] * len(events),
         bodies,
         frozenset(kinds),
         frozenset(sources - {""} | ({group.node_name} if "" in sources else set())),
@@ -108,8 +110,8 @@ def drafts_of(facts: Sequence[Fact], group: GroupConfig, *, now: int, random: Ca
     )
 
 
-def _encode(facts: Sequence[Fact]) -> Bodies:
-    parts = (facts[start : start + _TOGETHER] for start in range(0, len(facts), _TOGETHER))
+def _encode(events: Sequence[PlainEvent]) -> Bodies:
+    parts = (events[start : start + _TOGETHER] for start in range(0, len(events), _TOGETHER))
     return Bodies([Piece(ENCODER.encode_lines(part).decode(), len(part)) for part in parts])
 
 
@@ -127,39 +129,39 @@ def _has_edges(texts: Iterable[str]) -> bool:
     return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
 
 
-def _fill_in(facts: Sequence[Fact], group: GroupConfig, now: int, random: Callable[[int], bytes]) -> None:
+def _fill_in(events: Sequence[PlainEvent], group: GroupConfig, now: int, random: Callable[[int], bytes]) -> None:
     name, node = group.name, group.node_name
-    nameless = [fact for fact in facts if not fact.id]
-    for fact, event_id in zip(nameless, new_event_ids(now, len(nameless), random), strict=True):
-        fact.id = event_id
-    for fact in facts:
-        fact.group = name
-        if not fact.source_node:
-            fact.source_node = node
-        if not fact.dedupe_key:
-            fact.dedupe_key = fact.id
+    nameless = [event for event in events if not event.id]
+    for event, event_id in zip(nameless, new_event_ids(now, len(nameless), random), strict=True):
+        event.id = event_id
+    for event in events:
+        event.group = name
+        if not event.source_node:
+            event.source_node = node
+        if not event.dedupe_key:
+            event.dedupe_key = event.id
 
 
 def unsign(events: Iterable[Any], node: str) -> None:
-    """Remove the default source `node` from facts: the group has meanwhile been applied with another node name."""
+    """Remove the default source `node` from events: the group has meanwhile been applied with another node name."""
     for event in events:
-        if isinstance(event, Fact) and event.source_node == node:
+        if isinstance(event, PlainEvent) and event.source_node == node:
             event.source_node = ""
 
 
-def _set_times(facts: Sequence[Fact], now: int) -> int | None:
-    """Write both times of each fact in canonical form; return the earliest expiry. Raises BadEvent."""
+def _set_times(events: Sequence[PlainEvent], now: int) -> int | None:
+    """Write both times of each event in canonical form; return the earliest expiry. Raises BadEvent."""
     at = format_time(now)
-    observed = [at if fact.observed_at is None else fact.observed_at for fact in facts]
-    expiring = [fact for fact in facts if fact.expires_at is not None and fact.expires_at != ZERO_TIME]
+    observed = [at if event.observed_at is None else event.observed_at for event in events]
+    expiring = [event for event in events if event.expires_at is not None and event.expires_at != ZERO_TIME]
     observed_texts, _ = _read_times(observed)
-    for fact, text in zip(facts, observed_texts, strict=True):
-        fact.observed_at = at if text == ZERO_TIME else text
-        if fact.expires_at is None:
-            fact.expires_at = ZERO_TIME
-    texts, times = _read_times([fact.expires_at or "" for fact in expiring])
-    for fact, text in zip(expiring, texts, strict=True):
-        fact.expires_at = text
+    for event, text in zip(events, observed_texts, strict=True):
+        event.observed_at = at if text == ZERO_TIME else text
+        if event.expires_at is None:
+            event.expires_at = ZERO_TIME
+    texts, times = _read_times([event.expires_at or "" for event in expiring])
+    for event, text in zip(expiring, texts, strict=True):
+        event.expires_at = text
     return min((micros(time) for text, time in zip(texts, times, strict=True) if text != ZERO_TIME), default=None)
 
 

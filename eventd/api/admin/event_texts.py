@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from eventd.api.admin.emitted import BadEvents, EventProblem, EventsTooLarge, drafts_from
-from eventd.api.admin.event_columns import Fact
+from eventd.api.admin.event_columns import PlainEvent
 from eventd.errors import Invalid
 from eventd.resources.effective import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
@@ -21,7 +21,7 @@ _BYTES: Final = 1 << 20
 """Events, and bytes of their texts, that are decoded together to be checked."""
 _LOOKED_AT: Final = 64 << 10
 """Bytes of a text that are copied at once to be counted."""
-_FACT: Final = msgspec.json.Decoder(Fact)
+_EVENT: Final = msgspec.json.Decoder(PlainEvent)
 
 
 def are_texts(events: Sequence[Any]) -> bool:
@@ -66,10 +66,10 @@ def _pieces(texts: Sequence[Raw]) -> Iterator[tuple[int, Sequence[Raw]]]:
 
 
 def _decode(text: Raw, index: int) -> Any:
-    """Return a fact, or else the JSON value."""
+    """Return a plain event, or else the JSON value."""
     try:
         with suppress(msgspec.ValidationError):
-            return _FACT.decode(text)
+            return _EVENT.decode(text)
         return msgspec.json.decode(text)
     except UnicodeDecodeError:
         raise Invalid(f"the body is not valid JSON: event {index} holds bytes that are not UTF-8") from None

@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.admin.emitted import drafts_from
-from eventd.api.admin.event_columns import MOST, read_facts, unsign
+from eventd.api.admin.event_columns import MOST, read_events, unsign
 from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.api.admin.groups import EmitTarget, find_target, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
@@ -80,11 +80,11 @@ class Emit(Params):
 
     @classmethod
     def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Emit | None:
-        facts = read_facts(body) if is_plain(path["group"]) else None
-        if facts is None:
+        plain = read_events(body) if is_plain(path["group"]) else None
+        if plain is None:
             return None
         return (_LargeEmit if len(body) > SMALL_BYTES else cls).model_construct(
-            group=path["group"], events=facts.events, brief=facts.brief, exceptions=facts.exceptions
+            group=path["group"], events=plain.events, brief=plain.brief, exceptions=plain.exceptions
         )
 
 

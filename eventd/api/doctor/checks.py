@@ -1,4 +1,4 @@
-"""The checks of deliveries and of subscription runs: each turns facts into one outcome. Pure.
+"""The checks of deliveries and of subscription runs: each turns its input into one outcome. Pure.
 
 Dashboards depend on their codes, names and limits: see docs/reference/doctor.md before changing one.
 """

@@ -89,7 +89,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class PeerFacts:
-    """A peer and its facts. `trouble` says why it could not be read; the others are then unknown."""
+    """A peer and its measured values. `trouble` says why it could not be read; the others are then unknown."""
 
     group: str
     node: str

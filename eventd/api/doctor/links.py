@@ -129,8 +129,8 @@ def _link(peer: PeerFacts) -> Iterator[Check]:
 def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
     link, resource = runs.link, f"EventSubscription/{runs.subscription}"
     show = f"routerctl subscription runs {runs.subscription}"
-    mend = "fix the reported problem; the node retries automatically"
-    retry = f"{mend}, or at once: routerctl subscription retry {runs.subscription}"
+    fix = "fix the reported problem; the node retries automatically"
+    retry = f"{fix}, or at once: routerctl subscription retry {runs.subscription}"
     told = {
         "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", retry),
         "failed": (Status.FAIL, f"this node cannot run it: {_why(link)}", "fix the reported problem"),

@@ -1,4 +1,4 @@
-"""Reads the facts that doctor checks. Every read is bounded, and what it did not cover is reported, not estimated."""
+"""Reads the input of the checks. Every read is bounded, and what it did not cover is reported, not estimated."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Scene:
 
 
 async def read_groups(services: Services, name: str) -> list[GroupFacts]:
-    """Return the facts of all groups by name, or of one. Raises NotFound for an undeclared one."""
+    """Return the input for all groups by name, or of one. Raises NotFound for an undeclared one."""
     names = [name] if name else await services.database.read(_read_names)
     aside = (await services.effective.current()).effective.set_aside
     return [await _read_group(services, each, aside) for each in names]

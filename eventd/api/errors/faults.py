@@ -45,7 +45,7 @@ def answering(
                 logger.warning("request failed", extra=extra)
             return answered
         except MemoryError:
-            logger.error("request refused: the process has no memory left", extra={"route": route_of(request)})
+            logger.error("memory exhausted", extra={"route": route_of(request)})
             if _has_begun(request):
                 return _cut(request, "the process has no memory left")
             return answer(Throttled("the node is short of memory: retry later, or with a smaller request"), form)
@@ -68,7 +68,7 @@ def _has_begun(request: web.Request) -> bool:
 
 def _cut(request: web.Request, why: str) -> web.Response:
     """Close the connection, so that the client notices the incomplete response. The returned response is never sent."""
-    logger.warning("answer cut off", extra={"route": route_of(request), "why": why})
+    logger.warning("response aborted", extra={"route": route_of(request), "why": why})
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -2,7 +2,7 @@
 
 An operation is `async def name(services: Services, params: SomeParams) -> dict[str, Any]`: `routerctl` calls it without
 HTTP, too. Other handlers take a call, which names their context, the model of the query and that of the body: `async
-def name(call: Call[SomeQuery, SomeBody]) -> SomeAnswer`. `Annotated[web.Response, Model]` is the type of a handler that
+def name(call: Call[MyQuery, MyBody]) -> MyAnswer`. `Annotated[web.Response, Model]` is the type of a handler that
 writes its response itself.
 """
 

@@ -126,7 +126,7 @@ class QueueDispatcher:
             return HEARTBEAT_SECONDS
         except EventdError as error:
             if not self._is_broken:
-                logger.warning("jobs cannot be claimed: %s", error, extra={"topic": self._name})
+                logger.warning("claiming jobs failed", extra={"topic": self._name, "error": str(error)})
             self._is_broken = True
             return BROKEN_SECONDS
         self._is_broken = False

@@ -67,7 +67,7 @@ async def doctor(
     if watch:
         await _watch(session, asked)
         return
-    answer = await session.call("doctor.mend" if fix else "doctor.examine", **asked)
+    answer = await session.call("doctor.fix" if fix else "doctor.examine", **asked)
     _show(session, answer)
     if session.out.is_table and not _is_served(session):
         note("note: no node serves this database now; this is the state that the last node left")

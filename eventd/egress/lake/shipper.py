@@ -1,6 +1,6 @@
 """The work of the shipping process, one step at a time; each step leaves a valid lake.
 
-A round begins with a snapshot of the node: everything recorded by then is shipped in the round, ledger by ledger. At
+A round begins with a snapshot of the node: everything recorded before it is shipped in the round, ledger by ledger. At
 its end the node's state of the beginning is written, so it never promises more than the lake contains.
 """
 

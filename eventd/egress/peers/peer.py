@@ -168,7 +168,7 @@ class PeerSink:
             page.gaps and not self._wanted.own
         ):  # retention keeps only records that entered here: records to be relayed may be gone
             self._gone_until = page.gaps[-1].upto
-        bare = not page.count and self._is_to_be_told(page, after)
+        bare = not page.count and self._must_report_gap(page, after)
         if not page.count and not page.exceptions and not bare:
             self._room.drop()
             return None
@@ -177,8 +177,8 @@ class PeerSink:
         lines, head = OutboundLines(page.body, page.count, page.oldest, page.form), page.head
         return PeerBatch(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
 
-    def _is_to_be_told(self, page: WirePage, after: int) -> bool:
-        """Return whether retention evicted records that the peer must be told about, although there is nothing to send.
+    def _must_report_gap(self, page: WirePage, after: int) -> bool:
+        """Return whether an empty batch must report records that retention evicted before the peer had them.
 
         Only the page that was read across the gap shows it. If the cursor passed it silently, it would be unknown after
         a restart, and the next range would claim that everything was sent.

@@ -33,7 +33,7 @@ _TREES = ("data", "meta")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RecordFields:
     """The values that templates can use. `id` is the record's identity, `seq` its seq in `topic`."""
 
     stored: RecordParts
@@ -42,7 +42,7 @@ class Facts:
     id: str
     trees: dict[str, Any] = field(default_factory=dict)
 
-    def tell(self, name: str) -> str:
+    def value(self, name: str) -> str:
         """Return the value of `${name}`."""
         root, _, path = name.partition(".")
         if path:
@@ -70,13 +70,13 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def fill(template: str, facts: Facts) -> str:
+def fill(template: str, fields: RecordFields) -> str:
     """Fill in a template."""
-    return _FIELD.sub(lambda found: "$" if found[1] is None else facts.tell(found[1]), template)
+    return _FIELD.sub(lambda found: "$" if found[1] is None else fields.value(found[1]), template)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RenderedEvent:
     """The fields of an event that come from its record."""
 
     type: str
@@ -85,17 +85,17 @@ class Said:
     payload: Mapping[str, str]
 
 
-def say(facts: Facts, templates: EventMap | None) -> Said:
+def render_event(fields: RecordFields, templates: EventMap | None) -> RenderedEvent:
     """Return the event's fields for a record. Its `id` is empty unless a template gives one."""
     templates = templates or EventMap()
-    usual = facts.stored.tag or UNTAGGED
-    payload = {"data": facts.stored.data} | ({"meta": facts.stored.meta} if facts.stored.meta is not None else {})
+    usual = fields.stored.tag or UNTAGGED
+    payload = {"data": fields.stored.data} | ({"meta": fields.stored.meta} if fields.stored.meta is not None else {})
     if templates.payload is not None:
-        payload = {name: fill(template, facts) for name, template in templates.payload.items()}
-    return Said(
-        usual if templates.type is None else fill(templates.type, facts),
-        fill(templates.subject or "", facts),
-        fill(templates.id or "", facts),
+        payload = {name: fill(template, fields) for name, template in templates.payload.items()}
+    return RenderedEvent(
+        usual if templates.type is None else fill(templates.type, fields),
+        fill(templates.subject or "", fields),
+        fill(templates.id or "", fields),
         payload,
     )
 
@@ -161,14 +161,14 @@ def _draft(original: Original, event_id: str, router: Router, origin: Origin, gr
 
 def _again(original: Original, event_id: str, router: Router, group: GroupConfig) -> Event:
     """Return an event of one group as an event of another, with the same content."""
-    said = DECODER.decode(original.event)
+    rendered = DECODER.decode(original.event)
     return msgspec.structs.replace(
-        said,
+        rendered,
         id=event_id,
         group=group.name,
-        source_node=said.source_node if router.options.preserve_node else group.node_name,
-        type=said.type if router.options.preserve_tag else UNTAGGED,
-        dedupe_key="" if said.dedupe_key == said.id else said.dedupe_key,
+        source_node=rendered.source_node if router.options.preserve_node else group.node_name,
+        type=rendered.type if router.options.preserve_tag else UNTAGGED,
+        dedupe_key="" if rendered.dedupe_key == rendered.id else rendered.dedupe_key,
     )
 
 
@@ -178,13 +178,15 @@ def _told(original: Original, event_id: str, router: Router, origin: Origin, gro
     kept = stored._replace(
         node=stored.node if options.preserve_node else None, tag=stored.tag if options.preserve_tag else None
     )
-    said = say(Facts(kept, origin.topic, original.seq, original.identity(origin.instance)), options.map)
+    rendered = render_event(
+        RecordFields(kept, origin.topic, original.seq, original.identity(origin.instance)), options.map
+    )
     return Event(
-        id=said.id or event_id,
+        id=rendered.id or event_id,
         group=group.name,
         source_node=kept.node or group.node_name,
-        type=said.type,
-        subject=said.subject,
-        payload=dict(said.payload),
+        type=rendered.type,
+        subject=rendered.subject,
+        payload=dict(rendered.payload),
         observed_at=from_micros(original.recorded_at),
     )

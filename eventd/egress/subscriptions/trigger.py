@@ -91,7 +91,7 @@ class Trigger:
         )
 
     def at(self, now: int) -> Self:
-        """Return the trigger at a time, which hides what has expired by then."""
+        """Return the trigger at a time, which hides expired events."""
         return replace(self, now=now)
 
     def only(self, positions: Iterable[int]) -> Self:

@@ -20,7 +20,7 @@ from eventd.store.engine.sessions import open_session
 TOKEN_DIGITS = 8
 """Hexadecimal digits at the end of a claim's name that make it unique."""
 ENDING_MILLISECONDS = 5000
-"""Milliseconds to wait for the end of a session that was told to end."""
+"""Milliseconds to wait for the end of a session that was asked to end."""
 ANSWER_SECONDS = 1.0
 """Seconds to wait for the database when readiness asks for the claim."""
 

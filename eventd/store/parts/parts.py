@@ -56,8 +56,8 @@ class ClaimSpan(NamedTuple):
 class StoredPart(NewPart):
     """A stored part. `claims` are the resources that it defines, without those that a later part took over.
 
-    Likewise `masks` are the declared resources that it masks. `revision` changes with each change. `problem` says what
-    of the row cannot be read; the lists are empty then.
+    Likewise `masks` are the declared resources that it masks. `revision` changes with each change. `problem` says
+    why the row cannot be read; the lists are empty then.
     """
 
     id: int

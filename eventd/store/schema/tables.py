@@ -266,7 +266,7 @@ plugin_runs = sa.Table(
     sa.Column("coalesced", sa.Text, nullable=False),  # JSON [id, …] of events that later ones replaced
     sa.Column("events", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.BigInteger, nullable=False),
-    # running | succeeded | failed | blocked | interrupted | parked | lost
+    # one of `eventd.store.rows.runs.RunStatus`
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("started_at", Micros, nullable=False),
     sa.Column("completed_at", Micros),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventd.api.admin.emitted import BadEvents, EventsTooLarge
-from eventd.api.admin.event_columns import Fact
+from eventd.api.admin.event_columns import PlainEvent
 from eventd.api.admin.events import Emit
 from eventd.api.admin.events import emit as emit_events
 from eventd.api.framework.operations import Services
@@ -345,7 +345,7 @@ async def test_an_event_comes_from_the_node_by_its_name_of_now(books: Books) -> 
     await emit(books, {"type": "t", "id": "a"})
     text = declare(group("z", name="g", port=7999, secret=Path("/etc/secret")))
     await books.call("resources.apply", sources=[{"name": "renamed.yaml", "text": text}])
-    asked = Emit.model_construct(group="g", events=[Fact(type="t", id="b")], brief=False, exceptions=False)
+    asked = Emit.model_construct(group="g", events=[PlainEvent(type="t", id="b")], brief=False, exceptions=False)
     told = await emit_events(Services(books.log), asked)
     assert told["results"][0]["event"]["sourceNode"] == "z"
 

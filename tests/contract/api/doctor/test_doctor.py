@@ -66,8 +66,8 @@ async def examine(books: Books, **params: Any) -> Report:
     return Report(await books.call("doctor.examine", **params))
 
 
-async def mend(books: Books) -> list[tuple[str, bool, str]]:
-    answer = await books.call("doctor.mend")
+async def fix(books: Books) -> list[tuple[str, bool, str]]:
+    answer = await books.call("doctor.fix")
     return [(each["action"], each["changed"], each["result"]) for each in answer["fix"]]
 
 
@@ -519,7 +519,7 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
     await hold_up(books, LinkState.BLOCKED)
-    left, (action, changed, result) = await mend(books)
+    left, (action, changed, result) = await fix(books)
     assert left == ("align-keys", False, "not done: it needs an operator's approval")
     assert (action, changed) == ("retry-failed-deliveries", True)
     assert result.startswith("2 dead letters are sent again; the link is tried again at once; until now it was blocked")
@@ -528,14 +528,14 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING
     before = await all_rows(log)
     # What is sent again is on its way, and so is the rest: nobody can do more.
-    assert [each[:2] for each in await mend(books)] == [("investigate-pending-deliveries", False)]
+    assert [each[:2] for each in await fix(books)] == [("investigate-pending-deliveries", False)]
     assert await all_rows(log) == before
 
 
 async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: Books, log: EventLog) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 4, parked={1: "id_conflict", 2: "invalid"})
-    (done,) = await mend(books)
+    (done,) = await fix(books)
     assert done[:2] == ("retry-failed-deliveries", True)
     assert done[2].startswith("1 dead letter is sent again")
     (repair,) = await books.repairs("b")
@@ -553,7 +553,7 @@ async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -
     await books.publish(draft("e1", expires=NOW + 2 * HOUR))
     await books.call("links.pause", group="g", peer="b", by="ann")
     before = await all_rows(log)
-    ((action, changed, result),) = await mend(books)
+    ((action, changed, result),) = await fix(books)
     assert (action, changed) == ("force-repush-stale-ttl", False)
     assert result.startswith("it is paused by ann, and stays paused")
     assert await all_rows(log) == before
@@ -563,14 +563,14 @@ async def test_fixing_lets_refreshes_overtake_what_else_waits(books: Books, log:
     await books.publish(draft("e1", expires=NOW + HOUR), draft("e2"))
     await books.settle("b", 2)
     await books.publish(draft("e3"), draft("e1", expires=NOW + 2 * HOUR), draft("e4"))
-    assert [each[:2] for each in await mend(books)] == [
+    assert [each[:2] for each in await fix(books)] == [
         ("force-repush-stale-ttl", True),
         ("investigate-pending-deliveries", False),
     ]
     (repair,) = await books.repairs("b")
     assert repair.selection["positions"] == [4]
     before = await all_rows(log)
-    assert (await mend(books))[0][1:] == (
+    assert (await fix(books))[0][1:] == (
         False,
         "it is running,  the last success was at 2026-11-20T12:00:00Z; every waiting refresh is already being sent",
     )
@@ -589,7 +589,7 @@ async def test_fixing_what_needs_a_person_changes_nothing(books: Books, log: Eve
         await books.settle("b", number)
     await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 2)))
     before = await all_rows(log)
-    ((action, changed, result),) = await mend(books)
+    ((action, changed, result),) = await fix(books)
     assert (action, changed) == ("investigate-missing-delivery-rows", False)
     assert "e2" in result
     assert await all_rows(log) == before

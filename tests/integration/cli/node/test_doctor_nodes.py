@@ -57,11 +57,11 @@ async def test_fixing_a_link_that_is_held_up_makes_it_try_at_once(sites: MakeSit
     await a.in_state("b", "backing-off")
     await b.start()
     assert (await a.cursor("b")).attempts == 1, "the next try is in ten minutes"
-    ((action, changed),) = [(each["action"], each["changed"]) for each in (await a.ask("doctor.mend"))["fix"]]
+    ((action, changed),) = [(each["action"], each["changed"]) for each in (await a.ask("doctor.fix"))["fix"]]
     assert (action, changed) == ("force-repush-stale-ttl", True)
     await a.caught_up("b")
     assert await b.ids() == ["e1", "e1"]
-    assert [each["changed"] for each in (await a.ask("doctor.mend"))["fix"]] == []
+    assert [each["changed"] for each in (await a.ask("doctor.fix"))["fix"]] == []
 
 
 async def test_a_refresh_overtakes_what_waits_and_nothing_comes_twice(sites: MakeSites) -> None:

@@ -15,7 +15,7 @@ from eventd.errors import EventdError
 from eventd.resources.effective import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
 from eventd.testing import NOW
-from tests.unit.api.admin.test_facts import EDGE as GROUP
+from tests.unit.api.admin.test_event_columns import EDGE as GROUP
 
 GOOD = {"type": "t", "payload": {"a": "b"}}
 LARGE = {"type": "t", "payload": {"a": "x" * GROUP.limits.max_event_bytes}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.routers.event_map import Facts, check_map, cut_events, fill, say
+from eventd.egress.routers.event_map import RecordFields, check_map, cut_events, fill, render_event
 from eventd.egress.routers.projection import EventMap, Options, Router
 from eventd.errors import Invalid
 from eventd.log.core.records import RecordParts, body_of_event, record_id, write_body
@@ -20,7 +20,7 @@ from federation.event import decode_canonical, encode
 from tests.support.declared import API_VERSION
 
 STORED = RecordParts("n1", "order.made", '{"who":{"name":"ann","age":3},"list":[1]}', '{"k":"v"}')
-FACTS = Facts(STORED, "orders", 9, "id-1")
+FIELDS = RecordFields(STORED, "orders", 9, "id-1")
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ FACTS = Facts(STORED, "orders", 9, "id-1")
     ],
 )
 def test_a_template_is_filled(template: str, text: str) -> None:
-    assert fill(template, FACTS) == text
+    assert fill(template, FIELDS) == text
 
 
 def test_what_a_record_does_not_have_is_empty() -> None:
-    bare = Facts(RecordParts(None, None, "7", None), "t", 1, "i")
+    bare = RecordFields(RecordParts(None, None, "7", None), "t", 1, "i")
     assert fill("${node}|${tag}|${meta}|${meta.k}|${data.k}", bare) == "||||"
 
 
 def test_without_a_map_an_event_carries_data_and_meta() -> None:
-    said = say(FACTS, None)
-    assert (said.type, said.subject, said.id) == ("order.made", "", "")
-    assert said.payload == {"data": STORED.data, "meta": STORED.meta}
-    assert say(Facts(RecordParts(None, None, "7", None), "t", 1, "i"), None).type == "topic.record"
+    rendered = render_event(FIELDS, None)
+    assert (rendered.type, rendered.subject, rendered.id) == ("order.made", "", "")
+    assert rendered.payload == {"data": STORED.data, "meta": STORED.meta}
+    assert render_event(RecordFields(RecordParts(None, None, "7", None), "t", 1, "i"), None).type == "topic.record"
 
 
 @pytest.mark.parametrize("template", ["${nothing}", "${data.}", "${seq.x}", "${}", "cost: $"])
@@ -110,12 +110,12 @@ def test_an_identity_becomes_the_id_of_the_event() -> None:
 
 
 def test_an_event_of_another_group_says_the_same_here() -> None:
-    said = event("e1", group="other", node="far", type="t", subject="s", payload={"k": "v"}, expires=NOW + 5)
-    text = encode(said).decode()
+    rendered = event("e1", group="other", node="far", type="t", subject="s", payload={"k": "v"}, expires=NOW + 5)
+    text = encode(rendered).decode()
     original = Original(41, 9, NOW, 0, "e1", body_of_event(text), text)
     kept = made(original, fan_in=True)
     assert (kept.id, kept.group, kept.source_node, kept.type, kept.subject) == ("e1", "g", "far", "t", "s")
-    assert (kept.payload, kept.observed_at, kept.expires_at) == ({"k": "v"}, said.observed_at, said.expires_at)
+    assert (kept.payload, kept.observed_at, kept.expires_at) == ({"k": "v"}, rendered.observed_at, rendered.expires_at)
     assert made(original).id != "e1"
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventd.api.admin.emitted import BadEvents, EventsTooLarge, drafts_from, drafts_one_by_one
-from eventd.api.admin.event_columns import drafts_of, read_facts
+from eventd.api.admin.event_columns import drafts_of, read_events
 from eventd.errors import EventdError
 from eventd.log.core.values import Drafts
 from eventd.resources.effective import effective
@@ -85,7 +85,7 @@ def columns(drafts: Any) -> Any:
 @given(st.lists(usual | wild, min_size=1, max_size=4))
 def test_all_at_once_is_one_after_the_other(events: list[dict[str, Any]]) -> None:
     single = fate(events, whole=False)
-    facts = read_facts(json.dumps({"events": events}).encode())
+    facts = read_events(json.dumps({"events": events}).encode())
     ways: list[Sequence[Any]] = [events, *([] if facts is None else [facts.events])]
     for way in ways:
         together = fate(way, whole=True)
@@ -109,7 +109,7 @@ def test_all_at_once_is_one_after_the_other(events: list[dict[str, Any]]) -> Non
     ],
 )
 def test_usual_events_need_no_closer_look(event: dict[str, Any]) -> None:
-    facts = read_facts(json.dumps({"events": [event] * 3, "brief": True}).encode())
+    facts = read_events(json.dumps({"events": [event] * 3, "brief": True}).encode())
     assert facts is not None
     assert facts.brief
     assert drafts_of(facts.events, EDGE, now=NOW, random=no_chance) is not None
@@ -131,7 +131,7 @@ def test_usual_events_need_no_closer_look(event: dict[str, Any]) -> None:
     ],
 )
 def test_other_bodies_are_left_to_the_general_way(body: bytes) -> None:
-    assert read_facts(body) is None
+    assert read_events(body) is None
 
 
 def test_ids_that_are_missing_are_made_in_rising_order() -> None:
