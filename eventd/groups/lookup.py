@@ -18,7 +18,7 @@ def find_group(conn: Connection, name: str) -> GroupConfig:
     if not stored:
         known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
         hint = f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
-        raise NotFound(f"no EventGroup {name}", hint=_similar(name, known) or hint)
+        raise NotFound(f"EventGroup {name} is not declared", hint=_similar(name, known) or hint)
     return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
 
 

@@ -143,7 +143,7 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
         if identity not in rows:
             names = [row.name for row in stored if identity_of(row)[:2] == identity[:2]]
             close = difflib.get_close_matches(identity.name, names, 1)
-            raise NotFound(f"no {identity}", hint=f"did you mean {close[0]}?" if close else "")
+            raise NotFound(f"{identity} does not exist", hint=f"did you mean {close[0]}?" if close else "")
     going = set(doomed)
     for identity in dict.fromkeys(doomed):
         users = referring(identity.name, KINDS[identity.kind], stored) if identity.kind in KINDS else []

@@ -212,7 +212,7 @@ def _find(conn: Connection, params: OneResource) -> StoredResource:
     if not found:
         kind = kinds[0][1]
         hint = f"declared: {_first_names(known)}" if known else f"no {kind} is declared"
-        raise NotFound(f"no {kind}/{params.name}", hint=hint)
+        raise NotFound(f"{kind}/{params.name} does not exist", hint=hint)
     if len(found) > 1:
         what = f"there is {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
         raise Conflict(what, hint=f"name one, for example {full_word(_kind_of(found[0]))}")

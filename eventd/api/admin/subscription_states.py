@@ -30,7 +30,7 @@ def find_subscription(conn: Connection, name: str, group: str = "") -> Subscript
         where = f" in group {group}" if group else ""
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(sorted(known)) or 'none'}"
-        raise NotFound(f"no EventSubscription {name.removeprefix(QUALIFIED)}{where}", hint=hint)
+        raise NotFound(f"EventSubscription {name.removeprefix(QUALIFIED)} is not declared{where}", hint=hint)
     return found
 
 

@@ -113,7 +113,7 @@ class LocalGateway:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         else:
             raise NotFound(
-                f"missing database {path}",
+                f"the database {path} does not exist",
                 hint="create it with `routerctl apply -f FILE`, or name the node with --data-dir or --server",
             )
         database.write_now(migrations.upgrade, now=self._clock.now())

@@ -31,7 +31,9 @@ def serving_lock(database: Database) -> Iterator[None]:
         yield
         return
     if not path.parent.is_dir():
-        raise DatabaseUnavailable(f"missing folder {path.parent} for the database", hint="create it, or set data_dir")
+        raise DatabaseUnavailable(
+            f"the folder {path.parent} of the database does not exist", hint="create it, or set data_dir"
+        )
     # Danger: the file behind a link would be truncated.
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+") as file:
         try:

@@ -39,7 +39,7 @@ def backup(
         from eventd.store.backup.backup import back_up
 
         if not place.exists():
-            raise NotFound(f"missing database {place}", hint="name the node with --data-dir or --state-file")
+            raise NotFound(f"the database {place} does not exist", hint="name the node with --data-dir or --state-file")
         copy = back_up(database, file, force=force)
     row = {"file": str(copy.path), "size": copy.size, "events": copy.events, "epoch": copy.epoch}
     session.out.one(BACKUP, {**row, "database": str(place)}, name=lambda row: str(row["file"]))

@@ -177,7 +177,7 @@ async def delete(
     client = await session.client()
     answer = await client.routers.delete(router)
     if not answer.deleted and not ignore_not_found:
-        raise NotFound(f"no router {router}", hint="`routerctl router list` shows the routers")
+        raise NotFound(f"router {router} does not exist", hint="`routerctl router list` shows the routers")
     if not session.out.is_table:
         session.out.one((), {"router": answer.router, "deleted": answer.deleted}, name=_name)
     elif answer.deleted:

@@ -201,7 +201,7 @@ async def delete(
     client = await session.client()
     answer = await client.topics.delete(topic, if_empty=if_empty)
     if not answer.deleted and not ignore_not_found:
-        raise NotFound(f"no topic {topic}", hint="`routerctl topic list` shows the topics")
+        raise NotFound(f"topic {topic} does not exist", hint="`routerctl topic list` shows the topics")
     if not session.out.is_table:
         session.out.one((), _plain(answer), name=_name)
         return

@@ -74,7 +74,7 @@ async def check(
     present = {router.name: router for router in await _present(client)}
     for name in remove or []:
         if present.pop(name, None) is None:
-            raise NotFound(f"no router {name} to remove", hint="`routerctl router list` shows the routers")
+            raise NotFound(f"router {name} does not exist", hint="`routerctl router list` shows the routers")
     findings = list(_join(present, added))
     graph = Graph(present.values())
     foretold = list(_foretell(graph))

@@ -34,7 +34,7 @@ class Extract:
     """The rows of a ledger with numbers in `(after, upto]`.
 
     `columns` has every column of the ledger in its order. `full`: more rows may exist. `upto` may lie beyond the last
-    row when the numbers between belong to other groups. The caller that stores the rows must record `lost` with `note_lost`.
+    row when the numbers between belong to other groups. The caller that stores the rows records `lost` by `note_lost`.
     """
 
     book: Ledger

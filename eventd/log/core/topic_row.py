@@ -107,7 +107,7 @@ def read_topic(conn: sa.Connection, name: str) -> TopicRow:
     """Return the topic with this name. Raises `NotFound`."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,))
     if not rows:
-        raise NotFound(f"no topic {name!r}")
+        raise NotFound(f"topic {name!r} does not exist")
     return TopicRow(*rows[0])
 
 

@@ -24,7 +24,7 @@ class TopicNotFound(DetailedError, NotFound):
     code = "topic_not_found"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic {topic!r}", detail={"topic": topic})
+        super().__init__(f"topic {topic!r} does not exist", detail={"topic": topic})
 
 
 class RouterNotFound(DetailedError, NotFound):
@@ -33,7 +33,7 @@ class RouterNotFound(DetailedError, NotFound):
     code = "router_not_found"
 
     def __init__(self, router: str) -> None:
-        super().__init__(f"no router {router!r}", detail={"router": router})
+        super().__init__(f"router {router!r} does not exist", detail={"router": router})
 
 
 class Incompatible(DetailedError, Conflict):

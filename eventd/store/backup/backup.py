@@ -70,7 +70,7 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
 
 def _require_free(target: Path, source: Path, *, force: bool) -> None:
     if not target.parent.is_dir():
-        raise NotFound(f"missing folder {target.parent}", hint="create it first")
+        raise NotFound(f"the folder {target.parent} does not exist", hint="create it first")
     if target.is_symlink():  # another user of the folder could have made it, to have root replace any file
         raise Invalid(f"{target} is a symbolic link", hint="name the file itself")
     if target.exists() and not target.is_file():
@@ -145,7 +145,7 @@ def examine(path: Path, *, name: str = "") -> BackupCopy:
     """
     name = name or str(path)
     if not path.is_file():
-        raise NotFound(f"missing file {path}") if not path.exists() else Invalid(f"{path} is not a file")
+        raise NotFound(f"{path} does not exist") if not path.exists() else Invalid(f"{path} is not a file")
     path.open("rb").close()  # gives the best reason why it cannot be read
     try:
         with _reading(path) as conn:

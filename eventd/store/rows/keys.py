@@ -53,16 +53,16 @@ def find_key(conn: sa.Connection, name: str) -> KeyRow:
     for line in read_keys(conn):
         if line.name == name:
             return line
-    raise NotFound(f"no key {name}", hint="`routerctl key list` shows the keys")
+    raise NotFound(f"key {name} does not exist", hint="`routerctl key list` shows the keys")
 
 
 def create_key(conn: sa.Connection, line: KeyRow) -> None:
     """Insert a key. The head must be locked. Raises `Conflict` when its name was used before."""
     taken = {known.name: known for known in read_keys(conn)}.get(line.name)
     if taken is not None:
-        state = "revoked" if taken.revoked_at is not None else "there"
+        state = "revoked" if taken.revoked_at is not None else "in use"
         raise Conflict(
-            f"a key {line.name} is {state} already",
+            f"the name {line.name} belongs to a key that is {state}",
             hint="choose another name, or free this one: routerctl key revoke NAME --forget",
         )
     conn.execute(

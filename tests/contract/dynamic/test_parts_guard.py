@@ -75,7 +75,7 @@ def test_a_captured_address_is_refused_however_it_is_written(
     database: Database, subject: str, payload: dict[str, str]
 ) -> None:
     source = give(database, claim("10.77.60.10/32"))
-    said = f"^10.77.60.10 is captured by RemoteAddressClaim/c of {source}: it is no client of this node$"
+    said = f"^10.77.60.10 is captured by RemoteAddressClaim/c of {source}: it is not a client of this node$"
     with pytest.raises(SelfCapture, match=said) as caught:
         report(database, subject, **payload)
     assert caught.value.code == "self_capture"
@@ -139,7 +139,7 @@ def test_a_capture_that_has_ended_refuses_nothing(database: Database) -> None:
 def test_a_declared_capture_refuses_until_it_is_deleted(database: Database) -> None:
     report(database, "10.77.60.10")
     declare(database, claim("10.77.60.10"))
-    with pytest.raises(SelfCapture, match=r"^10\.77.60.10 is captured by RemoteAddressClaim/c: it is no client"):
+    with pytest.raises(SelfCapture, match=r"^10\.77.60.10 is captured by RemoteAddressClaim/c: it is not a client"):
         report(database, "10.77.60.10")
 
     def delete(conn: Any) -> None:
@@ -161,6 +161,6 @@ def test_a_capture_that_cannot_be_read_refuses_every_report_and_says_how_to_end_
 
 def test_a_declared_one_that_cannot_be_read_does_too(database: Database) -> None:
     declare(database, claim(""))
-    with pytest.raises(SelfCapture, match="RemoteAddressClaim/c captures an address that cannot be read") as caught:
+    with pytest.raises(SelfCapture, match="RemoteAddressClaim/c captures an unreadable address") as caught:
         report(database, "10.1.1.1")
     assert caught.value.hint == "routerctl delete RemoteAddressClaim c"

@@ -95,7 +95,7 @@ GOOD = b'{"type":"t"}'
             "evnts is not a field of this request, did you mean",
         ),
         (EMIT, lambda: b'["' + b"x" * 40 * MIB + b'"]', 400, "the body must be a JSON object"),
-        ("/api/v1/groups/none/events", lambda: events(GOOD), 404, "there is no EventGroup none"),
+        ("/api/v1/groups/none/events", lambda: events(GOOD), 404, "EventGroup none is not declared"),
     ],
 )
 async def test_a_refused_body_of_events_is_not_in_memory_twice(

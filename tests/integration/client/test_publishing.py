@@ -123,7 +123,7 @@ async def test_a_group_that_is_not_there_is_told_to_each(client: Client) -> None
     async with client.publisher("lib") as publisher:
         fates = await publisher.emit_all(facts(3))
     assert [type(fate) for fate in fates] == [NotFound] * 3
-    assert [str(fate) for fate in fates] == ["there is no EventGroup lib (did you mean lab?)"] * 3
+    assert [str(fate) for fate in fates] == ["EventGroup lib is not declared (did you mean lab?)"] * 3
     assert len({id(fate) for fate in fates}) == 3
 
 

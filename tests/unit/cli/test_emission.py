@@ -94,7 +94,7 @@ async def test_of_a_chunk_with_captured_addresses_the_other_lines_go_on(capsys: 
 
 async def test_an_unknown_group_concerns_its_own_lines_only() -> None:
     found = await emit(
-        Node(r0=NotFound("there is no EventGroup x")), [("x", {"id": 1}), ("g", {"id": 2}), ("x", {"id": 3})]
+        Node(r0=NotFound("EventGroup x is not declared")), [("x", {"id": 1}), ("g", {"id": 2}), ("x", {"id": 3})]
     )
     assert [bad["line"] for bad in found.bad] == [1, 3]
     assert found.counts["new"] == 1

@@ -181,9 +181,9 @@ def test_pruning_with_an_empty_input_needs_to_be_meant() -> None:
 
 
 def test_deleting_what_is_not_there_is_an_error() -> None:
-    with pytest.raises(NotFound, match=r"^no EventGroup/edge$"):
+    with pytest.raises(NotFound, match=r"^EventGroup/edge does not exist$"):
         plan_delete([EDGE], [])
-    with pytest.raises(NotFound, match=r"no EventPeer/clod \(did you mean cloud\?\)"):
+    with pytest.raises(NotFound, match=r"EventPeer/clod does not exist \(did you mean cloud\?\)"):
         plan_delete([CLOUD._replace(name="clod")], rows(EVERYTHING))
 
 

@@ -55,10 +55,10 @@ async def test_every_change_moves_the_version_that_running_nodes_look_at(log: Ev
 
 async def test_a_name_is_given_once_until_it_is_forgotten(log: EventLog) -> None:
     await ask(log, "create", name="ci")
-    with pytest.raises(Conflict, match="a key ci is there already"):
+    with pytest.raises(Conflict, match="the name ci belongs to a key that is in use"):
         await ask(log, "create", name="ci")
     await ask(log, "revoke", name="ci")
-    with pytest.raises(Conflict, match="a key ci is revoked already"):
+    with pytest.raises(Conflict, match="the name ci belongs to a key that is revoked"):
         await ask(log, "create", name="ci")
     assert (await ask(log, "revoke", name="ci", forget=True))["forgotten"]
     await ask(log, "create", name="ci")
@@ -85,7 +85,7 @@ async def test_a_key_is_active_until_it_expires_or_is_revoked(log: EventLog, clo
 
 
 async def test_a_key_that_is_not_there_cannot_be_revoked(log: EventLog) -> None:
-    with pytest.raises(NotFound, match="there is no key ci"):
+    with pytest.raises(NotFound, match="key ci does not exist"):
         await ask(log, "revoke", name="ci")
 
 

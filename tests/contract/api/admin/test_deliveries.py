@@ -236,7 +236,7 @@ async def test_filters_pick_exact_subsets(books: Books) -> None:
     assert await books.states("b", since="30m") == {"e1": "delivered"}
     assert await books.states("b", until="30m") == {"e2": "pending"}
     assert await books.states("b", event_id="none") == {}
-    with pytest.raises(NotFound, match="there is no EventGroup h"):
+    with pytest.raises(NotFound, match="EventGroup h is not declared"):
         await books.call("deliveries.list", group="h")
     with pytest.raises(NotFound, match="group g has no peer bb") as raised:
         await books.call("deliveries.list", group="g", peer="bb")

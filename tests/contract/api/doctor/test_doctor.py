@@ -341,7 +341,7 @@ async def test_groups_come_in_order_and_one_can_be_chosen(books: Books) -> None:
     assert [each["group"] for each in found.federation["slo"]["groups"]] == ["alpha", "g", "zeta"]
     found = await examine(books, group="zeta")
     assert found.names == ["zeta expected peers"]
-    with pytest.raises(NotFound, match="there is no EventGroup nope"):
+    with pytest.raises(NotFound, match="EventGroup nope is not declared"):
         await examine(books, group="nope")
 
 

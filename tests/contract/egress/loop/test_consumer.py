@@ -621,7 +621,7 @@ async def test_a_destination_that_was_started_is_compared_after_what_is_under_wa
 async def test_a_destination_that_has_less_gets_it_again(log: EventLog, topic: int) -> None:
     await publish(log, topic, *"abcd")
     sink = ScriptedSink(NAME, page=(2, 1 << 20))
-    sink.answers.extend([sink.take, Rewind(0, "the peer stands at 0")])
+    sink.answers.extend([sink.take, Rewind(0, "the peer is at 0")])
     async with driving(log, sink, topic) as link:
         await until(lambda: link.at(4))
         assert (await link.cursor()).rewound_from == 2
@@ -650,14 +650,14 @@ async def test_a_destination_that_goes_back_again_and_again_is_given_time(
 ) -> None:
     await publish(log, topic, *"abcd")
     sink = ScriptedSink(NAME, page=(2, 1 << 20))
-    sink.answers.extend([sink.take, Rewind(0, "the peer stands at 0")] * 6)
+    sink.answers.extend([sink.take, Rewind(0, "the peer is at 0")] * 6)
     async with driving(log, sink, topic) as link:
         for times, seconds in ((2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0)):
             await until(lambda times=times: len(sink.batches) == 2 * times)  # type: ignore[misc]
             await held(link, LinkState.BACKING_OFF)
             cursor = await link.cursor()
             assert (cursor.position, cursor.reason, clock.waits) == (0, "rewinds", [seconds])
-            assert cursor.last_error == f"it went back {times} times: the peer stands at 0"
+            assert cursor.last_error == f"it went back {times} times: the peer is at 0"
             link.consumer.wake()  # its calls do not shorten that
             await give_turns()
             assert len(sink.batches) == 2 * times
@@ -666,7 +666,7 @@ async def test_a_destination_that_goes_back_again_and_again_is_given_time(
         await publish(log, topic, "e")
         await until(lambda: link.at(5))
         clock.advance(CALM + 1)
-        sink.answers.append(Rewind(0, "the peer stands at 0"))
+        sink.answers.append(Rewind(0, "the peer is at 0"))
         await publish(log, topic, "f")
         await until(lambda: link.at(6))  # once is no habit
     assert sink.taken[-6:] == [*"abcdef"]

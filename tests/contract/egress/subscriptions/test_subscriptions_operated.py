@@ -247,9 +247,9 @@ async def test_who_is_not_there_cannot_be_operated(engine: Engine, operation: st
     await engine.subscribe()
     with pytest.raises(NotFound) as caught:
         await engine.ask(f"subscriptions.{operation}", subscription="clams")
-    assert caught.value.message == "no EventSubscription clams"
+    assert caught.value.message == "EventSubscription clams is not declared"
     assert caught.value.hint == "did you mean claims?"
-    with pytest.raises(NotFound, match="no EventSubscription claims in group other"):
+    with pytest.raises(NotFound, match="EventSubscription claims is not declared in group other"):
         await engine.ask(f"subscriptions.{operation}", subscription="claims", group="other")
 
 
@@ -387,7 +387,7 @@ async def test_what_retention_took_is_told(engine: Engine, clock: ManualClock) -
     await engine.ran(["e0"], ["e3"])
     lost = (await engine.runs())[1]
     assert (lost.status, lost.after, lost.upto, lost.event_ids, lost.completed_at) == ("lost", 1, 3, [], NOW)
-    assert lost.error == "retention removed what was between positions 1 and 3: no run will get it"
+    assert lost.error == "retention removed the events between positions 1 and 3: no run will receive them"
     rows = (await shown(engine, status="failed"))["runs"]
     assert [(row["eventId"], row["outcome"]) for row in rows] == [("", "lost")]
 

@@ -201,7 +201,7 @@ async def test_a_lost_fence_removes_that_settle_with_its_emits_and_nothing_else(
 
 
 async def test_a_settle_of_a_cursor_that_is_gone_says_so(log: EventLog) -> None:
-    with pytest.raises(FenceLost, match="'nobody' is gone"):
+    with pytest.raises(FenceLost, match="'nobody' was deleted"):
         await log.settle(Step("nobody", 0, 1, 1, NOW))
 
 
@@ -298,7 +298,7 @@ async def test_when_the_transaction_fails_as_a_whole_every_caller_is_told_and_th
         patch.setattr("eventd.log.core.commit.notify_head", broken)
         units = [log.submit(Publish(topic, ids_of(f"{n}", 2))) for n in range(3)]
         done = await asyncio.gather(*units, return_exceptions=True)
-    assert all(isinstance(fate, Unavailable) and "another process holds" in fate.hint for fate in done)
+    assert all(isinstance(fate, Unavailable) and "another process locks" in fate.hint for fate in done)
     again = await log.append(topic, ids_of("0", 2))
     assert (again.outcomes, list(again.positions)) == ([Outcome.NEW] * 2, [1, 2])
 

@@ -53,7 +53,7 @@ async def test_a_broken_constraint_is_no_reason_to_try_again(log: EventLog) -> N
     fates = await asyncio.gather(*map(log.submit, units), return_exceptions=True)
     assert [type(fate) for fate in fates] == [AppendResult, DatabaseFault, AppendResult]
     assert not isinstance(fates[1], Unavailable)
-    assert "this is a fault of the node" in str(fates[1])
+    assert "this is an internal error" in str(fates[1])
 
 
 async def test_it_is_the_same_through_sqlalchemy_and_tells_no_values(database: Database) -> None:

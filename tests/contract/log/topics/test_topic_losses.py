@@ -345,7 +345,7 @@ async def test_a_large_delete_goes_in_steps_and_spares_what_is_written_meanwhile
 
 
 async def test_what_is_not_there_cannot_be_emptied_nor_can_a_group(topics: Topics) -> None:
-    with pytest.raises(NotFound, match="no topic 'ghost'"):
+    with pytest.raises(NotFound, match="topic 'ghost' does not exist"):
         await topics.delete("ghost", before=5)
     await topics.log.topic("group:g")
     with pytest.raises(Incompatible, match="topic of an event group"):

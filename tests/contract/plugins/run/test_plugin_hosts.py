@@ -170,7 +170,7 @@ async def test_resources_for_one_event_name_its_subject(plugins: Plugins, tmp_pa
         ("x = 1", "AttributeError"),
         ("raise ValueError('the password')", "module_of_sample:plugin cannot be imported: ValueError"),
         ("raise SystemExit(3)", "SystemExit: 3"),
-        ("plugin = 5", "is int, and must be a function"),
+        ("plugin = 5", "is int, but must be a function"),
         ("def plugin(): pass", "must take one parameter, the events, or two, the events and the context"),
         ("def plugin(a, b, c): pass", "must take one parameter, the events, or two, the events and the context"),
         ("def plugin(*events): pass", "must take one parameter, the events, or two, the events and the context"),
@@ -270,7 +270,7 @@ async def test_a_function_that_never_stops_yielding_is_stopped(plugins: Plugins,
 
 async def test_what_is_none_of_the_allowed_things_is_named(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, entry_point(tmp_path, "def plugin(events): return 5"))
-    assert "returned int; give Resource, Mask, Plan, Emit, Part" in failed.stderr
+    assert "returned int; return Resource, Mask, Plan, Emit, Part" in failed.stderr
 
 
 async def test_what_is_printed_does_not_get_into_the_answer(plugins: Plugins, tmp_path: Path) -> None:

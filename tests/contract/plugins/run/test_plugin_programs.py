@@ -61,7 +61,7 @@ def says(folder: Path, answer: bytes) -> str:
 async def test_a_program_that_is_missing(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, f"{tmp_path}/gone")
     assert (failed.reason, failed.about_plugin, failed.transient) == ("missing", True, False)
-    assert failed.message == f"the plugin {tmp_path}/gone is not there"
+    assert failed.message == f"the plugin {tmp_path}/gone does not exist"
     assert failed.hint == "install it there, or change spec.executable of the Plugin"
     assert 0 < failed.started_at <= failed.completed_at
 
@@ -106,7 +106,7 @@ async def test_a_script_for_an_interpreter_that_is_missing(plugins: Plugins, tmp
 async def test_a_script_with_the_line_ends_of_windows(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\r\necho hello\r\n"))
     assert (failed.reason, failed.about_plugin) == ("cannot_start", True)
-    assert failed.hint.startswith("its lines end as on Windows")
+    assert failed.hint.startswith("it has Windows line ends")
 
 
 async def test_no_descriptor_left_is_a_passing_trouble(plugins: Plugins, tmp_path: Path) -> None:
@@ -274,11 +274,11 @@ async def test_bytes_that_are_no_answer(plugins: Plugins, tmp_path: Path, answer
         (HEAD + '{"ttl":null}}', "status.ttl is required"),
         (HEAD + '{"ttl":NaN}}', "status.ttl 'NaN' is not a duration; write 30s, 5m or 168h"),
         (HEAD + '{"ttl":"1w"}}', "status.ttl '1w' is not a duration; write 30s, 5m or 168h"),
-        (HEAD + '{"ttl":"1h","observedAt":"9999-12-31T23:30:00Z"}}', "status.observedAt is so late"),
+        (HEAD + '{"ttl":"1h","observedAt":"9999-12-31T23:30:00Z"}}', "status.observedAt is too late"),
         (HEAD + '{"ttl":"1h","resources":{}}}', "status.resources must be a list"),
-        (HEAD + '{"ttl":"1h","x":.nan}}', "holds a number that is not finite"),
+        (HEAD + '{"ttl":"1h","x":.nan}}', "contains a number that is not finite"),
         (HEAD + '{"ttl":"1h","x":"\\u0000"}}', "contains the character U+0000"),
-        (HEAD + '{"ttl":"1h","x":123456789012345678901234567890}}', "holds a whole number of more than 64 bits"),
+        (HEAD + '{"ttl":"1h","x":123456789012345678901234567890}}', "contains a whole number of more than 64 bits"),
     ],
 )  # fmt: skip
 async def test_answers_that_are_refused(plugins: Plugins, tmp_path: Path, answer: str, told: str) -> None:

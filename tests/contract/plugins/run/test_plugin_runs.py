@@ -237,7 +237,7 @@ async def test_the_end_of_what_it_wrote_is_kept(bench: Bench) -> None:
         ("{'resources': [{**RES, 'metadata': {}}]}", "status.resources[0].metadata.name is required"),
         ("{'resources': [without(RES, 'spec')]}", "status.resources[0].spec is required"),
         ("{'resources': [{**RES, 'spec': []}]}", "status.resources[0].spec must be a mapping of fields"),
-        ("{'resources': [{**RES, 'spec': {'a': 2**70}}]}", "holds a whole number of more than 64 bits"),
+        ("{'resources': [{**RES, 'spec': {'a': 2**70}}]}", "contains a whole number of more than 64 bits"),
         ("{'resources': [{**RES, 'spec': {'a': '\\0'}}]}", "contains the character U+0000 or half of a surrogate pair"),
         (
             "{'resources': [{**RES, 'kind': 'EventGroup'}]}",
@@ -305,7 +305,7 @@ async def test_a_resource_that_is_named_twice_must_say_the_same(bench: Bench) ->
     same = await bench.run("done({'resources': [RES, RES, {**RES, 'kind': 'L'}]})")
     assert [found["kind"] for found in same.result.resources] == ["K", "L"]
     failed = await bench.fail("done({'resources': [RES, {**RES, 'spec': {'a': 1}}]})", name="other")
-    assert failed.message == "the plugin's answer: status.resources[1] says something else of a/v1/K/n again"
+    assert failed.message == "the plugin's answer: status.resources[1] defines a/v1/K/n again with other content"
 
 
 async def test_unknown_fields_are_passed_over(bench: Bench) -> None:

@@ -358,7 +358,7 @@ def test_check_shows_no_secret(daemon: Daemon, tmp_path: Path) -> None:
 
 def test_a_group_to_run_alone_that_nobody_declared_is_said(processes: Processes, daemon: Daemon) -> None:
     node = processes.serve("node", env={"EVENTD_GROUP": "egde"})
-    told = "there is no EventGroup egde to run (declared: none)"
+    told = "EventGroup egde is not declared (declared: none)"
     logged = [json.loads(line) for line in node.log().splitlines()]
     assert [line["warning"] for line in logged if line["msg"] == "group missing"] == [told]
     checked = daemon.run("check", "--group", "egde")

@@ -24,7 +24,7 @@ def edge(routerctl: Control) -> Control:
 
 def test_an_unknown_peer_or_group_ends_with_3(edge: Control) -> None:
     assert "group edge has no peer dwon (did you mean down?)" in edge("verify", "--peer", "dwon", code=3).err
-    assert "there is no EventGroup other" in edge("verify", "--peer", "down", "-g", "other", code=3).err
+    assert "EventGroup other is not declared" in edge("verify", "--peer", "down", "-g", "other", code=3).err
     edge("verify", code=2)
 
 

@@ -42,11 +42,11 @@ def test_a_key_ends_when_it_is_revoked_and_its_name_is_free_when_it_is_forgotten
     at = ("--database", sqlite_url)
     control("key", "create", "ci", *at)
     told = control("key", "create", "ci", *at, code=1).err
-    assert told.startswith("error: a key ci is there already (choose another name, or forget that one:")
+    assert told.startswith("error: the name ci belongs to a key that is in use (choose another name, or free this one:")
     assert control("key", "revoke", "ci", *at).out == "key/ci revoked\n"
     assert control("key", "list", *at).lines[1].split()[3] == "revoked"
     assert control("key", "revoke", "ci", "--forget", *at).out == "key/ci forgotten\n"
-    assert control("key", "revoke", "ci", *at, code=3).err.startswith("error: there is no key ci (")
+    assert control("key", "revoke", "ci", *at, code=3).err.startswith("error: key ci does not exist (")
     control("key", "create", "ci", *at)
 
 
@@ -72,7 +72,7 @@ def test_making_the_first_key_makes_the_database(control: Control, tmp_path: Pat
         (("create", "ci", "--expires", " "), 2, "error: invalid value for '--expires': must not be empty"),
         (("create", "ci", "-o", "name"), 2, "error: -o name would lose the key"),
         (("create",), 2, "error: "),
-        (("revoke", "nobody"), 3, "error: there is no key nobody"),
+        (("revoke", "nobody"), 3, "error: key nobody does not exist"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -111,11 +111,11 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["get", "ep", "cluod"], 3, "error: no EventPeer/cluod (there are to-cloud)"),
+        (["get", "ep", "cluod"], 3, "error: EventPeer/cluod does not exist (there are to-cloud)"),
         (["get", "gruop"], 3, "error: unknown kind gruop"),
         (["get", "eg/edge"], 3, "error: unknown kind eg/edge (separate kind and name with a blank: eg edge)"),
-        (["describe", "eg", "egde"], 3, "error: no EventGroup/egde"),
-        (["delete", "ep", "nobody"], 3, "error: no EventPeer/nobody"),
+        (["describe", "eg", "egde"], 3, "error: EventGroup/egde does not exist"),
+        (["delete", "ep", "nobody"], 3, "error: EventPeer/nobody does not exist"),
         (["delete", "eg", "edge"], 1, "error: EventGroup/edge still has peers: EventPeer/to-cloud"),
         (["delete"], 2, "error: name what to delete: KIND NAME, or -f FILE (see routerctl delete --help)"),
         (["delete", "ep"], 2, "error: name what to delete"),
@@ -141,7 +141,7 @@ def test_delete_by_name_and_by_file(routerctl: Control) -> None:
     assert routerctl("delete", "peer", "to-cloud", "--dry-run").lines == ["eventpeer/to-cloud deleted (dry run)"]
     assert routerctl("delete", "peer", "to-cloud").lines == ["eventpeer/to-cloud deleted"]
     path = routerctl.file(EDGE)
-    assert "no EventPeer/to-cloud" in routerctl("delete", "-f", path, code=3).err
+    assert "EventPeer/to-cloud does not exist" in routerctl("delete", "-f", path, code=3).err
     assert routerctl("delete", "-f", path, "--ignore-not-found").lines == ["eventgroup/edge deleted"]
     nameless = routerctl.file("kind: EventPeer\n", "nameless.yaml")
     assert "lacks apiVersion, kind or metadata.name" in routerctl("delete", "-f", nameless, code=1).err

@@ -57,7 +57,7 @@ def test_what_is_not_there_is_an_empty_list(routerctl: Control) -> None:
 
 
 def test_runs_of_a_name_nobody_declared_say_so(declared: Control) -> None:
-    told = "note: no EventSubscription claim (declared: claims)\n"
+    told = "note: EventSubscription claim is not declared (declared: claims)\n"
     assert declared("subscription", "runs", "EventSubscription/claim").err == told
     assert declared("subscription", "runs", "claims").err == ""
 
@@ -88,13 +88,13 @@ def test_reset_and_retry_say_what_they_do(declared: Control) -> None:
 
 
 NONSENSE = [
-    (["retry", "clams"], 3, "no EventSubscription clams (did you mean claims?)"),
-    (["pause", "x"], 3, "no EventSubscription x (declared: claims)"),
-    (["resume", "claims", "--group", "other"], 3, "no EventSubscription claims in group other"),
+    (["retry", "clams"], 3, "EventSubscription clams is not declared (did you mean claims?)"),
+    (["pause", "x"], 3, "EventSubscription x is not declared (declared: claims)"),
+    (["resume", "claims", "--group", "other"], 3, "EventSubscription claims is not declared in group other"),
     (["reset", "claims", "--since", "1h", "--latest"], 1, "since and latest name two positions: leave one out"),
     (["reset", "claims", "--since", "soon"], 1, "since"),
     (["reset", "claims", "--since", "1h"], 1, "nothing of group edge was recorded since 1h"),
-    (["list", "--group", "other"], 3, "there is no EventGroup other (declared: edge)"),
+    (["list", "--group", "other"], 3, "EventGroup other is not declared (declared: edge)"),
     (["runs", "claims", "--status", "done"], 1, "'done' is not one of pending, succeeded, failed"),
 ]
 

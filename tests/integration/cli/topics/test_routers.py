@@ -24,7 +24,7 @@ def test_a_router_copies_what_is_written_from_then_on(routerctl: Control) -> Non
     assert (shown["filter"], shown["forwarded_total"], shown["preserve_node"]) == (["tag", "Glob", "public:*"], 1, True)
     assert "created" not in shown
     assert routerctl("router", "delete", "a->b").out == "router/a->b deleted\n"
-    assert routerctl("router", "delete", "a->b", code=3).err.startswith("error: there is no router a->b (")
+    assert routerctl("router", "delete", "a->b", code=3).err.startswith("error: router a->b does not exist (")
     assert routerctl("router", "delete", "a->b", "--ignore-not-found").out == ""
 
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_checked_is_one_line(
 def test_a_router_that_is_not_there_cannot_be_taken_out(control: Control, sqlite_url: str) -> None:
     control("topic", "put", "there", "--database", sqlite_url)
     told = control("topology", "check", "--remove", "x", "--database", sqlite_url, code=3)
-    assert told.err.startswith("error: there is no router x to remove")
+    assert told.err.startswith("error: router x does not exist")
 
 
 def test_what_the_commands_show_of_routers_can_be_checked(routerctl: Control) -> None:

@@ -79,7 +79,7 @@ def _has_come(watch: Watch) -> bool:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("ghost",), 3, "error: no topic 'ghost'"),
+        (("ghost",), 3, "error: topic 'ghost' does not exist"),
         (("jobs@x",), 1, "error: 'jobs@x' is not TOPIC@SEQ (write a number after the @"),
         ((), 2, "error: "),
     ],

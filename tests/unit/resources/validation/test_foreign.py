@@ -188,7 +188,7 @@ def test_two_of_one_name_are_two() -> None:
     ]
     [change] = plan_delete([identity_of(stored[2])], stored).changes
     assert change.identity == ("x.example/v1", "Route", "fallback")
-    with pytest.raises(NotFound, match=r"^no Route/fallbac$"):
+    with pytest.raises(NotFound, match=r"^Route/fallbac does not exist$"):
         plan_delete([identity_of(stored[2])._replace(api_version="y.example/v1", name="fallbac")], stored)
 
 
