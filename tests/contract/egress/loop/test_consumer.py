@@ -657,7 +657,7 @@ async def test_a_destination_that_goes_back_again_and_again_is_given_time(
             await held(link, LinkState.BACKING_OFF)
             cursor = await link.cursor()
             assert (cursor.position, cursor.reason, clock.waits) == (0, "rewinds", [seconds])
-            assert cursor.last_error == f"it went back {times} times: the peer is at 0"
+            assert cursor.last_error == f"the peer went back {times} times: the peer is at 0"
             link.consumer.wake()  # its calls do not shorten that
             await give_turns()
             assert len(sink.batches) == 2 * times

@@ -431,7 +431,7 @@ def test_another_command_that_has_the_database_open_is_not_pulled_out_from_under
     node.emit("e2")
     with closing(sqlite3.connect(node.file)) as other:
         other.execute("SELECT count(*) FROM blocks").fetchone()
-        assert "another process holds the database" in node.restore(code=1)
+        assert "another process locks the database" in node.restore(code=1)
         other.execute("UPDATE log_heads SET incarnation = incarnation")
         other.commit()
     assert ids(node.file) == ["e1", "e2"]
