@@ -19,7 +19,7 @@ import msgspec
 from federation.errors import BadEvent, Malformed, TooLarge
 from federation.event import DECODER, ENCODER, UNSET, Event, decode_canonical
 from federation.keys import Key
-from federation.lines import Bodies, Piece, encode_lines, split_line
+from federation.lines import Bodies, BodyRun, encode_lines, split_line
 from federation.loops import check_inbound, decode_path
 from federation.peers import BATCH_TYPE, MAX_TEXT, RUNS_TYPE, Limits
 from federation.ranges import MAX_POSITION, Range
@@ -53,7 +53,7 @@ class Lines:
 
     positions: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[BodyRun] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     types: set[str] = field(default_factory=set)
     origins: set[Origin] = field(default_factory=set)
@@ -76,7 +76,7 @@ class Lines:
         """Append equally many values to each column. `text`: the bodies, each ended by a line feed."""
         self.positions.extend(positions)
         self.paths.extend(paths)
-        self.pieces.append(Piece(text, len(events)))
+        self.pieces.append(BodyRun(text, len(events)))
         self.ids.extend([event.id for event in events])
         self.types.update([event.type for event in events])
         groups, sources = [event.group for event in events], [event.source_node for event in events]

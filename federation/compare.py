@@ -55,7 +55,7 @@ Fingerprint = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 # --- questions ----------------------------------------------------------------------------------------------------
 
 
-class AskState(Struct, frozen=True, tag_field="ask", tag="state"):
+class StateQuery(Struct, frozen=True, tag_field="ask", tag="state"):
     """Asks where the link stands, and where the receiver's log does."""
 
 
@@ -95,7 +95,7 @@ class Grain(Struct, frozen=True):
         return divmod(key, self.parts)
 
 
-class AskSums(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
+class SumsQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
     """Asks for the sums of the fingerprints in `(after, upto]` of the receiver's log; `history` is the epoch of the
     positions.
     """
@@ -111,7 +111,7 @@ Bucket = tuple[int, Annotated[int, Meta(ge=0, lt=MOST_PARTS)]]
 """A slot and a part."""
 
 
-class AskIds(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
+class IdsQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
     """Asks which events in `(after, upto]` of the receiver's log are in these buckets."""
 
     history: RequiredText
@@ -122,7 +122,7 @@ class AskIds(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
     buckets: Annotated[tuple[Bucket, ...], Meta(min_length=1, max_length=MOST_BUCKETS)]
 
 
-class AskKnown(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", omit_defaults=True):
+class KnownQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", omit_defaults=True):
     """Asks which of these ids are unknown, and, with `fingerprints`, which belong to another event."""
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_ASKED)]
@@ -133,7 +133,7 @@ class AskKnown(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", 
             raise ValueError("there is a fingerprint for each id, or none")
 
 
-Question = AskState | AskSums | AskIds | AskKnown
+Question = StateQuery | SumsQuery | IdsQuery | KnownQuery
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """The answer to AskState: the link's mark, and the receiver's log, whose last position in the history is `upto`.
+    """The answer to StateQuery: the link's mark, and the receiver's log, whose last position in the history is `upto`.
 
     `since` is when the oldest remaining record was recorded, None if retention has evicted nothing. `gaps` are the
     newest ones.
@@ -222,9 +222,9 @@ def read_question(body: bytes) -> Question:
     except (ValueError, RecursionError) as error:
         why = str(error)[:200] if isinstance(error, msgspec.ValidationError) else "not JSON"
         raise Malformed(f"the question cannot be read: {why}") from None
-    if isinstance(question, AskSums | AskIds) and question.after > question.upto:
+    if isinstance(question, SumsQuery | IdsQuery) and question.after > question.upto:
         raise Malformed("the question runs backwards")
-    if isinstance(question, AskIds) and any(part >= question.grain.parts for _, part in question.buckets):
+    if isinstance(question, IdsQuery) and any(part >= question.grain.parts for _, part in question.buckets):
         raise Malformed("the question names a part that there is not")
     return question
 

@@ -17,7 +17,7 @@ MessageError                anything this package raises on purpose
 │   └── OtherHistory        409  a question about positions of a history that has ended
 ├── TooLarge                413  over a limit
 ├── UnsupportedMedia        415  another content type or encoding
-├── TooMany                 429  a question of this node, or too many of others, is being answered
+├── TooManyQueries                 429  a question of this node, or too many of others, is being answered
 ├── BadAnswer               an answer that proves nothing
 └── V1Refused               the refusals of protocol v1, with their own texts
 
@@ -157,7 +157,7 @@ class UnsupportedMedia(MessageError):
     code = "unsupported_media_type"
 
 
-class TooMany(MessageError):
+class TooManyQueries(MessageError):
     """Another question is being answered: retry a little later."""
 
     code = "too_many_requests"

@@ -24,7 +24,7 @@ def size_of(body: str) -> int:
     return len(body) if body.isascii() else len(body.encode())
 
 
-class Piece(NamedTuple):
+class BodyRun(NamedTuple):
     """`records` bodies as one text, each ended by a line feed."""
 
     text: str
@@ -36,7 +36,7 @@ class Bodies(Sequence[str]):
 
     __slots__ = ("_apart", "_count", "pieces")
 
-    def __init__(self, pieces: Sequence[Piece] = ()) -> None:
+    def __init__(self, pieces: Sequence[BodyRun] = ()) -> None:
         self.pieces = pieces
         self._count = sum([piece.records for piece in pieces])
         self._apart: list[str] | None = None

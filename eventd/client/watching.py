@@ -35,13 +35,13 @@ class _Ask(Options, kw_only=True, frozen=True, omit_defaults=True):
     topics: Mapping[str, _Start]
 
 
-class _Place(Struct):
+class _Position(Struct):
     from_seq: int
 
 
 class _Session(Struct):
     wid: str
-    topics: dict[str, _Place]
+    topics: dict[str, _Position]
 
 
 class Watch:

@@ -18,7 +18,7 @@ from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Connection, Database
 from eventd.store.parts.claims import ResourceKey
 from eventd.store.parts.parts import read_parts, read_revisions
-from eventd.store.rows.generations import Noted, note, read_noted
+from eventd.store.rows.generations import Generation, note, read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 
 logger = logging.getLogger("eventd.dynamic")
@@ -96,10 +96,10 @@ class MergeResult(NamedTuple):
     effective: Effective
     etag: str
     versions: Versions
-    noted: Noted | None
+    noted: Generation | None
 
 
-class _Declared(NamedTuple):
+class _DeclaredResources(NamedTuple):
     """The declared resources, prepared for merging, and their version."""
 
     epoch: str
@@ -108,14 +108,14 @@ class _Declared(NamedTuple):
     policies: tuple[PolicyRule, ...]
 
 
-class Merging:
+class ConfigMerger:
     """Merges what the database holds; unchanged parts are neither read nor prepared again.
 
     It may run on several threads: each cache is replaced as a whole, and compared before it is used.
     """
 
     def __init__(self) -> None:
-        self._declared = _Declared("", 0, prepare_startup([]), ())
+        self._declared = _DeclaredResources("", 0, prepare_startup([]), ())
         self._parts: tuple[str, dict[int, tuple[int, PreparedPart]]] = ("", {})
 
     def merge(self, conn: Connection, now: int) -> MergeResult:
@@ -133,12 +133,14 @@ class Merging:
         parts = self._read_parts(conn, Versions.of(read_head(conn)))
         return merge(prepare_startup(stored), parts, policies(stored), now)
 
-    def _read_declared(self, conn: Connection, versions: Versions) -> _Declared:
+    def _read_declared(self, conn: Connection, versions: Versions) -> _DeclaredResources:
         known = self._declared
         if (known.epoch, known.version) == (versions.epoch, versions.registry):
             return known
         stored = read_resources(conn)
-        self._declared = _Declared(versions.epoch, versions.registry, prepare_startup(stored), policies(stored))
+        self._declared = _DeclaredResources(
+            versions.epoch, versions.registry, prepare_startup(stored), policies(stored)
+        )
         return self._declared
 
     def _read_parts(self, conn: Connection, versions: Versions) -> list[PreparedPart]:
@@ -169,7 +171,7 @@ class Following:
         self._database = database
         self._clock = clock
         self._counts = counts
-        self._merging = Merging()
+        self._merging = ConfigMerger()
         self._snapshot: Snapshot | None = None
         self._refreshing = asyncio.Lock()
         self._looks = 0  # the number of merges that were started
@@ -218,7 +220,7 @@ class Following:
             return await self._database.read(self._merging.merge, now)
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
-    async def _note(self, merged: MergeResult, now: int) -> Noted | None:
+    async def _note(self, merged: MergeResult, now: int) -> Generation | None:
         """Store the number of this content; None if newer content has been stored meanwhile."""
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
@@ -231,7 +233,7 @@ class Following:
         """
         return await self._database.read(self._merging.merge_with, stored, self._clock.now())
 
-    def _take(self, merged: MergeResult, noted: Noted) -> Snapshot:
+    def _take(self, merged: MergeResult, noted: Generation) -> Snapshot:
         self._snapshot = Snapshot(*noted, merged.effective, merged.versions)
         waiting, self._waiting = self._waiting, []
         for generation, future in waiting:
@@ -289,14 +291,14 @@ class Following:
             self._sign.cancel()
 
 
-def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Noted | None:
+def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Generation | None:
     """Store the number of some content in one transaction; None if newer content is stored already."""
     if lock_head(conn).epoch != versions.epoch:
         return None
     return note(conn, etag, registry_version=versions.registry, parts_version=versions.parts, now=now)
 
 
-def _as_if_noted(merged: MergeResult, now: int) -> Noted:
+def _as_if_noted(merged: MergeResult, now: int) -> Generation:
     """Return the number that this content has, or would get next."""
-    before = merged.noted or Noted(0, "", 0)
-    return before if before.etag == merged.etag else Noted(before.generation + 1, merged.etag, now)
+    before = merged.noted or Generation(0, "", 0)
+    return before if before.etag == merged.etag else Generation(before.generation + 1, merged.etag, now)

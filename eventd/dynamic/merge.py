@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from eventd.dynamic.prepared import MASK, Directive, Entry, Given, PreparedPart, Startup
+from eventd.dynamic.prepared import MASK, AddedResource, Directive, Entry, PreparedPart, Startup
 from eventd.resources.effective import PolicyRule
 from eventd.store.parts.claims import ResourceKey
 from federation.event import format_time
@@ -37,7 +37,7 @@ class Addition(NamedTuple):
     key: ResourceKey
 
 
-class SetAside(NamedTuple):
+class IneffectivePart(NamedTuple):
     """A part that is not used, and the reason."""
 
     source: str
@@ -53,7 +53,7 @@ class Effective:
     added: Sequence[Addition]
     active: Sequence[str]
     expired: Sequence[str]
-    set_aside: Sequence[SetAside]
+    set_aside: Sequence[IneffectivePart]
     warnings: Sequence[str]
     next_change: int | None
 
@@ -71,11 +71,11 @@ class Effective:
         return hashlib.sha256(b"[" + b",".join(entry.content for entry in self.entries) + b"]").hexdigest()
 
 
-class _Live(NamedTuple):
+class _CurrentPart(NamedTuple):
     """The part of a part that has not ended."""
 
     part: PreparedPart
-    given: Sequence[Given]
+    given: Sequence[AddedResource]
     directives: Sequence[Directive]
 
 
@@ -85,8 +85,8 @@ def merge(startup: Startup, parts: Iterable[PreparedPart], policies: Iterable[Po
     Each part has another source. A faulty part never raises.
     """
     permits = _permits(policies)
-    sound: list[_Live] = []
-    aside: list[SetAside] = []
+    sound: list[_CurrentPart] = []
+    aside: list[IneffectivePart] = []
     expired: list[str] = []
     ends: list[int] = []
     for part in sorted(parts, key=lambda part: part.source):
@@ -97,19 +97,19 @@ def merge(startup: Startup, parts: Iterable[PreparedPart], policies: Iterable[Po
         live = _alive(part, now)
         if reason := part.flaw or _flaw_of(live, startup, permits):
             ends.append(part.ends_at)
-            aside.append(SetAside(part.source, reason))
+            aside.append(IneffectivePart(part.source, reason))
         else:
             sound.append(live)
     lost = _settle_contests(sound)
-    aside += [SetAside(source, reason) for source, reason in lost.items()]
+    aside += [IneffectivePart(source, reason) for source, reason in lost.items()]
     used = [live for live in sound if live.part.source not in lost] if lost else sound
     return _compose(startup, used, sorted(aside), expired, min(ends, default=None))
 
 
-def _alive(part: PreparedPart, now: int) -> _Live:
+def _alive(part: PreparedPart, now: int) -> _CurrentPart:
     over = part.ends[0] <= now if part.ends else False  # most parts end as a whole
     given = [one for one in part.given if one.ends_at > now] if over else part.given
-    return _Live(part, given, part.directives if part.directives_end > now else ())
+    return _CurrentPart(part, given, part.directives if part.directives_end > now else ())
 
 
 Permits = Mapping[str, set[tuple[str, ResourceKey]]]
@@ -124,7 +124,7 @@ def _permits(policies: Iterable[PolicyRule]) -> Permits:
     return permits
 
 
-def _flaw_of(live: _Live, startup: Startup, permits: Permits) -> str:
+def _flaw_of(live: _CurrentPart, startup: Startup, permits: Permits) -> str:
     """Return why a part cannot be used with the declared resources; empty if it can."""
     for one in live.given:
         if one.entry.key in startup.keys:
@@ -150,7 +150,7 @@ class _Claimant(NamedTuple):
     source: str
 
 
-def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
+def _settle_contests(sound: Sequence[_CurrentPart]) -> dict[str, str]:
     """Resolve resources that several parts define. Returns the losing part and the winning part, by source.
 
     A part that loses one resource is left out, so it does not take resources from younger parts.
@@ -175,7 +175,7 @@ def _settle_contests(sound: Sequence[_Live]) -> dict[str, str]:
     return lost
 
 
-def _contests(sound: Sequence[_Live]) -> dict[ResourceKey, list[_Claimant]]:
+def _contests(sound: Sequence[_CurrentPart]) -> dict[ResourceKey, list[_Claimant]]:
     """Return the resources that several parts define, each with its parts, oldest first."""
     first: dict[ResourceKey, _Claimant] = {}
     contests: dict[ResourceKey, list[_Claimant]] = {}
@@ -222,7 +222,11 @@ def _elders_first(contests: Mapping[ResourceKey, Sequence[_Claimant]]) -> Iterab
 
 
 def _compose(
-    startup: Startup, used: Sequence[_Live], aside: Sequence[SetAside], expired: Sequence[str], next_change: int | None
+    startup: Startup,
+    used: Sequence[_CurrentPart],
+    aside: Sequence[IneffectivePart],
+    expired: Sequence[str],
+    next_change: int | None,
 ) -> Effective:
     suppressed = _suppressed(used)
     masked = {one.target for one in suppressed}
@@ -242,7 +246,7 @@ def _compose(
     )
 
 
-def _suppressed(used: Sequence[_Live]) -> list[Suppression]:
+def _suppressed(used: Sequence[_CurrentPart]) -> list[Suppression]:
     masks: dict[ResourceKey, list[tuple[str, int, str]]] = {}
     for live in used:
         for _, target, reason in live.directives:

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     content: bytes
 
 
-class Given(NamedTuple):
+class AddedResource(NamedTuple):
     """A resource that a part adds: since when its owner has defined it, and until when. Microseconds."""
 
     entry: Entry
@@ -61,7 +61,7 @@ class PreparedPart:
     source: str
     owner: str
     generation: int
-    given: tuple[Given, ...]
+    given: tuple[AddedResource, ...]
     directives: tuple[Directive, ...]
     directives_end: int
     ends: tuple[int, ...]
@@ -90,7 +90,7 @@ def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
 
 def prepare(part: StoredPart) -> PreparedPart:
     """Prepare a part by itself. Never raises: a fault is recorded in the result."""
-    given: list[Given] = []
+    given: list[AddedResource] = []
     flaw = part.problem
     for resource in part.resources:
         key = key_of(resource) if isinstance(resource, Mapping) else ResourceKey("", "", "")
@@ -101,7 +101,7 @@ def prepare(part: StoredPart) -> PreparedPart:
         if flaw or held is None:
             continue
         try:
-            given.append(Given(_derived(key, resource), held.since, held.ends_at))
+            given.append(AddedResource(_derived(key, resource), held.since, held.ends_at))
         except (UnicodeEncodeError, RecursionError):
             flaw = f"{key} cannot be written as JSON"
     names = [one.entry.key for one in given]

@@ -66,7 +66,7 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
     excluded. Parts derived for a deleted subscription end after their grace.
     """
     groups = effective(stored)
-    declaring = _Declaring(conn, now)
+    declaring = _CursorReconciler(conn, now)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     for group in groups.values():
         name = topic_of(group.name)
@@ -86,7 +86,7 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _CursorSelection:
     """The selection of a cursor. `missing` is what a repair must send because an earlier selection excluded it."""
 
     kind: str
@@ -97,7 +97,7 @@ class _Wanted:
     missing: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 
 
-def _link(peer: PeerConfig) -> _Wanted:
+def _link(peer: PeerConfig) -> _CursorSelection:
     wanted = Selection.of(peer)
 
     def missing(stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -106,20 +106,20 @@ def _link(peer: PeerConfig) -> _Wanted:
             return None
         return Selection(wanted.selector, wanted.relay, without=earlier).to_json()
 
-    return _Wanted(PEER, REPAIR, peer.group, peer.node_name, wanted.to_json(), missing)
+    return _CursorSelection(PEER, REPAIR, peer.group, peer.node_name, wanted.to_json(), missing)
 
 
-def _subscription(subscription: SubscriptionConfig, node: str) -> _Wanted:
+def _subscription(subscription: SubscriptionConfig, node: str) -> _CursorSelection:
     wanted = Trigger.of(subscription, node)
 
     def missing(stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
         earlier = Trigger.from_json(stored)
         return replace(wanted, without=earlier).to_json() if wanted.widens(earlier) else None
 
-    return _Wanted(SUBSCRIPTION, BACKFILL, subscription.group, subscription.name, wanted.to_json(), missing)
+    return _CursorSelection(SUBSCRIPTION, BACKFILL, subscription.group, subscription.name, wanted.to_json(), missing)
 
 
-class _Declaring:
+class _CursorReconciler:
     """Reconciles the cursors of links and subscriptions.
 
     Existing cursors are read once: every writer waits for this transaction, and an unchanged link must cost nothing.
@@ -133,7 +133,7 @@ class _Declaring:
         self._selections = read_selections(conn, PEER, SUBSCRIPTION)
         self._wanted: set[tuple[str, str, str]] = set()
 
-    def declare(self, wanted: _Wanted, topic: TopicRow) -> None:
+    def declare(self, wanted: _CursorSelection, topic: TopicRow) -> None:
         """Create or update a cursor with this selection.
 
         The version of the declarations becomes the selection's version: it is never reused under this name. A consumer
@@ -155,7 +155,7 @@ class _Declaring:
         if missing is not None and cursor.position > begin:
             self._repair(wanted, cursor, topic, missing)
 
-    def _repair(self, wanted: _Wanted, cursor: Cursor, topic: TopicRow, missing: Mapping[str, Any]) -> None:
+    def _repair(self, wanted: _CursorSelection, cursor: Cursor, topic: TopicRow, missing: Mapping[str, Any]) -> None:
         """Start a repair for the records that the earlier selection excluded."""
         name = next_repair_name(self._conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(

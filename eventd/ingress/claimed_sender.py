@@ -56,13 +56,13 @@ def sender_in(head: Head, address: str) -> Sender:
 def sender_of_v1(body: bytes | None, address: str) -> Sender:
     """Return what a v1 body claims about its sender: v1 heads name no sender, only the event's source is claimed."""
     try:
-        event = msgspec.json.decode(body or b"", type=_Sourced)
+        event = msgspec.json.decode(body or b"", type=_SourceOnly)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Sender(address)
     return Sender(address, event.source)
 
 
-class _Sourced(msgspec.Struct):
+class _SourceOnly(msgspec.Struct):
     source: str = msgspec.field(default="", name="sourceNode")
 
 

@@ -76,7 +76,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenV1:
+class AcceptedV1:
     """The body of a 200 over v1 and the key that signed the request.
 
     `new` is false when the event was stored before. v1 has no nonce: only a new event shows that the request is no
@@ -136,7 +136,7 @@ class PeerIngress:
 
     async def push_v1(
         self, timestamp: str | None, signature: str | None, body: bytes | None, address: str = ""
-    ) -> TakenV1:
+    ) -> AcceptedV1:
         """Store one event of a v1 sender. Raises `V1Refused` unless the answer is 200.
 
         `body` is None when it exceeds the limit of v1; nothing of it was read. `address` is the sender's, for the log.
@@ -150,7 +150,7 @@ class PeerIngress:
             self.reject("store_error", sender=lambda: sender_of_v1(body, address))
             raise V1Refused("store_error", error.message) from error
 
-    async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes | None) -> TakenV1:
+    async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes | None) -> AcceptedV1:
         now = self._log.clock.now()
         key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
         event = decode_v1(body or b"", now=now)
@@ -166,7 +166,7 @@ class PeerIngress:
         fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
         if fresh:
             self._metrics.alive(self.config.name, event.source_node)
-        return TakenV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
+        return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
         """Answer a v1 status request. The count costs one row read."""

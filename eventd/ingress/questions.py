@@ -17,25 +17,25 @@ from eventd.store.rows.links import StoredMark, read_last_gaps, read_mark
 from federation.compare import (
     MOST_BUCKETS,
     MOST_LISTED,
-    AskIds,
-    AskKnown,
-    AskState,
-    AskSums,
     Ids,
+    IdsQuery,
     KnownEvents,
+    KnownQuery,
     ListedEvent,
     PathFilter,
     RecordScope,
     Reply,
     ReportedGap,
     State,
+    StateQuery,
     Sums,
+    SumsQuery,
     encode_reply,
     read_question,
     show_print,
     show_sums,
 )
-from federation.errors import OtherHistory, TooMany
+from federation.errors import OtherHistory, TooManyQueries
 from federation.event import from_micros
 from federation.ranges import Mark
 
@@ -57,29 +57,29 @@ class Questions:
         self._at_work: set[str] = set()
 
     async def answer(self, node: str, body: bytes) -> bytes:
-        """Return the body of the answer to a question of `node`. Raises `Malformed`, `OtherHistory`, `TooMany`."""
+        """Return the answer to a query of `node`. Raises `Malformed`, `OtherHistory`, `TooManyQueries`."""
         question = read_question(body)
         if node in self._at_work or len(self._at_work) >= AT_ONCE:
-            raise TooMany("other queries are being answered: retry in a moment")
+            raise TooManyQueries("other queries are being answered: retry in a moment")
         self._at_work.add(node)
         try:
             return encode_reply(await self._reply(node, question))
         finally:
             self._at_work.discard(node)
 
-    async def _reply(self, node: str, question: AskState | AskSums | AskIds | AskKnown) -> Reply:
+    async def _reply(self, node: str, question: StateQuery | SumsQuery | IdsQuery | KnownQuery) -> Reply:
         read = self._log.database.read
-        if isinstance(question, AskState):
+        if isinstance(question, StateQuery):
             return await read(_state, self._topic_id, node, self._log.clock.now())
-        if isinstance(question, AskKnown):
+        if isinstance(question, KnownQuery):
             return await read(_known, self._topic_id, question)
         await read(_require_history, question.history, question.upto)
         chosen = chosen_by(node, question.what)
-        if isinstance(question, AskSums):
+        if isinstance(question, SumsQuery):
             return await self._sums(question, chosen)
         return await self._ids(question, chosen)
 
-    async def _sums(self, question: AskSums, chosen: RecordFilter) -> Sums:
+    async def _sums(self, question: SumsQuery, chosen: RecordFilter) -> Sums:
         totals: dict[int, int] = {}
 
         async def work(after: int) -> int:
@@ -91,7 +91,7 @@ class Questions:
         upto = await self._go_on(question, work, lambda: len(totals) > MOST_BUCKETS - STEP_RECORDS)
         return show_sums(totals, question.grain, upto)
 
-    async def _ids(self, question: AskIds, chosen: RecordFilter) -> Ids:
+    async def _ids(self, question: IdsQuery, chosen: RecordFilter) -> Ids:
         keys = frozenset(map(question.grain.key, question.buckets))
         events: list[ListedEvent] = []
         size = 0
@@ -109,7 +109,7 @@ class Questions:
         return Ids(tuple(events), upto)
 
     async def _go_on(
-        self, question: AskSums | AskIds, work: Callable[[int], Awaitable[int]], is_full: Callable[[], bool]
+        self, question: SumsQuery | IdsQuery, work: Callable[[int], Awaitable[int]], is_full: Callable[[], bool]
     ) -> int | None:
         """Process slice after slice until the question is answered, time is up, or the answer is full.
 
@@ -158,7 +158,7 @@ def _mark(mark: StoredMark) -> Mark:
     return Mark(epoch=mark.epoch, incarnation=mark.incarnation, upto=mark.upto, base=mark.base)
 
 
-def _known(conn: Connection, topic_id: int, question: AskKnown) -> KnownEvents:
+def _known(conn: Connection, topic_id: int, question: KnownQuery) -> KnownEvents:
     ids = question.ids
     places = read_placed(conn, topic_id, ids)
     prints = read_prints(conn, places.values()) if question.fingerprints else {}

@@ -29,7 +29,7 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
-from eventd.lake.manifest import Manifest, NodeState, Reach, Unreadable, decode, encode
+from eventd.lake.manifest import Manifest, NodeState, SegmentRange, Unreadable, decode, encode
 from eventd.lake.reader import BadSegment, read_segment, read_state, state_files
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
@@ -303,7 +303,7 @@ class _History:
         if self._state is None or not self._promises(book, upto):
             return
         reach = self._state.segments[book]
-        kept = Reach(after=min(upto, reach.upto), upto=reach.upto)
+        kept = SegmentRange(after=min(upto, reach.upto), upto=reach.upto)
         self._state = msgspec.structs.replace(self._state, segments={**self._state.segments, book: kept})
         write_state(self._storage, self._state)
 

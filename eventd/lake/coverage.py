@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 
-class Ranged(Protocol):
+class NumberRange(Protocol):
     """An object that covers the numbers in (after, upto]."""
 
     @property
@@ -21,7 +21,7 @@ class Ranged(Protocol):
     def upto(self) -> int: ...
 
 
-RangedT = TypeVar("RangedT", bound=Ranged)
+RangedT = TypeVar("RangedT", bound=NumberRange)
 
 
 class Span(NamedTuple):

@@ -80,7 +80,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     peers: tuple[PeerState, ...] = ()
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
     """The segments of a ledger, without a gap from `after` to `upto`. Earlier segments have expired."""
 
     after: int
@@ -106,7 +106,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     head: int
     complete_until: int
     books: dict[Ledger, int] = {}
-    segments: dict[Ledger, Reach] = {}
+    segments: dict[Ledger, SegmentRange] = {}
     groups: tuple[GroupState, ...] = ()
     payloads: bool = False
     interval: int = 0

@@ -80,7 +80,7 @@ class _Key(NamedTuple):
     book: Ledger
 
 
-class _Bad(NamedTuple):
+class _InvalidSegment(NamedTuple):
     """A segment that does not count, and the reason."""
 
     place: SegmentName
@@ -95,12 +95,12 @@ class _Bad(NamedTuple):
         return self.place.upto
 
 
-class _Shelf:
+class _LedgerFiles:
     """The segments of one ledger, valid and invalid."""
 
     def __init__(self) -> None:
         self.good: list[Segment] = []
-        self.bad: list[_Bad] = []
+        self.bad: list[_InvalidSegment] = []
 
 
 def survey(storage: Storage) -> Survey:
@@ -120,13 +120,13 @@ def survey(storage: Storage) -> Survey:
         _Key(slug(s.node), s.epoch, book): Span(r.after, r.upto) for s in states for book, r in s.segments.items()
     }
     for key in sorted({*shelves, *reaches}):
-        shelf = shelves.get(key) or _Shelf()
+        shelf = shelves.get(key) or _LedgerFiles()
         node = names.get(key.slug) or next((one.manifest.node for one in shelf.good), key.slug)
         chosen = choose(shelf.good)
         segments += chosen
         # Without a state, every segment counts as promised. With a state, the numbers beyond its promise are being
         # written, up to the last valid segment.
-        shown: list[Segment | _Bad] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *shelf.bad]
+        shown: list[Segment | _InvalidSegment] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *shelf.bad]
         troubles += _troubles_of(key, node, shelf, chosen, _join(reaches.get(key), shown))
     troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in shelves} - known)]
     return Survey(head, states, segments, [*troubles, *_histories(states)])
@@ -186,7 +186,7 @@ def _stateless(node: str, epoch: str) -> Trouble:
     return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, told)
 
 
-def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _Shelf]:
+def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _LedgerFiles]:
     sizes: dict[str, int] = {}
     places: dict[str, SegmentName] = {}
     manifests: set[str] = set()
@@ -199,7 +199,7 @@ def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _She
         else:
             manifests.add(place.name)
     texts = storage.read_many([places[name].manifest for name in sorted(manifests)])
-    shelves: defaultdict[_Key, _Shelf] = defaultdict(_Shelf)
+    shelves: defaultdict[_Key, _LedgerFiles] = defaultdict(_LedgerFiles)
     replaced: set[str] = set()
     for name, place in sorted(places.items()):
         shelf = shelves[_Key(place.slug, place.epoch, place.book)]
@@ -207,7 +207,7 @@ def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _She
         if text is None and name in manifests:
             continue  # deleted since it was listed: its replacement is listed as well
         found = _judge(place, text, sizes.get(name))
-        if isinstance(found, _Bad):
+        if isinstance(found, _InvalidSegment):
             shelf.bad.append(found)
         else:
             shelf.good.append(found)
@@ -218,25 +218,25 @@ def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _She
     return dict(shelves)
 
 
-def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _Bad:
+def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _InvalidSegment:
     """Return a segment, or the reason why it does not count."""
     if text is None:
-        return _Bad(place, "its manifest is missing")
+        return _InvalidSegment(place, "its manifest is missing")
     try:
         manifest = decode(text, Manifest)
     except Unreadable as error:
-        return _Bad(place, f"its manifest {error}")
+        return _InvalidSegment(place, f"its manifest {error}")
     if (manifest.book, slug(manifest.node), manifest.epoch, manifest.after, manifest.upto) != (
         *(place.book, place.slug, place.epoch),
         *(place.after, place.upto),
     ):
-        return _Bad(place, "its manifest describes another segment")
+        return _InvalidSegment(place, "its manifest describes another segment")
     if (name := _beyond(place, manifest.replaces)) is not None:
-        return _Bad(place, f"its manifest replaces {name}, which belongs to another ledger")
+        return _InvalidSegment(place, f"its manifest replaces {name}, which belongs to another ledger")
     if size is None:
-        return _Bad(place, "its file is missing")
+        return _InvalidSegment(place, "its file is missing")
     if size != manifest.bytes:
-        return _Bad(place, f"its file has {size} bytes, and had {manifest.bytes} when it was written")
+        return _InvalidSegment(place, f"its file has {size} bytes, and had {manifest.bytes} when it was written")
     return Segment(place, manifest)
 
 
@@ -256,7 +256,7 @@ def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
     return None
 
 
-def _join(promised: Span | None, shown: Sequence[Segment | _Bad]) -> Span | None:
+def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> Span | None:
     """Join the promised range with the segments beyond it, which are written in sequence."""
     if not shown:
         return promised
@@ -265,10 +265,10 @@ def _join(promised: Span | None, shown: Sequence[Segment | _Bad]) -> Span | None
 
 
 def _troubles_of(
-    key: _Key, node: str, shelf: _Shelf, chosen: Sequence[Segment], promised: Span | None
+    key: _Key, node: str, shelf: _LedgerFiles, chosen: Sequence[Segment], promised: Span | None
 ) -> Iterator[Trouble]:
     """Yield the problems of the numbers that should be there."""
-    present: list[Segment | _Bad] = [*chosen, *shelf.bad]
+    present: list[Segment | _InvalidSegment] = [*chosen, *shelf.bad]
     if promised is None:
         return
     for bad in shelf.bad:
@@ -280,7 +280,7 @@ def _troubles_of(
         yield _corrupt(key, node, name.rpartition("/")[2], hole, "no segment contains these numbers")
 
 
-def _corrupt(key: _Key, node: str, name: str, span: Span | _Bad, message: str) -> Trouble:
+def _corrupt(key: _Key, node: str, name: str, span: Span | _InvalidSegment, message: str) -> Trouble:
     return Trouble(TroubleKind.CORRUPT, node, key.epoch, key.book, name, span.after, span.upto, message)
 
 

@@ -25,7 +25,7 @@ MEASURE_REST = 20
 
 
 @dataclass(slots=True)
-class _Measured:
+class _MeasuredGroups:
     """What has gauges: groups, and their peers and subscriptions."""
 
     topics: set[str] = field(default_factory=set)
@@ -39,7 +39,7 @@ class Gauges:
     def __init__(self, log: EventLog, metrics: Metrics) -> None:
         self._log = log
         self._metrics = metrics
-        self._measured = _Measured()
+        self._measured = _MeasuredGroups()
 
     async def run_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Refresh the gauges until cancelled."""
@@ -52,7 +52,7 @@ class Gauges:
     async def _measure(self, groups: Iterable[GroupConfig]) -> None:
         self._metrics.head(self._log.wakeups.head)
         self._metrics.wal(self._log.database.wal_bytes())
-        seen = _Measured()
+        seen = _MeasuredGroups()
         for group in groups:
             now = self._log.clock.now()
             topic, links = await self._log.database.read(_read_links, group, now)
@@ -87,7 +87,7 @@ class Gauges:
             counts[owner, each.owner_key, source, each.key_id] += each.times
         return counts
 
-    def _forget(self, before: _Measured, seen: _Measured) -> None:
+    def _forget(self, before: _MeasuredGroups, seen: _MeasuredGroups) -> None:
         """Remove the gauges of everything that is no longer declared."""
         for link in before.links - seen.links:
             self._metrics.forget_link(*link)

@@ -17,7 +17,7 @@ from eventd.lake.storage import connect
 from eventd.log.core.eventlog import EventLog
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND
-from eventd.runtime.supervisor import Chore, Spawn
+from eventd.runtime.supervisor import Chore, SpawnTask
 from eventd.settings.model import Settings, lake_environment
 from eventd.store.engine.database import Database
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("eventd.lake")
 
 
 def chores(
-    log: EventLog, settings: Settings, figures: LakeFigures, spawn: Spawn, chance: Callable[[], float]
+    log: EventLog, settings: Settings, figures: LakeFigures, spawn: SpawnTask, chance: Callable[[], float]
 ) -> dict[str, Chore]:
     """Return the chore that ships to the lake, by task name; empty without a lake.
 
@@ -46,7 +46,7 @@ def chores(
 
 
 def _shipping(
-    log: EventLog, settings: Settings, figures: LakeFigures, spawn: Spawn, chance: Callable[[], float]
+    log: EventLog, settings: Settings, figures: LakeFigures, spawn: SpawnTask, chance: Callable[[], float]
 ) -> Chore:
     worker = WorkerClient(_terms(log, settings), lake_environment(), log.clock)
     sink = LakeSink(log, worker, figures, interval=settings.lake_interval, rows=settings.lake_rows)

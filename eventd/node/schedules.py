@@ -17,7 +17,7 @@ from eventd.plugins.run.alone import BROKEN_OFF, read_by_clock, run_alone
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import ScheduleConfig
 from eventd.runtime.clock import Clock, Countdown
-from eventd.runtime.supervisor import Keep
+from eventd.runtime.supervisor import KeepTask
 from eventd.store.rows.runs import RunStatus, interrupt_runs, last_run
 
 logger = logging.getLogger("eventd.schedules")
@@ -29,7 +29,7 @@ BROKEN_SECONDS = 1.0
 class Schedules:
     """One task for each schedule. `changed` is called when the parts changed."""
 
-    def __init__(self, log: EventLog, plugins: Plugins, keep: Keep, changed: Callable[[], None]) -> None:
+    def __init__(self, log: EventLog, plugins: Plugins, keep: KeepTask, changed: Callable[[], None]) -> None:
         self._log = log
         self._plugins = plugins
         self._keep = keep

@@ -10,7 +10,7 @@ from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.subscriptions.runner import SubscriptionDependencies
 from eventd.egress.subscriptions.sink import SubscriptionSink
-from eventd.egress.subscriptions.trigger import Seen
+from eventd.egress.subscriptions.trigger import TriggerEvent
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
@@ -76,7 +76,7 @@ class Subscribers:
         }
         await self._consumers.adjust(mine, self._purpose)
 
-    def _start(self, cursor: Cursor, purpose: Purpose) -> Consumer[MatchingPage[Seen]]:
+    def _start(self, cursor: Cursor, purpose: Purpose) -> Consumer[MatchingPage[TriggerEvent]]:
         config = purpose.subscription
         books = subscription_name(config.group, config.name)
         return Consumer(

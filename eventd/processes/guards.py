@@ -68,7 +68,7 @@ class Guards:
                 guard = await self._run(argv, environment, theirs)
             except ConnectionResetError:  # a guard or keeper was killed while idle
                 guard = await self._run(argv, environment, theirs)
-            return None if guard is None else _Guarded(guard, [ours.pop(0) for _ in range(3)], self._clock)
+            return None if guard is None else _GuardedProgram(guard, [ours.pop(0) for _ in range(3)], self._clock)
 
     async def _run(self, argv: Sequence[str], environment: Mapping[str, str], pipes: Sequence[int]) -> _Guard | None:
         guard = self._idle.pop() if self._idle else self._new_guard()
@@ -301,7 +301,7 @@ class _Guard:
             self.exited.set_result(number)
 
 
-class _Guarded(Program):
+class _GuardedProgram(Program):
     """A program below a guard."""
 
     def __init__(self, guard: _Guard, pipes: Sequence[int], clock: Clock) -> None:

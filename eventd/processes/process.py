@@ -24,7 +24,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.01
 _REAP_SECONDS: Final = 5.0
 
 
-class Inflow:
+class OutputPipe:
     """The output of one pipe of a program. `ended` is done once the other end is closed, or this end."""
 
     def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
@@ -64,7 +64,7 @@ class Inflow:
             self.ended.set_result(None)
 
 
-class Outflow:
+class InputPipe:
     """The input pipe of a program. A program that does not read, or has ended, is no error."""
 
     def __init__(self, fd: int) -> None:
@@ -117,20 +117,20 @@ class Program(ABC):
         self._clock = clock
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        self.stdin = Outflow(pipes[0])
+        self.stdin = InputPipe(pipes[0])
         self._out, self._err = pipes[1], pipes[2]
-        self._inflows: list[Inflow] = []
+        self._inflows: list[OutputPipe] = []
 
-    def read_stdout(self, take: Callable[[bytes], None]) -> Inflow:
+    def read_stdout(self, take: Callable[[bytes], None]) -> OutputPipe:
         """Pass what the program writes to standard output to `take`, chunk by chunk. Call once."""
         return self._inflow(self._out, take)
 
-    def read_stderr(self, take: Callable[[bytes], None]) -> Inflow:
+    def read_stderr(self, take: Callable[[bytes], None]) -> OutputPipe:
         """The same for standard error."""
         return self._inflow(self._err, take)
 
-    def _inflow(self, fd: int, take: Callable[[bytes], None]) -> Inflow:
-        self._inflows.append(Inflow(fd, take))
+    def _inflow(self, fd: int, take: Callable[[bytes], None]) -> OutputPipe:
+        self._inflows.append(OutputPipe(fd, take))
         return self._inflows[-1]
 
     @abstractmethod

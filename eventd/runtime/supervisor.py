@@ -35,13 +35,13 @@ class Failure(StrEnum):
     FATAL = "fatal"  # the node ends
 
 
-class Spawn(Protocol):
+class SpawnTask(Protocol):
     """Starts a task that runs once: `Supervisor.spawn`."""
 
     def __call__(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]: ...
 
 
-class Keep(Protocol):
+class KeepTask(Protocol):
     """Starts a task that is restarted: `Supervisor.keep`."""
 
     def __call__(self, make: Chore, name: str) -> asyncio.Task[None]: ...

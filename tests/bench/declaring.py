@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from eventd.egress.cursors import follow, read_declared, reconcile
-from eventd.egress.routers.graph import Joining
+from eventd.egress.routers.graph import NewRouterRules
 from eventd.egress.routers.projection import Router
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
@@ -90,7 +90,7 @@ def _timed(conn: Connection, times: list[float], work: Callable[..., T], *args: 
 async def _route(log: EventLog, number: int) -> None:
     router = Router(f"r{number:05d}", f"source{number % 100}", f"dest{number:05d}")
     wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
-    unit = PutRouter(wanted, Joining(router), RouterLimits(), create_dest=True, random=os.urandom(16))
+    unit = PutRouter(wanted, NewRouterRules(router), RouterLimits(), create_dest=True, random=os.urandom(16))
     await log.submit(unit)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
-from eventd.egress.routers.graph import Joining
+from eventd.egress.routers.graph import NewRouterRules
 from eventd.egress.routers.projection import Options, Router, Shape, copy_of
 from eventd.egress.routers.projection import Origin as Source
 from eventd.egress.routers.pump import Routing
@@ -88,7 +88,7 @@ async def _measure(url: str, options: argparse.Namespace) -> dict[str, float]:
         for number in range(options.routers):
             router = Router(f"r{number}", "source", f"dest{number}")
             wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
-            unit = PutRouter(wanted, Joining(router), RouterLimits(), create_dest=True, random=os.urandom(16))
+            unit = PutRouter(wanted, NewRouterRules(router), RouterLimits(), create_dest=True, random=os.urandom(16))
             await log.submit(unit)
         await _start(options.how, log, supervisor, stack)
         return await _run(log, supervisor, options, writer)

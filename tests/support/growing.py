@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from eventd.lake.layout import HEAD, state_path
-from eventd.lake.manifest import NodeState, Reach, encode
+from eventd.lake.manifest import NodeState, SegmentRange, encode
 from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
@@ -63,7 +63,7 @@ def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
         if (manifest.node, manifest.epoch) == (state.node, state.epoch):
             ends[place.book] = max(place.upto, ends.get(place.book, 0))
     reaches = {
-        book: Reach(after=reach.after, upto=min(reach.upto, ends[book]))
+        book: SegmentRange(after=reach.after, upto=min(reach.upto, ends[book]))
         for book, reach in state.segments.items()
         if book in ends
     }

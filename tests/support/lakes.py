@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from eventd.lake.layout import landing
-from eventd.lake.manifest import NodeState, Reach
+from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import COLUMNS, Column, Kind, Ledger, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
@@ -93,7 +93,7 @@ def tell(
         head=upto,
         complete_until=as_of,
         books={book: upto},
-        segments={book: Reach(after=after, upto=upto)},
+        segments={book: SegmentRange(after=after, upto=upto)},
     )
     write_state(storage, state)
     return state

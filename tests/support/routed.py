@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eventd.egress.routers.graph import Joining
+from eventd.egress.routers.graph import NewRouterRules
 from eventd.egress.routers.projection import Options, Router
 from eventd.egress.routers.pump import Routing
 from eventd.errors import Unavailable
@@ -73,7 +73,7 @@ class Routed(Topics):
     async def declare(self, router: Router) -> RouterRow:
         """Declare one router."""
         wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
-        unit = PutRouter(wanted, Joining(router), RouterLimits(), create_dest=True, random=os.urandom(16))
+        unit = PutRouter(wanted, NewRouterRules(router), RouterLimits(), create_dest=True, random=os.urandom(16))
         done = await self.log.submit(unit)
         if self.routing is not None:
             self.routing.put(done.line, done.version)

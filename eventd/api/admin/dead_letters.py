@@ -25,7 +25,7 @@ REFUSED_AGAIN = frozenset({"id_conflict", "own_source", "loop"})
 """Reasons that lie in the event itself: the peer refuses it every time, whatever either side declares."""
 
 
-class ListLetters(Params):
+class ListDeadLetters(Params):
     """Which dead letters to list, oldest first unless `newest`."""
 
     group: str
@@ -36,11 +36,11 @@ class ListLetters(Params):
     limit: Limit = PAGE_SIZE
 
 
-async def list_letters(services: Services, params: ListLetters) -> dict[str, Any]:
+async def list_letters(services: Services, params: ListDeadLetters) -> dict[str, Any]:
     return await services.database.read(_read_list, params)
 
 
-def _read_list(conn: Connection, params: ListLetters) -> dict[str, Any]:
+def _read_list(conn: Connection, params: ListDeadLetters) -> dict[str, Any]:
     group = find_group(conn, params.group)
     cursor = link_name(group.name, find_peer(group, params.peer).node_name) if params.peer else ""
     found = read_dead_letters(
@@ -73,7 +73,7 @@ def _show(letter: StoredDeadLetter) -> dict[str, Any]:
     }
 
 
-class ChooseLetters(Params):
+class ChooseDeadLetters(Params):
     """Some dead letters of a group: by id, all of one peer, or all."""
 
     group: str
@@ -88,12 +88,12 @@ class ChooseLetters(Params):
         return self
 
 
-async def retry(services: Services, params: ChooseLetters) -> dict[str, Any]:
+async def retry(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
     return await services.database.write(retry_now, params, services.clock.now())
 
 
 def retry_now(
-    conn: Connection, params: ChooseLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
+    conn: Connection, params: ChooseDeadLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
 ) -> dict[str, Any]:
     """Start a repair for each peer concerned. Events that can no longer be sent stay dead letters, with the reason.
 
@@ -128,15 +128,15 @@ def _start(conn: Connection, link: PeerLink, letters: Sequence[StoredDeadLetter]
     remove_dead_letters(conn, [letter.id for letter in letters])
 
 
-async def drop(services: Services, params: ChooseLetters) -> dict[str, Any]:
+async def drop(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
     return {"dropped": await services.database.write(_drop_now, params)}
 
 
-def _drop_now(conn: Connection, params: ChooseLetters) -> int:
+def _drop_now(conn: Connection, params: ChooseDeadLetters) -> int:
     return remove_dead_letters(conn, [letter.id for letter in _chosen(conn, params)])
 
 
-def _chosen(conn: Connection, params: ChooseLetters) -> list[StoredDeadLetter]:
+def _chosen(conn: Connection, params: ChooseDeadLetters) -> list[StoredDeadLetter]:
     """Return the dead letters. Raises NotFound for an id that is not a dead letter of this group."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name).id

@@ -50,7 +50,7 @@ class ListDeliveries(Params):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _ListingContext:
     """The data of one request, read once, so that its pages are consistent."""
 
     head: Head
@@ -58,10 +58,10 @@ class _Scene:
     peers: Sequence[PeerLedger]
 
 
-def _open_scene(conn: Connection, group: str, peer: str) -> _Scene:
+def _open_scene(conn: Connection, group: str, peer: str) -> _ListingContext:
     config = find_group(conn, group)
     found = [open_ledgers(conn, each) for each in peers_of(config, peer)]
-    return _Scene(read_head(conn), read_group_topic(conn, group), found)
+    return _ListingContext(read_head(conn), read_group_topic(conn, group), found)
 
 
 async def list_deliveries(services: Services, params: ListDeliveries) -> dict[str, Any]:
@@ -86,7 +86,9 @@ async def list_deliveries(services: Services, params: ListDeliveries) -> dict[st
     return {"deliveries": rows, "next": write_token(scene.head, seen) if full else None, "gap": place.gap}
 
 
-def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int | None], place: int) -> EventQuery:
+def _question(
+    params: ListDeliveries, scene: _ListingContext, span: tuple[int | None, int | None], place: int
+) -> EventQuery:
     """Return the query of the next page: after a place, or before it where the newest come first."""
     return EventQuery(
         topic_id=scene.topic.id,
@@ -104,7 +106,7 @@ def _question(params: ListDeliveries, scene: _Scene, span: tuple[int | None, int
 Found = tuple[Record, Sequence[Delivery | None]]
 
 
-def _read_page(conn: Connection, scene: _Scene, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
+def _read_page(conn: Connection, scene: _ListingContext, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
     """Return the next records with their deliveries, and where to continue; None at the end."""
     listed = list_latest(conn, ask)
     records = listed.records[::-1] if ask.newest else listed.records
@@ -118,7 +120,7 @@ def _left_out(params: ListDeliveries, row: dict[str, Any]) -> bool:
 
 
 def _rows(
-    params: ListDeliveries, scene: _Scene, record: Record, deliveries: Sequence[Delivery | None]
+    params: ListDeliveries, scene: _ListingContext, record: Record, deliveries: Sequence[Delivery | None]
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -152,7 +154,7 @@ class SummariseDeliveries(Params):
 
 
 @dataclass(slots=True)
-class _Sum:
+class _PeerSummary:
     """The sums of one peer's deliveries. Durations in microseconds."""
 
     states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
@@ -197,8 +199,8 @@ async def summarise(services: Services, params: SummariseDeliveries) -> dict[str
     now = services.clock.now()
     scene = await services.database.read(_open_scene, params.group, params.peer)
     refreshed = await services.database.read(refreshed_span, scene.topic.id)
-    sums = [_Sum() for _ in scene.peers]
-    adding = _Adding(params, scene, sums, refreshed, now)
+    sums = [_PeerSummary() for _ in scene.peers]
+    adding = _SummaryBuilder(params, scene, sums, refreshed, now)
     after: int | None = 0 if scene.peers else None
     while after is not None:
         after = await services.database.read(adding.add_blocks, after)
@@ -209,15 +211,15 @@ async def summarise(services: Services, params: SummariseDeliveries) -> dict[str
 
 
 @dataclass(frozen=True, slots=True)
-class _Adding:
+class _SummaryBuilder:
     """Adds up deliveries block by block, and record by record where the records of a block may differ.
 
     `refreshed` are the places of records that may have been refreshed, which replaces their deliveries.
     """
 
     params: SummariseDeliveries
-    scene: _Scene
-    sums: Sequence[_Sum]
+    scene: _ListingContext
+    sums: Sequence[_PeerSummary]
     refreshed: tuple[int, int]
     now: int
 
@@ -293,7 +295,7 @@ def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, a
     return lost and cursor is not None and record.expires_at is not None and record.expires_at >= cursor.created_at
 
 
-def _count_stale(conn: Connection, scene: _Scene, each: PeerLedger, types: Sequence[str], now: int) -> int:
+def _count_stale(conn: Connection, scene: _ListingContext, each: PeerLedger, types: Sequence[str], now: int) -> int:
     peer, cursor = each.peer, each.books.cursor
     selector = peer.selector
     both = [name for name in types if selector.takes_type(name)] if types else selector.types

@@ -143,7 +143,7 @@ def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
     return sorted(found[0].claims)
 
 
-class Merged(Params):
+class MergeParams(Params):
     """The declared configuration to merge into."""
 
     sources: Annotated[list[Source], FailFast()] = Field(
@@ -152,7 +152,7 @@ class Merged(Params):
     unless: str = _UNLESS
 
 
-async def render(services: Services, params: Merged) -> dict[str, Any]:
+async def render(services: Services, params: MergeParams) -> dict[str, Any]:
     effective, state = await _effective(services, params)
     if effective is None:
         return _unchanged(state)
@@ -167,12 +167,12 @@ async def render(services: Services, params: Merged) -> dict[str, Any]:
     return {"router": router, "state": state}
 
 
-async def diff(services: Services, params: Merged) -> dict[str, Any]:
+async def diff(services: Services, params: MergeParams) -> dict[str, Any]:
     effective, state = await _effective(services, params)
     return _unchanged(state) if effective is None else {**show_merge(effective), "state": state}
 
 
-async def _effective(services: Services, params: Merged) -> tuple[Effective | None, str]:
+async def _effective(services: Services, params: MergeParams) -> tuple[Effective | None, str]:
     """Return the configuration, None if the caller has it already; and its ETag."""
     snapshot = await services.effective.current()
     if params.unless == snapshot.state:

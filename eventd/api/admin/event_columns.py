@@ -25,7 +25,7 @@ from federation.event import (
     new_event_ids,
 )
 from federation.lenient import parse_time
-from federation.lines import Bodies, Piece, size_of
+from federation.lines import Bodies, BodyRun, size_of
 
 MOST: Final = 10_000
 """The largest number of events in one request."""
@@ -112,7 +112,7 @@ def drafts_of(
 
 def _encode(events: Sequence[PlainEvent]) -> Bodies:
     parts = (events[start : start + _TOGETHER] for start in range(0, len(events), _TOGETHER))
-    return Bodies([Piece(ENCODER.encode_lines(part).decode(), len(part)) for part in parts])
+    return Bodies([BodyRun(ENCODER.encode_lines(part).decode(), len(part)) for part in parts])
 
 
 def _is_too_odd(text: str, most: int) -> bool:

@@ -231,7 +231,7 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     }
 
 
-class _Scene(NamedTuple):
+class _ListingStart(NamedTuple):
     """The data that a listing starts with."""
 
     head: Head
@@ -240,7 +240,7 @@ class _Scene(NamedTuple):
 
 def _open_listing(
     conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
-) -> tuple[EventQuery, _Scene]:
+) -> tuple[EventQuery, _ListingStart]:
     find_group(conn, params.group)
     head, topic = read_head(conn), read_group_topic(conn, params.group)
     place = read_token(params.after, head, topic)
@@ -258,7 +258,7 @@ def _open_listing(
         newest=params.newest,
         limit=params.limit,
     )
-    return ask, _Scene(head, place)
+    return ask, _ListingStart(head, place)
 
 
 class Prune(Params):

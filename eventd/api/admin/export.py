@@ -28,11 +28,11 @@ class EpochChanged(Conflict):
         self.detail = {"epoch": epoch}
 
 
-class ListBooks(Params):
+class ListLedgerTables(Params):
     """No parameters."""
 
 
-async def list_books(services: Services, _params: ListBooks) -> dict[str, Any]:
+async def list_books(services: Services, _params: ListLedgerTables) -> dict[str, Any]:
     state = await services.database.read(read_state)
     return {
         "nodes": state.nodes,
@@ -69,7 +69,7 @@ def _show_group(group: GroupState) -> dict[str, Any]:
     }
 
 
-class ReadBook(Params):
+class ReadLedgerTable(Params):
     """Which rows to read."""
 
     book: Ledger = Field(description="The ledger table.")
@@ -86,7 +86,7 @@ class _LedgerRead:
     extract: Extract
 
 
-async def read_rows(services: Services, params: ReadBook) -> dict[str, Any]:
+async def read_rows(services: Services, params: ReadLedgerTable) -> dict[str, Any]:
     found = await services.database.read(_find, params)
     state, extract = found.state, found.extract
     columns = extract.columns
@@ -105,7 +105,7 @@ async def read_rows(services: Services, params: ReadBook) -> dict[str, Any]:
     }
 
 
-def _find(conn: Connection, params: ReadBook) -> _LedgerRead:
+def _find(conn: Connection, params: ReadLedgerTable) -> _LedgerRead:
     """Read rows in one snapshot, so that they belong to the epoch named with them."""
     state = read_state(conn)
     if params.epoch not in ("", state.epoch):

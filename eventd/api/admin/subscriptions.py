@@ -53,14 +53,14 @@ def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
 # --- what an operator may do ----------------------------------------------------------------------------------------
 
 
-class Choose(Params):
+class OneSubscription(Params):
     """One subscription."""
 
     subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
     group: str = Field(default="", description="Its EventGroup; required for a key that is limited to some groups.")
 
 
-class Retry(Choose):
+class Retry(OneSubscription):
     """Retry at once what is backing off or blocked, and its dead letters: all of them, or these events."""
 
     ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only dead letters of these event ids.")
@@ -133,7 +133,7 @@ def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positio
     begin_backfill(conn, name, cursor, now)
 
 
-class Reset(Choose):
+class Reset(OneSubscription):
     """Where to continue: at the oldest stored event, at a time, or after the newest."""
 
     since: str = Field(
@@ -184,7 +184,7 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
     declare_selection(conn, cursor.name, max(version + 1, read_head(conn).registry_version), selection, now)
 
 
-class Pause(Choose):
+class Pause(OneSubscription):
     """Stop running the plugin; events wait."""
 
     by: str = Field(default="", max_length=200, description="The name or reason to show.")
@@ -197,13 +197,13 @@ async def pause(services: Services, params: Pause) -> dict[str, Any]:
     return await list_subscriptions(services, ListSubscriptions(group=params.group, subscription=params.subscription))
 
 
-async def resume(services: Services, params: Choose) -> dict[str, Any]:
+async def resume(services: Services, params: OneSubscription) -> dict[str, Any]:
     await services.database.write(_set_paused, params, services.clock.now(), at=None, by="")
     await services.take_over()
     return await list_subscriptions(services, ListSubscriptions(group=params.group, subscription=params.subscription))
 
 
-def _set_paused(conn: Connection, params: Choose, now: int, *, at: int | None, by: str) -> None:
+def _set_paused(conn: Connection, params: OneSubscription, now: int, *, at: int | None, by: str) -> None:
     """Pause the subscription and its backfills, or resume them. A second pause keeps the name of the first."""
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventd.api.admin.dead_letters import REFUSED_AGAIN, ChooseLetters, retry_now
+from eventd.api.admin.dead_letters import REFUSED_AGAIN, ChooseDeadLetters, retry_now
 from eventd.api.admin.redelivery import PeerLink
 from eventd.api.doctor.plan import Action
 from eventd.api.framework.moments import show_time
@@ -57,7 +57,7 @@ async def _retry(services: Services, group: str, peer: str) -> FixResult:
     now = services.clock.now()
     parts, retried = [], 0
     if await services.database.read(_has_letters, group, peer):
-        all_of_it = ChooseLetters(group=group, peer=peer)
+        all_of_it = ChooseDeadLetters(group=group, peer=peer)
         answer = await services.database.write(partial(retry_now, except_reasons=REFUSED_AGAIN), all_of_it, now)
         retried = answer["retried"]
         parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent again")

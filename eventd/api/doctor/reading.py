@@ -12,7 +12,7 @@ from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, Pee
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import DeliveryTally, read_sample
 from eventd.api.framework.operations import Services
-from eventd.dynamic.merge import SetAside
+from eventd.dynamic.merge import IneffectivePart
 from eventd.dynamic.part import subscription_owner
 from eventd.egress.cursors import link_name
 from eventd.errors import EventdError, SecretUnreadable
@@ -44,7 +44,7 @@ MOST_ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _GroupContext:
     """The data that an examination of a group starts with."""
 
     config: GroupConfig
@@ -69,7 +69,7 @@ def _read_names(conn: Connection) -> list[str]:
     return sorted(row.name for row in read_resources(conn, EVENT_GROUP.name))
 
 
-async def _read_group(services: Services, name: str, aside: Sequence[SetAside]) -> GroupFacts:
+async def _read_group(services: Services, name: str, aside: Sequence[IneffectivePart]) -> GroupFacts:
     scene = await services.database.read(_read_scene, name, services.clock.now())
     others = [peer for peer in peers_of(scene.config) if peer.node_name != scene.config.node_name]
     rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
@@ -113,13 +113,13 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
     return ""
 
 
-def _read_scene(conn: Connection, name: str, now: int) -> _Scene:
+def _read_scene(conn: Connection, name: str, now: int) -> _GroupContext:
     config, topic = find_group(conn, name), read_group_topic(conn, name)
     letters = count_dead_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
     gaps, conflicts = _read_gaps(conn, topic.id), read_conflicts(conn, topic.id)
-    return _Scene(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now)
+    return _GroupContext(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now)
 
 
 def _thresholds(slo: SloConfig | None) -> Thresholds:
@@ -136,7 +136,7 @@ def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
     return [Gaps(node, reason, len(told), max(told)) for (node, reason), told in sorted(times.items())]
 
 
-async def _has_own(services: Services, scene: _Scene, rounds: int) -> bool:
+async def _has_own(services: Services, scene: _GroupContext, rounds: int) -> bool:
     """Return whether a live event of this node is stored, as far as a few reads of the newest events show."""
     before = scene.head + 1
     for _ in range(rounds):
@@ -147,14 +147,14 @@ async def _has_own(services: Services, scene: _Scene, rounds: int) -> bool:
     return False
 
 
-def _look_for_own(conn: Connection, scene: _Scene, before: int) -> tuple[bool, int | None]:
+def _look_for_own(conn: Connection, scene: _GroupContext, before: int) -> tuple[bool, int | None]:
     """Return whether one is among the newest before a position, and where to continue; None at the beginning."""
     ask = EventQuery(scene.topic.id, now=scene.now, before=before, newest=True)
     listed = list_latest(conn, ask)
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
 
 
-async def _read_peer(services: Services, scene: _Scene, peer: PeerConfig, rounds: int) -> PeerFacts:
+async def _read_peer(services: Services, scene: _GroupContext, peer: PeerConfig, rounds: int) -> PeerFacts:
     read = services.database.read
     try:
         books, waiting, letters = await read(_read_waiting, scene, peer)
@@ -189,7 +189,7 @@ def _link(cursor: Cursor | None) -> LinkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _BacklogCounts:
     """The events after a peer's cursor: `events` and, separately, `stale` refreshes. Durations in microseconds."""
 
     events: int
@@ -201,7 +201,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Letters:
+class _DeadLetterCounts:
     """Dead letters of a peer that can be retried (`live`), the time until the first of them expires, and the others.
 
     `refused_again`: those of the `live` that the peer refuses every time.
@@ -213,7 +213,9 @@ class _Letters:
     expires_in: int | None = None
 
 
-def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[PeerLedger, _Waiting, _Letters]:
+def _read_waiting(
+    conn: Connection, scene: _GroupContext, peer: PeerConfig
+) -> tuple[PeerLedger, _BacklogCounts, _DeadLetterCounts]:
     books, wanted, now = open_ledgers(conn, peer), wanted_by(peer), scene.now
     cursor, topic = books.books.cursor, scene.topic
     after = cursor.position if cursor else topic.evicted_position
@@ -221,7 +223,7 @@ def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[Pe
     ahead = read_backlog(conn, topic.id, wanted, after=after, now=now, but={record.position for record in stale})
     oldest = _first([ahead.oldest, *(record.recorded_at for record in stale)])
     ready = None if oldest is None else max(oldest, cursor.created_at if cursor else 0)
-    waiting = _Waiting(
+    waiting = _BacklogCounts(
         ahead.events,
         len(stale),
         None if ready is None else max(0, now - ready),
@@ -232,18 +234,18 @@ def _read_waiting(conn: Connection, scene: _Scene, peer: PeerConfig) -> tuple[Pe
     return books, waiting, _read_letters(conn, scene, peer)
 
 
-def _read_letters(conn: Connection, scene: _Scene, peer: PeerConfig) -> _Letters:
+def _read_letters(conn: Connection, scene: _GroupContext, peer: PeerConfig) -> _DeadLetterCounts:
     name = link_name(peer.group, peer.node_name)
     total = scene.letters.get(name, 0)
     if not total:
-        return _Letters()
+        return _DeadLetterCounts()
     newest = read_dead_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
     live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
     spent = len(newest) - len(live)
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)
     if live and again == len(live):  # older ones most likely have the same reason
         again = total - spent
-    return _Letters(total - spent, again, spent, _left([letter.expires_at for letter in live], scene.now))
+    return _DeadLetterCounts(total - spent, again, spent, _left([letter.expires_at for letter in live], scene.now))
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
@@ -256,7 +258,9 @@ def _first(numbers: Iterable[int | None]) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-def _deliveries(waiting: _Waiting, letters: _Letters, tally: DeliveryTally, *, refuses: bool) -> Deliveries:
+def _deliveries(
+    waiting: _BacklogCounts, letters: _DeadLetterCounts, tally: DeliveryTally, *, refuses: bool
+) -> Deliveries:
     pending = [tally.pending_expires_in, *([] if refuses else [waiting.expires_in])]
     lost = [tally.pending_expires_in, waiting.expires_in, letters.expires_in]
     return Deliveries(

@@ -12,7 +12,7 @@ from eventd.api.framework.models import Answer, Body, NoQuery
 from eventd.api.framework.paging import NamePage, write_cursor
 from eventd.api.topics.calls import Call
 from eventd.egress.routers.event_map import check_map
-from eventd.egress.routers.graph import Joining, router_of
+from eventd.egress.routers.graph import NewRouterRules, router_of
 from eventd.egress.routers.projection import EventMap, Guarantee, Options, Router
 from eventd.errors import Invalid
 from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
@@ -136,7 +136,7 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
     router = _router(call.name, body)
     unit = PutRouter(
         RouterSpec(router.name, router.source, router.dest, router.options.encode()),
-        Joining(router),
+        NewRouterRules(router),
         RouterLimits(v0.limits.max_routers, v0.limits.max_topics),
         create_dest=body.create_dest,
         random=v0.log.chance.token(16),

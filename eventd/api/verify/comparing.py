@@ -22,13 +22,13 @@ from federation.compare import (
     MOST_ASKED,
     MOST_BUCKETS,
     MOST_PARTS,
-    AskKnown,
-    AskState,
-    AskSums,
     Grain,
     KnownEvents,
+    KnownQuery,
     State,
+    StateQuery,
     Sums,
+    SumsQuery,
     coarser,
     count_in,
     fold,
@@ -110,7 +110,7 @@ class Comparison:
     # --- one stage after the other --------------------------------------------------------------------------------
 
     async def _ask_state(self, asker: Asker) -> None:
-        state = await asker.ask(AskState(), State)
+        state = await asker.ask(StateQuery(), State)
         self._scope = await self._database.read(read_scope, *self._where, state, self._clock.now())
         self._at, self.findings.waiting = self._scope.after, self._scope.waiting
         self._stage = self._sum_ours
@@ -151,7 +151,7 @@ class Comparison:
     async def _ask_sums(self, asker: Asker) -> None:
         scope, state, grain = self._scope, self._scope.state, self._grain
         if self._at < state.upto:
-            question = AskSums(history=state.history, after=self._at, upto=state.upto, what=scope.what, grain=grain)
+            question = SumsQuery(history=state.history, after=self._at, upto=state.upto, what=scope.what, grain=grain)
             sums = await asker.ask(question, Sums)
             await asyncio.to_thread(read_sums, sums, grain, self._grain, self._theirs)
             self._at = beyond(self._at, sums.next, state.upto)
@@ -200,7 +200,7 @@ class Comparison:
             self._stage = self._resolve
 
     async def _ask_known(self, asker: Asker, some: Sequence[ListedRecord]) -> None:
-        known = await asker.ask(AskKnown(ids=tuple(held.event_id for held in some)), KnownEvents)
+        known = await asker.ask(KnownQuery(ids=tuple(held.event_id for held in some)), KnownEvents)
         unknown = [some[at] for at in sorted(set(known.unknown)) if at < len(some)]
         gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))

@@ -13,7 +13,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.links import show_link
-from eventd.egress.peers.questions import Asker, NotAnswered
+from eventd.egress.peers.questions import Asker, QueryUnsupported
 from eventd.egress.peers.transport import Transport
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer
@@ -64,7 +64,7 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
         begun = clock.monotonic()
         try:
             await _go_on(services, group, peer, run, params.seconds)
-        except NotAnswered as answer:
+        except QueryUnsupported as answer:
             why = str(answer)
         except BaseException:
             del runs[params.group, params.peer]
@@ -100,7 +100,7 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
 
 async def _go_on(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
     if peer.protocol == PROTOCOL_V1:
-        raise NotAnswered("it is declared with v1, which cannot be verified")
+        raise QueryUnsupported("it is declared with v1, which cannot be verified")
     ring = await asyncio.to_thread(services.ring, group)
     transport = Transport(services.clock)
     try:

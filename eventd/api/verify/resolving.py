@@ -17,11 +17,11 @@ from eventd.store.engine.database import Connection, Database
 from federation.compare import (
     MOST_ASKED,
     MOST_BUCKETS,
-    AskIds,
-    AskKnown,
     Grain,
     Ids,
+    IdsQuery,
     KnownEvents,
+    KnownQuery,
     minus,
     show_print,
     total_of,
@@ -34,7 +34,7 @@ Pair = tuple[str, str]
 """An id, and the fingerprint of a record under it."""
 
 
-class _Place(NamedTuple):
+class _KnownRecord(NamedTuple):
     """The state of an id in this node's log. `position`: None if retention has evicted it."""
 
     position: int | None
@@ -101,7 +101,7 @@ class Resolver:
 
     async def _list_theirs(self, asker: Asker) -> None:
         state = self._scope.state
-        question = AskIds(
+        question = IdsQuery(
             history=state.history,
             after=self._asked,
             upto=state.upto,
@@ -138,21 +138,21 @@ class Resolver:
         for start in range(0, len(newest), MOST_ASKED):
             await self._judge(asker, findings, newest[start : start + MOST_ASKED], places)
 
-    async def _read_places(self, ids: Sequence[str]) -> dict[str, _Place]:
-        found: dict[str, _Place] = {}
+    async def _read_places(self, ids: Sequence[str]) -> dict[str, _KnownRecord]:
+        found: dict[str, _KnownRecord] = {}
         for start in range(0, len(ids), MOST_ASKED):
             some = ids[start : start + MOST_ASKED]
             found |= await self._database.read(_read_places, self._scope.topic.id, some)
         return found
 
     async def _judge(
-        self, asker: Asker, findings: Findings, some: Sequence[ListedRecord], places: Mapping[str, _Place]
+        self, asker: Asker, findings: Findings, some: Sequence[ListedRecord], places: Mapping[str, _KnownRecord]
     ) -> None:
         """Find out whether the peer lacks a refresh, or holds another event under the id. Unknown ids are reported.
 
         An id that a peer knows but did not list proves nothing: it answers from its ids alone, or has just received it.
         """
-        question = AskKnown(
+        question = KnownQuery(
             ids=tuple(held.event_id for held in some),
             fingerprints=tuple(show_print(held.fingerprint) for held in some),
         )
@@ -167,13 +167,13 @@ class Resolver:
         findings.unresolved += len(some) - len({*known.unknown, *known.gone, *known.other} & {*range(len(some))})
 
 
-_GONE = _Place(None, False)
+_GONE = _KnownRecord(None, False)
 
 
-def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, _Place]:
+def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, _KnownRecord]:
     refreshed = read_refreshed(conn, topic_id, ids)
     placed = read_placed(conn, topic_id, ids)
-    return {event_id: _Place(position, event_id in refreshed) for event_id, position in placed.items()}
+    return {event_id: _KnownRecord(position, event_id in refreshed) for event_id, position in placed.items()}
 
 
 def _fitting(left: Sequence[int], sizes: Mapping[int, int]) -> list[int]:

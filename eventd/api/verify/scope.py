@@ -46,7 +46,7 @@ class Scope:
     waiting: int
 
 
-class _Elsewhere(NamedTuple):
+class _PathsWithout(NamedTuple):
     """Paths that do not lead through a node."""
 
     node: str
@@ -71,7 +71,7 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
     kept = oldest_kept(conn, topic.id, now)
     since = None if kept is None else kept // MINUTE + 1
     own = not peer.relay
-    takes_path = _entered_here if own else _Elsewhere(node).takes
+    takes_path = _entered_here if own else _PathsWithout(node).takes
     selector = peer.selector
     after = 0
     if state.since is not None:

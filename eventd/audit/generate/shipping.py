@@ -18,7 +18,7 @@ from eventd.audit.generate.segments import SegmentRows
 from eventd.audit.generate.settings import HOUR
 from eventd.audit.generate.world import Link, World
 from eventd.lake.layout import landing
-from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
+from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, write_segment, write_state
@@ -57,10 +57,10 @@ def _state(world: World, node: int, epoch_index: int, segments: list[Segment]) -
     if node in world.restarts:
         moment = world.restarts[node] + int(world.skews[node])
         begun, closed = (begun, moment) if epoch_index == 0 else (moment, closed)
-    reaches: dict[Ledger, Reach] = {}
+    reaches: dict[Ledger, SegmentRange] = {}
     for _, manifest in segments:
         after = reaches[manifest.book].after if manifest.book in reaches else manifest.after
-        reaches[manifest.book] = Reach(after=after, upto=manifest.upto)
+        reaches[manifest.book] = SegmentRange(after=after, upto=manifest.upto)
     head = _head(world, node, epoch_index)
     return NodeState(
         node=world.names[node],

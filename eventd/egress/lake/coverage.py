@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, SegmentName, parse_path, slug, state_path
-from eventd.lake.manifest import NodeState, Reach, Unreadable
+from eventd.lake.manifest import NodeState, SegmentRange, Unreadable
 from eventd.lake.reader import decode_state
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
@@ -27,13 +27,13 @@ class LakeCoverage:
     """How far the ledgers of some nodes in one epoch are in a lake, and the last states of these nodes."""
 
     epoch: str
-    reaches: dict[LedgerKey, Reach]
+    reaches: dict[LedgerKey, SegmentRange]
     states: dict[str, NodeState]
 
     def note(self, kept: LedgerKey, after: int, upto: int) -> None:
         """Add a segment."""
         before = self.reaches.get(kept)
-        self.reaches[kept] = Reach(after=after if before is None else min(before.after, after), upto=upto)
+        self.reaches[kept] = SegmentRange(after=after if before is None else min(before.after, after), upto=upto)
 
 
 def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeCoverage:

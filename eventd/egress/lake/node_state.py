@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from eventd.egress.lake.coverage import LakeCoverage
 from eventd.lake.extract import LinkState as Link
 from eventd.lake.extract import State
-from eventd.lake.manifest import GroupState, NodeState, PeerState, Reach, Selection
+from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
 from eventd.lake.schema import Ledger
 
 
@@ -44,7 +44,7 @@ def describe(
     )
 
 
-def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, Reach]:
+def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, SegmentRange]:
     """Return the range of each ledger that segments cover."""
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 

@@ -31,7 +31,7 @@ from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, Memory, State, read_book, read_state
 from eventd.lake.layout import landing
-from eventd.lake.manifest import NodeState, Reach
+from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import write_segment, write_state
@@ -262,7 +262,7 @@ class Shipper:
             removed = {book: reach.after for book, reach in there.segments.items()}
             for kept, reach in self._known.reaches.items():
                 if kept.node == state.node and (after := removed.get(kept.book, 0)) > reach.after:
-                    self._known.reaches[kept] = Reach(after=min(after, reach.upto), upto=reach.upto)
+                    self._known.reaches[kept] = SegmentRange(after=min(after, reach.upto), upto=reach.upto)
             state = replace(state, segments=segments_of(state.node, self._known))
         write_state(self._at, state)
         self._known.states[state.node] = state

@@ -29,7 +29,7 @@ from eventd.egress.lake.protocol import (
 )
 from eventd.egress.lake.worker_client import WorkerClient, WorkerLost
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, OutboundBatch, Unavailable
-from eventd.lake.extract import Lost, note_lost
+from eventd.lake.extract import EvictedRows, note_lost
 from eventd.lake.schema import Ledger
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
@@ -211,7 +211,7 @@ class LedgerCursors:
 
     async def _move(self, shipment: Shipment, now: int) -> None:
         name = cursor_name(shipment.node, shipment.book)
-        losses = _Losses([Lost(*astuple(loss)) for loss in shipment.lost]) if shipment.lost else None
+        losses = _Losses([EvictedRows(*astuple(loss)) for loss in shipment.lost]) if shipment.lost else None
         await self._log.settle(Step(name, shipment.position, shipment.upto, shipment.upto, now), losses)
         if shipment.rows:
             self._metrics.shipped(shipment.book, shipment.rows, shipment.bytes)
@@ -253,7 +253,7 @@ class _Losses:
 
     topic_id = None
 
-    def __init__(self, lost: Sequence[Lost]) -> None:
+    def __init__(self, lost: Sequence[EvictedRows]) -> None:
         self._lost = lost
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from eventd.egress.loop.consumer import Consumer
 from eventd.log.cursors.cursors import Cursor
-from eventd.runtime.supervisor import Keep
+from eventd.runtime.supervisor import KeepTask
 
 PurposeT = TypeVar("PurposeT")
 
@@ -29,7 +29,7 @@ class _ActiveConsumer(Generic[PurposeT]):
 class Consumers(Generic[PurposeT]):
     """Consumers by cursor name. `start` creates one for a cursor and its purpose, which can be compared."""
 
-    def __init__(self, keep: Keep, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
+    def __init__(self, keep: KeepTask, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
         self._keep = keep
         self._start = start
         self._running: dict[str, _ActiveConsumer[PurposeT]] = {}

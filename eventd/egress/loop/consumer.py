@@ -34,7 +34,7 @@ from eventd.log.core.wakeups import Watch
 from eventd.log.cursors.cursors import Cursor, LinkState, Postponement, Step, end_cursor, rewind
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND, Countdown
-from eventd.runtime.supervisor import Spawn
+from eventd.runtime.supervisor import SpawnTask
 
 IDLE_WRITE = 5.0
 """Seconds after which the cursor is stored that passed only records its destination did not select."""
@@ -87,7 +87,7 @@ class Consumer(Generic[PageT]):
         sink: Sink[PageT],
         *,
         version: int,
-        spawn: Spawn,
+        spawn: SpawnTask,
         backoff: Backoff,
         chance: Callable[[], float],
         cursors: CursorStore | None = None,

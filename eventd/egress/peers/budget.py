@@ -27,7 +27,7 @@ PATIENCE = 2.0
 """Seconds. Of many batches that are answered at all, one is answered within milliseconds."""
 
 
-class Half:
+class BudgetShare:
     """A number of bytes, of which `held` are in use, and the waiting links in order."""
 
     def __init__(self, size: int) -> None:
@@ -43,7 +43,7 @@ class Half:
 class Grant(NamedTuple):
     """Bytes of one half or the other."""
 
-    half: Half
+    half: BudgetShare
     size: int
 
 
@@ -51,8 +51,8 @@ class Budget:
     """`total` bytes for all links. `links` returns their number. For one loop."""
 
     def __init__(self, total: int, links: Callable[[], int], clock: Clock) -> None:
-        self.main = Half(total // 2)
-        self.first = Half(total - total // 2)
+        self.main = BudgetShare(total // 2)
+        self.first = BudgetShare(total - total // 2)
         self._links = links
         self._clock = clock
         self._timer: asyncio.Future[None] | None = None
@@ -93,7 +93,7 @@ class Budget:
         self.first.queue.pop(link, None)
         self._serve()  # the next one may need less
 
-    def give_back(self, half: Half, size: int) -> None:
+    def give_back(self, half: BudgetShare, size: int) -> None:
         """Return bytes to a half, and pass them to the links whose turn it is."""
         half.held -= size
         if half is self.main and size > 0:

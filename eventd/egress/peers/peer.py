@@ -11,7 +11,7 @@ from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, Rewind
 from eventd.egress.peers.budget import Allowance, Budget
 from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
-from eventd.egress.peers.push_v2 import V2, Link, NotSpoken, PushV2, impossible_mark
+from eventd.egress.peers.push_v2 import V2, Link, PushV2, V2Unsupported, impossible_mark
 from eventd.egress.peers.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
@@ -134,7 +134,7 @@ class PeerSink:
             return OpenResult(reached=False)
         try:
             mark = await self._v2.mark()
-        except NotSpoken as answer:
+        except V2Unsupported as answer:
             if self._protocol == V2:
                 raise Blocked("no_v2", f"{answer}, but this link uses only v2") from None
             self._protocol = V1

@@ -37,7 +37,7 @@ BATCH_IDS = 64
 """Batches without a receipt whose ids are remembered for the next attempt."""
 
 
-class NotSpoken(Exception):
+class V2Unsupported(Exception):
     """The other side does not speak v2."""
 
 
@@ -96,11 +96,11 @@ class PushV2:
         """
 
     async def mark(self) -> Mark | None:
-        """Return the peer's mark. Raises `NotSpoken`, `LinkError`."""
+        """Return the peer's mark. Raises `V2Unsupported`, `LinkError`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
         signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
         if answer.status in (404, 405) and not is_of_an_api(answer):
-            raise NotSpoken(f"the peer answered {answer.status} to {query.path}")
+            raise V2Unsupported(f"the peer answered {answer.status} to {query.path}")
         if answer.status != 200:
             raise self._hold_up(answer)
         try:

@@ -28,7 +28,7 @@ BUSY_SECONDS = 30.0
 """Seconds that a peer may be busy with other questions before the question fails."""
 
 
-class NotAnswered(Exception):
+class QueryUnsupported(Exception):
     """The peer does not know this kind of question."""
 
 
@@ -50,8 +50,8 @@ class Asker:
     async def ask(self, question: Question, kind: type[R]) -> R:
         """Return the answer of this kind.
 
-        Raises `NotAnswered` when the peer does not know the question, `HistoryEnded`, `Unavailable` while it cannot be
-        asked, and `Conflict` when it refuses, or answers without proof.
+        Raises `QueryUnsupported` if the peer does not know the query, `HistoryEnded`, `Unavailable` while it cannot be
+        queried, and `Conflict` if it refuses, or answers without proof.
         """
         body = encode_question(question)
         end = self.clock.monotonic() + BUSY_SECONDS
@@ -92,7 +92,7 @@ class Asker:
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):
-            raise NotAnswered(f"it answers {answer.status} to the query: its program is too old for it")
+            raise QueryUnsupported(f"it answers {answer.status} to the query: its program is too old for it")
         if code == "other_history":
             raise HistoryEnded
         held = self.transport.hold_up(

@@ -224,7 +224,7 @@ def graph_of(lines: Sequence[RouterRow]) -> Graph:
     return Graph(map(router_of, lines))
 
 
-class Joining:
+class NewRouterRules:
     """The rules for one new router, or for one whose options change."""
 
     def __init__(self, router: Router) -> None:

@@ -36,7 +36,7 @@ from eventd.log.core.head import read_head
 from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
 from eventd.log.topics.router_rows import RouterRow, read_heads
 from eventd.resources.effective import GroupConfig
-from eventd.runtime.supervisor import Spawn
+from eventd.runtime.supervisor import SpawnTask
 
 LANES = 4
 """Sources that are read concurrently."""
@@ -73,7 +73,9 @@ class Routing:
     moved that a reader waits for.
     """
 
-    def __init__(self, log: EventLog, groups: Groups, spawn: Spawn, max_bytes: int = 0, *, lazy: bool = False) -> None:
+    def __init__(
+        self, log: EventLog, groups: Groups, spawn: SpawnTask, max_bytes: int = 0, *, lazy: bool = False
+    ) -> None:
         self._lazy = lazy
         self._log = log
         self._max_bytes = max_bytes

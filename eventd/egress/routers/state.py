@@ -218,15 +218,17 @@ class SourceState:
         until = next((position for position, _ in others if position > first[0]), None)
         return RouterBatch([router for router in places[first] if router.kind in some], until)
 
-    def ask(self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int) -> Ask:
+    def ask(
+        self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int
+    ) -> PageRead:
         """Return what is read and made for a batch."""
         first = batch.routers[0]
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))
-        return Ask(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
+        return PageRead(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
 
 
-def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[Slice]:
+def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[StepBatch]:
     """Yield the steps of each transaction."""
     part: list[tuple[RouterState, RouterStep]] = []
     weight = size = 0
@@ -234,22 +236,22 @@ def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[Slice
         cut = each[1].copies
         more, bulk = ROUTER_WEIGHT + len(cut), cut.bytes
         if part and (weight + more > SLICE_WEIGHT or size + bulk > SLICE_BYTES):
-            yield Slice(part, weight)
+            yield StepBatch(part, weight)
             part, weight, size = [], 0, 0
         part.append(each)
         weight, size = weight + more, size + bulk
     if part:
-        yield Slice(part, weight)
+        yield StepBatch(part, weight)
 
 
-class Slice(NamedTuple):
+class StepBatch(NamedTuple):
     """The steps of one transaction, and as how many copies they count."""
 
     moves: list[tuple[RouterState, RouterStep]]
     weight: int
 
 
-class Ask(NamedTuple):
+class PageRead(NamedTuple):
     """A page to read, and for each kind a router that defines its copies."""
 
     topic_id: int
@@ -269,7 +271,7 @@ class Ready(NamedTuple):
     cuts: Mapping[Kind, CopyPage]
 
 
-def prepare(conn: Connection, ask: Ask) -> Ready | None:
+def prepare(conn: Connection, ask: PageRead) -> Ready | None:
     """Read a page and make its copies, off the loop, on a snapshot; None when the topic is gone."""
     page = read_source(
         conn,

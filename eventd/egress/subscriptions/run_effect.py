@@ -18,7 +18,7 @@ NAMED = 20
 """Ids that a message lists."""
 
 
-class Given(NamedTuple):
+class StoredResult(NamedTuple):
     """The stored result of a run: the part's name and generation (empty and None without a part), and what
     was refused."""
 
@@ -44,7 +44,7 @@ class RunEffect:
     ended: Sequence[str] = ()
     late: int | None = None
     run_id: int = 0
-    ending: Callable[[int, Given], RunEnd] | None = None
+    ending: Callable[[int, StoredResult], RunEnd] | None = None
 
     @property
     def topic_id(self) -> int | None:
@@ -76,7 +76,7 @@ class RunEffect:
             withdraw(tx.conn, self.owner, self.ended, tx.now, later=later)
         if self.ending is not None:
             problem = self._problem(appended)
-            given = Given(source, generation, problem) if generation else Given("", None, problem)
+            given = StoredResult(source, generation, problem) if generation else StoredResult("", None, problem)
             end_run(tx.conn, self.run_id, self.ending(tx.now, given))
 
     def _problem(self, appended: AppendResult) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
 from eventd.egress.subscriptions.runner import PluginRunner, SubscriptionDependencies
-from eventd.egress.subscriptions.trigger import Seen, Trigger
+from eventd.egress.subscriptions.trigger import Trigger, TriggerEvent
 from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, Batch, Window
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
@@ -28,7 +28,7 @@ class WindowBatch(OutboundBatch):
     `full`: more records may exist. `gone` are the positions `(after, upto]` that retention evicted unread.
     """
 
-    records: Sequence[Seen]
+    records: Sequence[TriggerEvent]
     full: bool = False
     gone: tuple[int, int] | None = None
 
@@ -69,12 +69,12 @@ class SubscriptionSink:
     def await_room(self, nudge: asyncio.Future[None]) -> None:
         """Set the nudge at once: there is always room."""
 
-    async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[Seen]:
+    async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[TriggerEvent]:
         """Read matching events after `after`, up to the end of a batch that is tried again."""
         self._at = after
         return await self._find(after, self._most, MOST_BYTES)
 
-    async def _find(self, after: int, limit: int, max_bytes: int) -> MatchingPage[Seen]:
+    async def _find(self, after: int, limit: int, max_bytes: int) -> MatchingPage[TriggerEvent]:
         found = await self._log.matching(
             self._topic_id,
             after,
@@ -94,13 +94,13 @@ class SubscriptionSink:
         """Return where a batch that is tried again, or a backfill, ends."""
         return self._until if self._tries.until is None else self._tries.until
 
-    async def open(self, cursor: Cursor, page: MatchingPage[Seen]) -> OpenResult:
+    async def open(self, cursor: Cursor, page: MatchingPage[TriggerEvent]) -> OpenResult:
         """Read whether the next events were tried before. Nothing else is needed."""
         self._follows = False
         await self._tries.recall(cursor.position)
         return OpenResult(reached=True)
 
-    def select(self, page: MatchingPage[Seen], after: int, attempts: int) -> WindowBatch | None:
+    def select(self, page: MatchingPage[TriggerEvent], after: int, attempts: int) -> WindowBatch | None:
         """Return the whole page."""
         gone = (page.gaps[0].after, page.gaps[-1].upto) if page.gaps else None
         if not page.items and gone is None:
@@ -171,7 +171,7 @@ class SubscriptionSink:
             timer.cancel()
 
 
-def _not_overtaken(seen: Sequence[Seen], upto: int) -> tuple[Sequence[Seen], int]:
+def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[TriggerEvent], int]:
     """Return the leading events, up to one whose key was run before in a later order.
 
     So a backfill that ends at a position knows that all events beyond it are newer than those it runs.
@@ -185,7 +185,7 @@ def _not_overtaken(seen: Sequence[Seen], upto: int) -> tuple[Sequence[Seen], int
     return seen, upto
 
 
-def _in_force(seen: Sequence[Seen], now: int) -> list[Seen]:
+def _in_force(seen: Sequence[TriggerEvent], now: int) -> list[TriggerEvent]:
     """Return the events without those that expired while they were collected."""
     return [
         one if is_alive(one.record.expires_at, now) else one._replace(runs=False)

@@ -31,7 +31,7 @@ def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], 
     return re.compile("|".join(re.escape(f'"type":{text}') for text in sorted(begun))).search
 
 
-class Seen(NamedTuple):
+class TriggerEvent(NamedTuple):
     """An event that concerns a subscription.
 
     `runs`: the plugin gets it; `ends`: it revokes earlier ones. An event with neither was run before, in its own order:
@@ -120,7 +120,7 @@ class Trigger:
         """Return whether a requested type, or one that revokes it, occurs in the text, perhaps in another field."""
         return _occurs(self.selector.types, self._endings)(text)
 
-    def take(self, record: Record) -> Seen | None:
+    def take(self, record: Record) -> TriggerEvent | None:
         """Return the event of a record if it matches and has not expired."""
         if not is_alive(record.expires_at, self.now) or (self.positions and record.position not in self.positions):
             return None
@@ -135,7 +135,7 @@ class Trigger:
             return None
         if self.without is not None and self.without.take(record) is not None:
             runs = False  # but it may revoke an earlier one
-        return Seen(record, event, runs, ends)
+        return TriggerEvent(record, event, runs, ends)
 
     def _fits(self, record: Record, tag: str) -> bool:
         return self.selector.matches(type=tag, subject=record.subject, source=record.node)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from eventd.egress.subscriptions.trigger import Seen
+from eventd.egress.subscriptions.trigger import TriggerEvent
 from eventd.runtime.clock import SECOND
 
 MOST_EVENTS = 1024
@@ -34,14 +34,14 @@ class Window:
     batch_window: int | None
     debounce: int | None
     most: int = MOST_EVENTS
-    seen: list[Seen] = field(default_factory=list)
-    _kept: dict[tuple[str, str], Seen] = field(default_factory=dict)
+    seen: list[TriggerEvent] = field(default_factory=list)
+    _kept: dict[tuple[str, str], TriggerEvent] = field(default_factory=dict)
     _bytes: int = 0
     _seen_bytes: int = 0
     _first: int = 0
     _last: int = 0
 
-    def add(self, found: Iterable[Seen], *, shift: int = 0) -> None:
+    def add(self, found: Iterable[TriggerEvent], *, shift: int = 0) -> None:
         """Add events in log order. `shift`: by how much the wall clock was set back since it opened."""
         for one in found:
             self.seen.append(one)
@@ -96,15 +96,15 @@ class Batch:
 
     after: int
     upto: int
-    seen: Sequence[Seen]
-    kept: Sequence[Seen]
+    seen: Sequence[TriggerEvent]
+    kept: Sequence[TriggerEvent]
     coalesced: Sequence[str]
     ended: Sequence[str]
 
     @classmethod
-    def of(cls, after: int, upto: int, seen: Sequence[Seen]) -> Batch:
+    def of(cls, after: int, upto: int, seen: Sequence[TriggerEvent]) -> Batch:
         """Return the batch of the collected events."""
-        last: dict[tuple[str, str], Seen] = {}
+        last: dict[tuple[str, str], TriggerEvent] = {}
         said: dict[str, bool] = {}
         for one in seen:
             if one.runs:
@@ -127,7 +127,7 @@ class Batch:
         return replace(half, kept=kept, coalesced=_replaced(half.seen, kept))
 
 
-def _replaced(seen: Sequence[Seen], kept: Sequence[Seen]) -> list[str]:
+def _replaced(seen: Sequence[TriggerEvent], kept: Sequence[TriggerEvent]) -> list[str]:
     """Return the ids of events that others of the batch replace."""
     ids = {one.event.id for one in kept}
     return [*dict.fromkeys(one.event.id for one in seen if one.runs and one.event.id not in ids)]

@@ -11,18 +11,18 @@ from __future__ import annotations
 from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.ledgers import read_book
 from eventd.lake.extract.lost_rows import note_lost
-from eventd.lake.extract.result import Extract, Lost
-from eventd.lake.extract.state import GroupState, LinkState, Selected, Span, State, read_state
+from eventd.lake.extract.result import EvictedRows, Extract
+from eventd.lake.extract.state import GroupState, LinkState, SelectionPeriod, Span, State, read_state
 from eventd.lake.schema import Ledger
 
 __all__ = [
+    "EvictedRows",
     "Extract",
     "GroupState",
     "Ledger",
     "LinkState",
-    "Lost",
     "Memory",
-    "Selected",
+    "SelectionPeriod",
     "Span",
     "State",
     "note_lost",

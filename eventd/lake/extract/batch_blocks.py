@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.lake.extract.block_columns import Apart, Memory
+from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.log.core.blocks import BLOCK_RECORDS, Block
 from eventd.log.core.scan import PORTION_BYTES, blocks_at
 from eventd.store.engine.database import fetch, fetch_in
@@ -16,14 +16,14 @@ from eventd.store.engine.database import fetch, fetch_in
 AHEAD: Final = 64
 """Blocks that are read in one query, as long as they are small."""
 
-Part = tuple[Apart, Sequence[int]]
+Part = tuple[BlockColumns, Sequence[int]]
 """Some records of a block by their indexes in it; a range object if they are adjacent."""
 
 _COLUMNS: Final = ", ".join(Block._fields)
 _OUTLINE: Final = ", ".join([*Block._fields[:-1], "''"])
 
 
-class Stretch(NamedTuple):
+class PositionRange(NamedTuple):
     """The positions `(after, upto]` of a topic; `own`: only records that entered the log at this node."""
 
     topic_id: int
@@ -32,7 +32,9 @@ class Stretch(NamedTuple):
     own: bool
 
 
-def walk_back(conn: sa.Connection, memory: Memory, stretch: Stretch, skips: Callable[[Block], bool]) -> Iterator[Apart]:
+def walk_back(
+    conn: sa.Connection, memory: Memory, stretch: PositionRange, skips: Callable[[Block], bool]
+) -> Iterator[BlockColumns]:
     """Yield the blocks that hold records of a stretch, last one first, without those to skip."""
     topic_id, after, upto, _ = stretch
     at = upto
@@ -52,7 +54,7 @@ def walk_back(conn: sa.Connection, memory: Memory, stretch: Stretch, skips: Call
         at = known.block.position - 1
 
 
-def _outlines_back(conn: sa.Connection, stretch: Stretch, at: int) -> list[Block]:
+def _outlines_back(conn: sa.Connection, stretch: PositionRange, at: int) -> list[Block]:
     """Read the next blocks backwards from a position, without their lines."""
     own = "AND own = 1" if stretch.own else ""
     sql = (
@@ -72,7 +74,7 @@ def _affordable(found: Sequence[Block]) -> Sequence[Block]:
     return found
 
 
-def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Iterator[Apart]:
+def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Iterator[BlockColumns]:
     sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
     stored = {row[0]: row for row in fetch_in(conn, sql, (), [block.position for block in outlines])}
     for block in outlines:

@@ -47,7 +47,7 @@ class BatchRow(NamedTuple):
     receipt: str
 
 
-class Portion(NamedTuple):
+class BatchPage(NamedTuple):
     """Batches by id; `upto` is the id reached, and `full` says that more may exist."""
 
     batches: Sequence[BatchRow]
@@ -55,7 +55,7 @@ class Portion(NamedTuple):
     full: bool
 
 
-def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> Portion:
+def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> BatchPage:
     """Read the batches after the id `after` that make about `rows` rows: one row each, or `expanded` to one for each
     event.
     """
@@ -74,7 +74,7 @@ def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) 
                 break
         names = f"SELECT {_COLUMNS} FROM batches WHERE id > ? AND id <= ? ORDER BY id"
         batches += map(_batch, fetch(conn, names, (begin, upto)))
-    return Portion(batches, upto, full)
+    return BatchPage(batches, upto, full)
 
 
 def _batch(row: Sequence[Any]) -> BatchRow:

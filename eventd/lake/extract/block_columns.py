@@ -23,7 +23,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO: Final = timedelta(microseconds=1)
 
 
-class Apart(NamedTuple):
+class BlockColumns(NamedTuple):
     """The records of a block, column by column. `block` has no lines; times are in microseconds."""
 
     block: Block
@@ -39,14 +39,14 @@ class Apart(NamedTuple):
     fingerprints: Sequence[int]
 
 
-def take_apart(block: Block) -> Apart:
+def take_apart(block: Block) -> BlockColumns:
     """Split a whole block into columns."""
     paths, bodies = zip(*block.facts(), strict=True)
     outlines = read_outlines(bodies)
     raw = [body.encode() for body in bodies]
     sha256 = hashlib.sha256
     digests = [sha256(each).digest() for each in raw]
-    return Apart(
+    return BlockColumns(
         block._replace(text=""),
         [outline.id for outline in outlines],
         [outline.source_node for outline in outlines],
@@ -65,11 +65,11 @@ class Memory:
     """A cache of the blocks of one log. It belongs to one reader, who may reuse it for the next extract."""
 
     def __init__(self) -> None:
-        self._apart: OrderedDict[int, Apart] = OrderedDict()  # by position, most recently used last
+        self._apart: OrderedDict[int, BlockColumns] = OrderedDict()  # by position, most recently used last
         self._places: list[int] = []  # sorted
         self._bytes = 0
 
-    def holding(self, position: int) -> Apart | None:
+    def holding(self, position: int) -> BlockColumns | None:
         """Return the cached block that holds a position, or None."""
         at = bisect_right(self._places, position) - 1
         found = self._apart[self._places[at]] if at >= 0 else None
@@ -78,7 +78,7 @@ class Memory:
         self._apart.move_to_end(found.block.position)
         return found
 
-    def keep(self, block: Block) -> Apart:
+    def keep(self, block: Block) -> BlockColumns:
         """Split a block and cache it."""
         known = self._apart.get(block.position)
         if known is not None and known.block.records == block.records:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from eventd.lake.extract.batch_blocks import Part, Stretch, count, find_at, walk_back
+from eventd.lake.extract.batch_blocks import Part, PositionRange, count, find_at, walk_back
 from eventd.lake.extract.batches import BatchRow, Selections
-from eventd.lake.extract.block_columns import Apart, Memory
-from eventd.lake.extract.result import Columns, Lost, no_rows
+from eventd.lake.extract.block_columns import BlockColumns, Memory
+from eventd.lake.extract.result import Columns, EvictedRows, no_rows
 from eventd.lake.extract.scope import PeerCursor, Scope
 from eventd.lake.schema import Ledger
 from eventd.log.delivery.evidence import read_proof
@@ -27,16 +27,16 @@ from eventd.store.engine.database import fetch_in
 _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
 
-class Spread(NamedTuple):
+class DeliveryColumns(NamedTuple):
     """Deliveries as columns, and the losses that were found."""
 
     columns: Columns
-    lost: list[Lost]
+    lost: list[EvictedRows]
 
 
 def spread(
     conn: sa.Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
-) -> Spread:
+) -> DeliveryColumns:
     """Return the deliveries that these batches prove, in order."""
     columns, lost = no_rows(Ledger.DELIVERIES), []
     for batch in batches:
@@ -50,8 +50,8 @@ def spread(
             _add(columns, left_out.parts, said | _but(outcome, error))
         if missing > 0:
             bounds = (batch.epoch, batch.after, batch.upto)
-            lost.append(Lost(peer.place.group, peer.peer, *bounds, missing, "deliveries_lost"))
-    return Spread(columns, lost)
+            lost.append(EvictedRows(peer.place.group, peer.peer, *bounds, missing, "deliveries_lost"))
+    return DeliveryColumns(columns, lost)
 
 
 def _delivered(
@@ -65,7 +65,7 @@ def _delivered(
         return []
     found: list[Part] = []
     open_ = batch.events
-    stretch = Stretch(peer.topic_id, batch.after, batch.upto, own=not selection.relay)
+    stretch = PositionRange(peer.topic_id, batch.after, batch.upto, own=not selection.relay)
     for apart in walk_back(conn, memory, stretch, lambda block: selection.settles(block) is False):
         indexes = _selected(apart, batch, selection)[-open_:]
         if indexes:
@@ -76,7 +76,7 @@ def _delivered(
     return found[::-1]
 
 
-def _selected(apart: Apart, batch: BatchRow, selection: Selection) -> Sequence[int]:
+def _selected(apart: BlockColumns, batch: BatchRow, selection: Selection) -> Sequence[int]:
     """Return the indexes of a block's records in the batch's range that the peer selected, without the exceptions."""
     block = apart.block
     first, stop = max(0, batch.after + 1 - block.position), min(block.records, batch.upto + 1 - block.position)
@@ -169,7 +169,7 @@ def _add(columns: Columns, parts: Sequence[Part], said: Mapping[str, Any]) -> No
             columns[name] += [value] * total
 
 
-def _of_records(apart: Apart) -> tuple[tuple[str, Sequence[Any]], ...]:
+def _of_records(apart: BlockColumns) -> tuple[tuple[str, Sequence[Any]], ...]:
     return (
         ("id", apart.ids),
         ("source", apart.sources),

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
-from eventd.lake.extract.block_columns import Apart, Memory
+from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.lake.extract.deliveries import taken
-from eventd.lake.extract.result import Columns, Extract, Lost, no_rows
+from eventd.lake.extract.result import Columns, EvictedRows, Extract, no_rows
 from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
 from eventd.log.core.blocks import Block
@@ -32,7 +32,7 @@ class _Payload(msgspec.Struct, gc=False):
 _PAYLOADS: Final = msgspec.json.Decoder(_Payload)
 
 
-class _Chosen(NamedTuple):
+class _BlockSelection(NamedTuple):
     """The positions of the blocks to read, the position reached, and whether more exist."""
 
     positions: Sequence[tuple[int, int]]
@@ -54,7 +54,7 @@ def read_events(
     return Extract(Ledger.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
 
 
-def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _Chosen:
+def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _BlockSelection:
     sql = (
         f"SELECT position, topic_id, records, bytes FROM blocks WHERE position >= {_HOLDING}"
         " AND position + records > ? ORDER BY position LIMIT ?"
@@ -67,10 +67,10 @@ def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _Chose
             positions.append((position, bytes_))
             found, size = found + records, size + bytes_
             if found >= rows or size >= MOST_BYTES:
-                return _Chosen(positions, position + records - 1, full=True)
+                return _BlockSelection(positions, position + records - 1, full=True)
     if len(near) == LOOKED_AT:
-        return _Chosen(positions, near[-1][0] + near[-1][2] - 1, full=True)
-    return _Chosen(positions, max(after, places.last), full=False)
+        return _BlockSelection(positions, near[-1][0] + near[-1][2] - 1, full=True)
+    return _BlockSelection(positions, max(after, places.last), full=False)
 
 
 def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
@@ -92,7 +92,7 @@ def _load(conn: sa.Connection, positions: Sequence[int]) -> Iterator[Block]:
         yield from sorted(map(Block._make, fetch_in(conn, sql, (), positions)))
 
 
-def _add(columns: Columns, apart: Apart, within: range, place: LocalGroup, epoch: str) -> None:
+def _add(columns: Columns, apart: BlockColumns, within: range, place: LocalGroup, epoch: str) -> None:
     block, size = apart.block, len(within)
     positions = [block.position + at for at in within]
     same: dict[str, Any] = {
@@ -128,11 +128,11 @@ def _payloads(block: Block, within: range) -> list[str]:
     return [bytes(each.payload).decode() for each in _PAYLOADS.decode_lines("\n".join(bodies))]
 
 
-def _lost(conn: sa.Connection, places: Scope, after: int, upto: int) -> list[Lost]:
+def _lost(conn: sa.Connection, places: Scope, after: int, upto: int) -> list[EvictedRows]:
     """Return where retention evicted records of a group before they were read."""
     rows = fetch(conn, "SELECT id, evicted_position FROM topics WHERE evicted_position > ?", (after,))
     return [
-        Lost(places.topics[topic_id].group, "", places.epoch, after, min(evicted, upto), 0, "events_lost")
+        EvictedRows(places.topics[topic_id].group, "", places.epoch, after, min(evicted, upto), 0, "events_lost")
         for topic_id, evicted in rows
         if topic_id in places.topics
     ]

@@ -11,7 +11,7 @@ from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.deliveries import spread
 from eventd.lake.extract.events import read_events
 from eventd.lake.extract.listed import LISTS, as_columns, read_list, receipts
-from eventd.lake.extract.result import Extract, Lost
+from eventd.lake.extract.result import EvictedRows, Extract
 from eventd.lake.extract.scope import Scope, read_scope
 from eventd.lake.schema import Ledger
 from eventd.log.cursors.trimmed import read_forgotten
@@ -69,7 +69,7 @@ def _told(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
     if edge <= read.after:
         return Extract(read.book, read.after, upto, read.columns, read.full, read.lost)
     lost = [
-        Lost(place.group, "", places.epoch, read.after, edge, 0, f"{read.book}_forgotten")
+        EvictedRows(place.group, "", places.epoch, read.after, edge, 0, f"{read.book}_forgotten")
         for place in places.topics.values()
     ]
     return Extract(read.book, read.after, upto, read.columns, read.full, [*lost, *read.lost])

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from eventd.lake.extract.result import Lost
+from eventd.lake.extract.result import EvictedRows
 from eventd.store.engine.database import fetch
 from eventd.store.schema.tables import inbound_gaps
 
 
-def note_lost(conn: sa.Connection, lost: Iterable[Lost], now: int) -> None:
+def note_lost(conn: sa.Connection, lost: Iterable[EvictedRows], now: int) -> None:
     """Add losses to the gap ledger in the open transaction, which must hold the head.
 
     Recording the same loss twice has no effect. Losses of a group deleted meanwhile are ignored.

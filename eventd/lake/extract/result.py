@@ -12,7 +12,7 @@ Columns = dict[str, list[Any]]
 """Lists of equal length by column name: times in microseconds, digests as bytes, None for a missing value."""
 
 
-class Lost(NamedTuple):
+class EvictedRows(NamedTuple):
     """Rows of a group that cannot be produced any more, because retention was faster than the reader.
 
     `reason` is the ledger's name with a suffix: `_lost` if the events are evicted that its rows describe, then the
@@ -42,7 +42,7 @@ class Extract:
     upto: int
     columns: Columns
     full: bool
-    lost: Sequence[Lost] = ()
+    lost: Sequence[EvictedRows] = ()
 
     @property
     def rows(self) -> int:

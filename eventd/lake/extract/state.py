@@ -16,7 +16,7 @@ from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import fetch
 
 
-class Selected(NamedTuple):
+class SelectionPeriod(NamedTuple):
     """What a peer was to receive from `declared_at` (microseconds) until the next version."""
 
     version: int
@@ -31,7 +31,7 @@ class LinkState(NamedTuple):
     """
 
     peer: str
-    selections: Sequence[Selected]
+    selections: Sequence[SelectionPeriod]
     relay: bool
     paused: bool
     state: str
@@ -105,7 +105,9 @@ def _read_groups(conn: sa.Connection) -> list[GroupState]:
 
 
 def _link(conn: sa.Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkState:
-    versions = [Selected(*version) for version in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])]
+    versions = [
+        SelectionPeriod(*version) for version in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])
+    ]
     prefix = f"repair:{cursor.name.partition(':')[2]}/"
     repairs = [each for each in cursors if each.kind == "repair" and each.name.startswith(prefix)]
     return LinkState(

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from eventd.log.core.records import content_size
 from eventd.log.core.values import Drafts, Record
 from federation.event import Outline, expiry_micros, micros, read_outlines
-from federation.lines import Bodies, Piece, size_of
+from federation.lines import Bodies, BodyRun, size_of
 
 BLOCK_RECORDS = 1000
 """Records of a block at most."""
@@ -163,11 +163,11 @@ def _texts(drafts: Drafts) -> Iterator[BlockText]:
     return _of_rows(drafts, min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + longest))))
 
 
-def _fits(piece: Piece) -> bool:
+def _fits(piece: BodyRun) -> bool:
     return piece.records <= BLOCK_RECORDS and len(piece.text) <= BLOCK_BYTES
 
 
-def _of_pieces(pieces: Sequence[Piece], paths: str) -> Iterator[BlockText]:
+def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
     """Yield blocks of texts that need not be cut."""
     start = 0
     while start < len(pieces):

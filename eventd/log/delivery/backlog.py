@@ -48,7 +48,7 @@ def read_backlog(
     conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, but: Collection[int] = ()
 ) -> Backlog:
     """Return the backlog of a peer whose cursor is at `after`, without the positions `but`."""
-    counted, undecided, excluded = _Count(wanted, now), list[int](), sorted(but)
+    counted, undecided, excluded = _BacklogCounter(wanted, now), list[int](), sorted(but)
     last, looked = read_head(conn).last, 0
     estimate: Backlog | None = None
     for block in outlines(conn, topic_id, after, last, own=wanted.own):
@@ -91,7 +91,7 @@ def _estimate(conn: sa.Connection, wanted: PeerFilter, first: Block, last: int) 
 
 
 @dataclass(slots=True)
-class _Count:
+class _BacklogCounter:
     """The count for one peer so far."""
 
     wanted: PeerFilter
@@ -236,7 +236,7 @@ def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int
 
     A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
     """
-    counted, cost, at = _Count(wanted, now), 0, upto
+    counted, cost, at = _BacklogCounter(wanted, now), 0, upto
     for block in scan(conn, topic_id, after, upto):
         meant = wanted.settles(block, now)
         if meant is None:

@@ -192,7 +192,7 @@ def _read_floor(conn: sa.Connection, line: TopicRow, start: int, now: int) -> _F
     return _Floor(aged.upto, first_live(conn, line, aged.upto), lost)
 
 
-class _Missing(NamedTuple):
+class _LossRun(NamedTuple):
     """Losses with no record between them."""
 
     losses: list[Loss]
@@ -206,15 +206,15 @@ class _Missing(NamedTuple):
         return self.losses[-1].last
 
 
-def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_Missing]:
+def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_LossRun]:
     """Return losses after `start`, in order: first those below the floor, then those among records."""
     known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
-    missing: list[_Missing] = []
+    missing: list[_LossRun] = []
     for loss in sorted([*known, *floor.lost]):
         if missing and (loss.first <= floor.seq or loss.first == missing[-1].last + 1):
             missing[-1].losses.append(loss)
         else:
-            missing.append(_Missing([loss]))
+            missing.append(_LossRun([loss]))
     return missing
 
 
@@ -222,7 +222,7 @@ class _PageEnd(NamedTuple):
     """The last seq of a page, and the losses that it reports if it gets there."""
 
     stop: int
-    missing: _Missing | None
+    missing: _LossRun | None
 
     def tombstone(self, head_seq: int, upto: int) -> Tombstone | None:
         if self.missing is None or upto < self.missing.last:
@@ -232,7 +232,7 @@ class _PageEnd(NamedTuple):
         return Tombstone(gap_from, gap_to, reason_of(lost), sum(x.records for x in lost), gap_to + 1, head_seq)
 
 
-def _way(missing: list[_Missing], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
+def _way(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
     """Return where a page ends: it reports one range of losses, and ends before the next one."""
     ahead = iter(missing)
     first = next(ahead, None)

@@ -38,7 +38,7 @@ _DOCUMENTS: Final[dict[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
 }
 
 
-class TooMuch(Exception):
+class ProposalTooLarge(Exception):
     """The function proposes more than a result may contain, and was stopped."""
 
 
@@ -56,7 +56,7 @@ class ProposalWriter:
         self._ttl = self._observed_at = ""
 
     def add(self, value: Any, subject: str = "") -> None:
-        """Add a returned value. Raises TypeError for an unsupported type, TooMuch beyond 4 MiB."""
+        """Add a returned value. Raises TypeError for an unsupported type, ProposalTooLarge beyond 4 MiB."""
         if value is None:
             return
         if isinstance(value, Resource):
@@ -88,7 +88,7 @@ class ProposalWriter:
             _refuse_nonfinite(document)
         self._bytes += len(raw) + 1
         if self._bytes > MAX_BYTES:
-            raise TooMuch
+            raise ProposalTooLarge
         place = self._place_of(document) if self._latest and name == "resources" else None
         if place is None:
             self._lists[name].append(msgspec.Raw(raw))

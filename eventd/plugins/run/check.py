@@ -57,7 +57,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Later(Request):
+class _NextVersionRequest(Request):
     """A request as a later version might send it, with unknown members."""
 
     def encode(self) -> bytes:
@@ -107,7 +107,7 @@ class Checking:
             return
         for name, events in self._batches().items():
             yield await self._requested(name, events)
-        yield await self._requested("unknown members", [self._event(1)], form=_Later)
+        yield await self._requested("unknown members", [self._event(1)], form=_NextVersionRequest)
         yield await self._same_again()
         yield await self._together()
         yield self._leaves_what_is_declared()

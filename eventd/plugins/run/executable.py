@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from eventd.plugins.contract.contract import MAX_STDERR_KEPT, PluginFailed
 from eventd.processes.guards import Guards
-from eventd.processes.process import Inflow, Program
+from eventd.processes.process import OutputPipe, Program
 from eventd.resources.reading.problems import shorten
 from eventd.runtime.clock import SECOND, Clock
 from eventd.text.duration import format_duration
@@ -238,7 +238,7 @@ def ended_by(code: int) -> str:
     return f"exited with status {code}" if code >= 0 else f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
 
 
-def _drain_all(pipes: list[Inflow]) -> None:
+def _drain_all(pipes: list[OutputPipe]) -> None:
     for pipe in pipes:
         pipe.drain(MAX_STDOUT)
 

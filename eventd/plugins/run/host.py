@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from eventd.plugins.author.proposals import ProposalWriter, TooMuch
+from eventd.plugins.author.proposals import ProposalTooLarge, ProposalWriter
 from eventd.processes.lifeline import end_with
 from federation.event import Event
 
@@ -170,7 +170,7 @@ def answer(function: Function, raw: bytes) -> bytes:
     request = msgspec.json.decode(raw, type=_Request)
     try:
         return b'{"status":' + function(request.spec.events, request.spec.context.resources) + b"}"
-    except TooMuch:
+    except ProposalTooLarge:
         return _failed("stdout_too_large", "the plugin proposes more than 4 MiB in one run")
     except BaseException as error:  # SystemExit would wait for the plugin's threads
         _print_error(error)

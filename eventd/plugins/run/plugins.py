@@ -20,7 +20,7 @@ READERS: Final = 4
 """How many answers are parsed at the same time, off the loop: a kilobyte of YAML can take as long as a megabyte."""
 
 
-class _Lane:
+class _PluginRuns:
     """The runs of one plugin in its current declaration: the limit of concurrent runs, and the hosts that are kept."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
@@ -37,7 +37,7 @@ class Plugins:
         self._clock = clock
         self._environment = dict(environment)
         self._guards = Guards(clock)
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, _PluginRuns] = {}
         self._retired: list[Hosts] = []
         self._readers: ThreadPoolExecutor | None = None
 
@@ -50,14 +50,14 @@ class Plugins:
         async with lane.slots:
             return await self._run(lane, request)
 
-    def _lane(self, config: PluginConfig) -> _Lane:
+    def _lane(self, config: PluginConfig) -> _PluginRuns:
         lane = self._lanes.get(config.name)
         if lane is None or lane.config != config:
             self._retire(config.name)
-            lane = self._lanes[config.name] = _Lane(config, self._clock, self._environment, self._guards)
+            lane = self._lanes[config.name] = _PluginRuns(config, self._clock, self._environment, self._guards)
         return lane
 
-    async def _run(self, lane: _Lane, request: Request) -> Outcome:
+    async def _run(self, lane: _PluginRuns, request: Request) -> Outcome:
         started = self._clock.now()
         answer: Answer | None = None
         try:
@@ -79,7 +79,7 @@ class Plugins:
             result=result,
         )
 
-    async def _answer(self, lane: _Lane, request: Request) -> Answer:
+    async def _answer(self, lane: _PluginRuns, request: Request) -> Answer:
         config = lane.config
         if lane.hosts is not None:
             return await lane.hosts.run(request)
@@ -96,7 +96,7 @@ class Plugins:
             guards=self._guards,
         )
 
-    async def _result(self, lane: _Lane, answer: Answer) -> Result:
+    async def _result(self, lane: _PluginRuns, answer: Answer) -> Result:
         self._readers = self._readers or ThreadPoolExecutor(READERS, "plugin-answers")
         return await asyncio.get_running_loop().run_in_executor(self._readers, _read, lane, answer, self._clock.now())
 
@@ -122,7 +122,7 @@ class Plugins:
             self._readers.shutdown()
 
 
-def _read(lane: _Lane, answer: Answer, now: int) -> Result:
+def _read(lane: _PluginRuns, answer: Answer, now: int) -> Result:
     if lane.hosts is not None:
         return read_status(answer.stdout, now=now, ttl=lane.config.ttl)
     return read_answer(answer.stdout, now=now)

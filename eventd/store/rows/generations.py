@@ -10,7 +10,7 @@ from eventd.store.engine.database import fetch, insert
 from eventd.store.schema.tables import effective_config
 
 
-class Noted(NamedTuple):
+class Generation(NamedTuple):
     """A content by its etag, its generation, and since when it is in effect (microseconds)."""
 
     generation: int
@@ -18,13 +18,13 @@ class Noted(NamedTuple):
     changed_at: int
 
 
-def read_noted(conn: sa.Connection) -> Noted | None:
+def read_noted(conn: sa.Connection) -> Generation | None:
     """Return the latest stored content; None before the first."""
     rows = fetch(conn, "SELECT generation, etag, changed_at FROM effective_config WHERE id = 1")
-    return Noted(*rows[0]) if rows else None
+    return Generation(*rows[0]) if rows else None
 
 
-def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Noted | None:
+def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Generation | None:
     """Store a content with the versions it was made of, in the open transaction, which must hold the head.
 
     Unchanged content keeps its generation. None if content made of newer versions is stored: a slower process must not
@@ -35,12 +35,12 @@ def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version
         conn,
         "SELECT generation, etag, changed_at, registry_version, parts_version FROM effective_config WHERE id = 1",
     )
-    before, (registry, parts) = (Noted(*rows[0][:3]), rows[0][3:]) if rows else (Noted(0, "", 0), (0, 0))
+    before, (registry, parts) = (Generation(*rows[0][:3]), rows[0][3:]) if rows else (Generation(0, "", 0), (0, 0))
     if before.etag == etag:
         return before
     if registry > registry_version or parts > parts_version:
         return None
-    noted = Noted(before.generation + 1, etag, now)
+    noted = Generation(before.generation + 1, etag, now)
     values = {**noted._asdict(), "registry_version": registry_version, "parts_version": parts_version}
     fresh = insert(conn, effective_config).values(id=1, **values)
     conn.execute(fresh.on_conflict_do_update(index_elements=[effective_config.c.id], set_=values))

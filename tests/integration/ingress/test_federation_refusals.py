@@ -16,7 +16,7 @@ from eventd.api.peers import listener
 from eventd.egress.peers.transport import Transport
 from eventd.node import membership
 from eventd.testing import ManualClock, until
-from federation.compare import AskState, encode_question
+from federation.compare import StateQuery, encode_question
 from federation.event import new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
@@ -28,7 +28,7 @@ from tests.support.sites import Site
 from tests.support.v1_node import Reply, read_reply
 from tests.support.v2_sender import SECRET, V2Sender, line
 
-_STATE = encode_question(AskState())
+_STATE = encode_question(StateQuery())
 
 
 @pytest.fixture(autouse=True)

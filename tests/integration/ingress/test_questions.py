@@ -10,7 +10,16 @@ import pytest
 
 from eventd.ingress import questions
 from eventd.testing import until
-from federation.compare import QUESTION_BYTES, AskIds, AskKnown, AskState, AskSums, Grain, RecordScope, encode_question
+from federation.compare import (
+    QUESTION_BYTES,
+    Grain,
+    IdsQuery,
+    KnownQuery,
+    RecordScope,
+    StateQuery,
+    SumsQuery,
+    encode_question,
+)
 from federation.keys import KeyRing
 from federation.signing import SignedRequest, verify_answer
 from federation.wire import VerifyQuery
@@ -19,7 +28,7 @@ from tests.support.sites import Site
 from tests.support.v1_node import Reply
 from tests.support.v2_sender import SECRET, V2Sender, line, raw
 
-STATE = encode_question(AskState())
+STATE = encode_question(StateQuery())
 
 
 @pytest.fixture
@@ -51,7 +60,7 @@ def _code(reply: Reply) -> tuple[int, str]:
 
 
 async def _about(sender: V2Sender, **other: Any) -> dict[str, Any]:
-    state = await _ask(sender, AskState())
+    state = await _ask(sender, StateQuery())
     return {
         "history": state["history"],
         "after": 0,
@@ -63,31 +72,31 @@ async def _about(sender: V2Sender, **other: Any) -> dict[str, Any]:
 
 async def test_a_node_tells_what_it_holds_of_the_sender_and_nothing_else(asked: tuple[Site, V2Sender]) -> None:
     _, sender = asked
-    state = await _ask(sender, AskState())
+    state = await _ask(sender, StateQuery())
     assert state["mark"] == {"epoch": "epoch1", "incarnation": 1, "upto": 3, "base": 0}
     assert (state["upto"], state["since"], state["gaps"]) == (4, None, [])
-    sums = await _ask(sender, AskSums(**await _about(sender)))
+    sums = await _ask(sender, SumsQuery(**await _about(sender)))
     assert sums["next"] is None
     [[slot, part, count, total]] = sums["buckets"]
     assert (part, count) == (0, 3)
-    ids = await _ask(sender, AskIds(**await _about(sender), buckets=((slot, 0),)))
+    ids = await _ask(sender, IdsQuery(**await _about(sender), buckets=((slot, 0),)))
     assert [each[0] for each in ids["events"]] == ["e0", "e1", "e2"]
     assert f"{sum(int(each[1], 16) for each in ids['events']) % 2**64:016x}" == total
-    known = await _ask(sender, AskKnown(ids=("e1", "nobody", "own")))
+    known = await _ask(sender, KnownQuery(ids=("e1", "nobody", "own")))
     assert known == {"unknown": [1], "gone": [], "other": []}
     prints = tuple(each[1] for each in ids["events"])
-    swapped = AskKnown(ids=("e0", "e1", "e2"), fingerprints=(prints[0], prints[2], prints[1]))
+    swapped = KnownQuery(ids=("e0", "e1", "e2"), fingerprints=(prints[0], prints[2], prints[1]))
     assert (await _ask(sender, swapped))["other"] == [1, 2]
 
 
 async def test_buckets_without_events_and_other_types_are_empty(asked: tuple[Site, V2Sender]) -> None:
     _, sender = asked
-    assert (await _ask(sender, AskIds(**await _about(sender), buckets=((1, 0),))))["events"] == []
+    assert (await _ask(sender, IdsQuery(**await _about(sender), buckets=((1, 0),))))["events"] == []
     none = await _about(sender, what=RecordScope(types=("u",)))
-    assert (await _ask(sender, AskSums(**none)))["buckets"] == []
+    assert (await _ask(sender, SumsQuery(**none)))["buckets"] == []
     stranger = V2Sender(sender.port, node="y")
-    assert (await _ask(stranger, AskSums(**await _about(stranger))))["buckets"] == []
-    assert (await _ask(stranger, AskState()))["mark"] is None
+    assert (await _ask(stranger, SumsQuery(**await _about(stranger))))["buckets"] == []
+    assert (await _ask(stranger, StateQuery()))["mark"] is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +118,7 @@ async def test_a_question_with_a_wrong_signature_or_another_body_is_refused(aske
     node, sender = asked
     foreign = V2Sender(sender.port, ring=KeyRing.shared("another secret, of nobody here"))
     assert _code(await _send(foreign, foreign.ask(STATE))) == (401, "unauthorized")
-    other = sender.ask(STATE).replace(STATE, encode_question(AskKnown(ids=("aa",)))[: len(STATE)])
+    other = sender.ask(STATE).replace(STATE, encode_question(KnownQuery(ids=("aa",)))[: len(STATE)])
     assert _code(await _send(sender, other)) == (401, "unauthorized")
     unsigned = raw("/v2/verify", {"Content-Type": "application/json"}, STATE, sender.port)
     assert (await _send(sender, unsigned)).status in (401, 415)
@@ -127,7 +136,7 @@ async def test_what_is_no_question_is_malformed(asked: tuple[Site, V2Sender], qu
 
 async def test_a_bucket_that_there_is_not_is_malformed(asked: tuple[Site, V2Sender]) -> None:
     _, sender = asked
-    question = AskIds(**await _about(sender, grain=Grain(1, 2)), buckets=((0, 2),))
+    question = IdsQuery(**await _about(sender, grain=Grain(1, 2)), buckets=((0, 2),))
     assert _code(await _send(sender, sender.ask(encode_question(question)))) == (400, "malformed")
 
 
@@ -141,7 +150,7 @@ async def test_a_question_that_is_too_large_is_refused_unread(asked: tuple[Site,
 async def test_positions_of_another_history_or_beyond_the_end_are_refused(asked: tuple[Site, V2Sender]) -> None:
     _, sender = asked
     for other in ({"history": "gone"}, {"upto": 99}):
-        question = encode_question(AskSums(**await _about(sender, **other)))
+        question = encode_question(SumsQuery(**await _about(sender, **other)))
         assert _code(await _send(sender, sender.ask(question))) == (409, "other_history")
 
 
@@ -184,7 +193,7 @@ async def test_a_node_works_on_a_long_question_for_a_while_and_tells_how_far_it_
     about = await _about(sender)
     count, after, pages = 0, 0, 0
     while after is not None:
-        answer = await _ask(sender, AskSums(**about | {"after": after}))
+        answer = await _ask(sender, SumsQuery(**about | {"after": after}))
         count += sum(bucket[2] for bucket in answer["buckets"])
         after, pages = answer["next"], pages + 1
     assert count == 3003

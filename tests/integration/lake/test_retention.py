@@ -7,7 +7,7 @@ import pytest
 from eventd.lake.compaction import DAY, Done, plan_retention, retaining
 from eventd.lake.expiry import read_expiry
 from eventd.lake.layout import LANDING, NODES, landing, slug
-from eventd.lake.manifest import NodeState, Reach
+from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
@@ -40,7 +40,7 @@ def test_the_first_run_deletes_nothing(any_storage: Storage) -> None:
     old_segments(any_storage)
     assert retain(any_storage, LATER) == Done(expired=3)
     assert files(any_storage) == 3
-    assert survey(any_storage).nodes[0].segments[Ledger.EVENTS] == Reach(after=30, upto=30)
+    assert survey(any_storage).nodes[0].segments[Ledger.EVENTS] == SegmentRange(after=30, upto=30)
     assert retain(any_storage, LATER + DAY - 1) == Done()
     assert files(any_storage) == 3
     assert retain(any_storage, LATER + DAY) == Done(removed=3)

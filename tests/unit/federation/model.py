@@ -13,14 +13,14 @@ import msgspec
 
 from federation.batch import Batch, read_batch
 from federation.compare import (
-    AskIds,
-    AskKnown,
-    AskSums,
     Ids,
+    IdsQuery,
     KnownEvents,
+    KnownQuery,
     ListedEvent,
     Question,
     Reply,
+    SumsQuery,
     add_up,
     encode_reply,
     places_of,
@@ -89,14 +89,14 @@ def _receive(vector: dict[str, Any]) -> dict[str, Any]:
 def _reply(question: Question, events: list[dict[str, Any]]) -> dict[str, Any]:
     """The answer of a node that holds these events of the sender, and nothing besides."""
     found: Reply = KnownEvents()
-    if isinstance(question, AskKnown):
+    if isinstance(question, KnownQuery):
         known = {event["id"] for event in events}
         found = KnownEvents(tuple(at for at, each in enumerate(question.ids) if each not in known))
-    elif isinstance(question, AskSums):
+    elif isinstance(question, SumsQuery):
         totals: dict[int, int] = {}
         add_up([event["event"] for event in events], question.grain, totals, since=question.what.since)
         found = show_sums(dict(sorted(totals.items())), question.grain, None)
-    elif isinstance(question, AskIds):
+    elif isinstance(question, IdsQuery):
         keys = {question.grain.key(bucket) for bucket in question.buckets}
         places, numbers = places_of([event["event"] for event in events], question.grain)
         held = zip(events, places, numbers, strict=True)

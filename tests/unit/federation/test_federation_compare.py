@@ -12,19 +12,19 @@ from federation.compare import (
     LATE,
     MOST_ASKED,
     MOST_BUCKETS,
-    AskIds,
-    AskKnown,
-    AskState,
-    AskSums,
     Grain,
     Ids,
+    IdsQuery,
     KnownEvents,
+    KnownQuery,
     PathFilter,
     Question,
     RecordScope,
     ReportedGap,
     State,
+    StateQuery,
     Sums,
+    SumsQuery,
     add_up,
     coarser,
     count_in,
@@ -155,11 +155,11 @@ def test_records_come_from_a_node_by_their_path() -> None:
 
 ABOUT = {"history": "h", "after": 1, "upto": 9, "what": RecordScope(types=("a.*",), since=5), "grain": Grain(2, 8)}
 QUESTIONS: list[Question] = [
-    AskState(),
-    AskSums(**ABOUT),  # type: ignore[arg-type]
-    AskIds(**ABOUT, buckets=((7, 3), (-1, 0))),  # type: ignore[arg-type]
-    AskKnown(ids=("a", "b")),
-    AskKnown(ids=("a",), fingerprints=("0123456789abcdef",)),
+    StateQuery(),
+    SumsQuery(**ABOUT),  # type: ignore[arg-type]
+    IdsQuery(**ABOUT, buckets=((7, 3), (-1, 0))),  # type: ignore[arg-type]
+    KnownQuery(ids=("a", "b")),
+    KnownQuery(ids=("a",), fingerprints=("0123456789abcdef",)),
 ]
 
 
@@ -203,10 +203,10 @@ def test_what_is_no_question_is_refused_with_the_reason(text: str, why: str) -> 
 
 def test_a_question_has_its_limits() -> None:
     with pytest.raises(Malformed, match=str(MOST_ASKED)):
-        read_question(encode_question(AskKnown(ids=("x",) * (MOST_ASKED + 1))))
+        read_question(encode_question(KnownQuery(ids=("x",) * (MOST_ASKED + 1))))
     many = tuple((number, 0) for number in range(MOST_BUCKETS + 1))
     with pytest.raises(Malformed, match=str(MOST_BUCKETS)):
-        read_question(encode_question(AskIds(**ABOUT, buckets=many)))  # type: ignore[arg-type]
+        read_question(encode_question(IdsQuery(**ABOUT, buckets=many)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_state_with_an_absurd_place_or_time_proves_nothing(old: str, new: str)
 
 @pytest.mark.parametrize("upto", [-1, 10**15, 2**63, 2**64, 10**40])
 def test_a_question_beyond_all_positions_is_refused(upto: int) -> None:
-    text = encode_question(AskSums(**ABOUT)).decode()  # type: ignore[arg-type]
+    text = encode_question(SumsQuery(**ABOUT)).decode()  # type: ignore[arg-type]
     assert '"upto":' in text
     with pytest.raises(Malformed):
         read_question(re.sub('"upto":[0-9]+', f'"upto":{upto}', text).encode())

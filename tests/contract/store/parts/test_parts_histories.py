@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eventd.dynamic.effective import Merging
+from eventd.dynamic.effective import ConfigMerger
 from eventd.dynamic.part import form_part
 from eventd.log.core.head import read_head
 from eventd.plugins.contract.contract import Result
@@ -88,7 +88,7 @@ def check(conn: Connection) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_fit_together_and_nothing_is_overlooked(database: Database, seed: int) -> None:
-    chance, now, follower = random.Random(seed), NOW, Merging()
+    chance, now, follower = random.Random(seed), NOW, ConfigMerger()
 
     def declare(conn: Connection) -> None:
         put_resource(conn, api_version=NET, kind="IPv4Route", name="fixed", annotations={}, spec={}, now=NOW)
@@ -104,6 +104,6 @@ def test_rows_fit_together_and_nothing_is_overlooked(database: Database, seed: i
         if database.read_now(read_parts) != parts_before:
             assert database.read_now(read_head).parts_version > before
         database.read_now(check)
-        followed, fresh = (database.read_now(one.merge, now) for one in (follower, Merging()))
+        followed, fresh = (database.read_now(one.merge, now) for one in (follower, ConfigMerger()))
         assert followed.effective == fresh.effective
         assert followed.etag == fresh.etag

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from eventd.egress.peers.budget import Budget, Half
+from eventd.egress.peers.budget import Budget, BudgetShare
 from eventd.egress.peers.outbound_batch import OutboundLines
 from eventd.log.core.wire_page import WirePage
 from eventd.testing import until
@@ -62,7 +62,7 @@ def most_held(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     most = 0
     give_back = Budget.give_back
 
-    def noting(budget: Budget, half: Half, size: int) -> None:
+    def noting(budget: Budget, half: BudgetShare, size: int) -> None:
         nonlocal most
         most = max(most, budget.held)  # it only grows from one of these to the next
         give_back(budget, half, size)

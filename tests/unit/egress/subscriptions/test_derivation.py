@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eventd.egress.subscriptions.derivation import derive
-from eventd.egress.subscriptions.trigger import DERIVED_BY, Seen
+from eventd.egress.subscriptions.trigger import DERIVED_BY, TriggerEvent
 from eventd.egress.subscriptions.window import Batch
 from eventd.log.core.values import Draft, Record
 from eventd.plugins.contract.contract import PluginFailed, Result
@@ -33,7 +33,7 @@ def batch(*names: str, chain: str = "") -> Batch:
     found = []
     for at, name in enumerate(names, 1):
         said = event(name, payload=payload)
-        found.append(Seen(Record(at, 1, at, "a", "t", "", name, NOW, None, NOW, "", 1, ""), said, True, False))
+        found.append(TriggerEvent(Record(at, 1, at, "a", "t", "", name, NOW, None, NOW, "", 1, ""), said, True, False))
     return Batch.of(0, len(names), found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eventd.egress.subscriptions.trigger import Seen
+from eventd.egress.subscriptions.trigger import TriggerEvent
 from eventd.egress.subscriptions.window import LONGEST, MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, Batch, Window
 from eventd.log.core.values import Record
 from eventd.testing import NOW, event
@@ -24,12 +24,12 @@ def seen(
     ends: bool = False,
     size: int = 100,
     observed: int = 0,
-) -> Seen:
+) -> TriggerEvent:
     """A record at a position, recorded and observed so many microseconds after NOW."""
     plain = event(name, subject=subject, observed=NOW + observed)
     said = msgspec.structs.replace(plain, dedupe_key=key or name)
     record = Record(position, 1, position, "a", "t", subject, name, NOW + observed, None, NOW + at, "", size, "")
-    return Seen(record, said, runs, ends)
+    return TriggerEvent(record, said, runs, ends)
 
 
 @pytest.mark.parametrize(

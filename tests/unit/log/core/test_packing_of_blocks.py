@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventd.log.core import blocks
 from eventd.log.core.blocks import BLOCK_BYTES, BLOCK_RECORDS, Block, pack
 from eventd.log.core.values import Drafts
-from federation.lines import Bodies, Piece
+from federation.lines import Bodies, BodyRun
 
 bodies = st.text('{}"é 1', min_size=1, max_size=12).map(lambda text: f'{{"id":{text}')
 
@@ -21,7 +21,7 @@ def piecewise(texts: list[str], cuts: list[int]) -> Bodies:
     pieces, at, turn = [], 0, 0
     while at < len(texts):
         part = texts[at : at + cuts[turn % len(cuts)]]
-        pieces.append(Piece("".join(f"{text}\n" for text in part), len(part)))
+        pieces.append(BodyRun("".join(f"{text}\n" for text in part), len(part)))
         at, turn = at + len(part), turn + 1
     return Bodies(pieces)
 

@@ -10,7 +10,7 @@ import pytest
 
 from eventd.plugins import Emit, Mask, Part, Plan, Resource
 from eventd.plugins.author.authoring import write_time
-from eventd.plugins.author.proposals import MAX_BYTES, ProposalWriter, TooMuch
+from eventd.plugins.author.proposals import MAX_BYTES, ProposalTooLarge, ProposalWriter
 
 ROUTE = {"apiVersion": "n/v1", "kind": "Route", "metadata": {"name": "r"}, "spec": {}}
 
@@ -88,7 +88,7 @@ def test_what_is_none_of_these_is_named(value: Any, told: str) -> None:
 def test_too_much_is_noticed_while_it_comes() -> None:
     endless = ({"type": "x" * 100_000} for _ in iter(int, 1))
     gathered = ProposalWriter()
-    with pytest.raises(TooMuch):
+    with pytest.raises(ProposalTooLarge):
         gathered.add(endless)
     assert len(gathered.status()) <= MAX_BYTES + 1000
 
