@@ -30,7 +30,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
         if level > MOST_LEVELS:
             raise Invalid(f"the body is nested more than {MOST_LEVELS} levels deep")
         if count > values:
-            raise TooLarge(f"the body holds more than {values} values", hint="send a smaller request")
+            raise TooLarge(f"the body contains more than {values} values", hint="send a smaller request")
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:

@@ -35,7 +35,7 @@ def filter_ids(node: str | list[str] | None) -> frozenset[str]:
     ids = frozenset((node,) if isinstance(node, str) else node)
     if len(ids) > MOST_FILTERED or sum(map(size_of, ids)) > MOST_FILTERED_BYTES:
         raise Invalid(
-            f"`node` holds more than {MOST_FILTERED} names, or {MOST_FILTERED_BYTES} bytes of them",
+            f"`node` contains more than {MOST_FILTERED} names, or {MOST_FILTERED_BYTES} bytes of them",
             hint="name only the nodes that the reader itself writes as",
         )
     return ids

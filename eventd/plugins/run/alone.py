@@ -72,7 +72,7 @@ def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
     """Return the declared plugin. Raises NotFound."""
     found = plugins(stored)
     if name not in found:
-        there = f"there are {', '.join(sorted(found)[:10])}" if found else "declare one first: routerctl apply -f FILE"
+        there = f"declared: {', '.join(sorted(found)[:10])}" if found else "declare one first: routerctl apply -f FILE"
         raise NotFound(f"no plugin {name!r} is declared", hint=there)
     return found[name]
 

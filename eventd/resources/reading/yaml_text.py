@@ -137,7 +137,7 @@ class _Composer:
     def _count(self, values: int, line: int, column: int) -> None:
         self._values += values
         if self._values > self._most:
-            raise ParseError(line, column, f"holds more than {self._most} values once its aliases are expanded")
+            raise ParseError(line, column, f"contains more than {self._most} values once its aliases are expanded")
 
     def _alias(self, name: str, line: int, column: int) -> Node:
         node = self._anchors.get(name)

@@ -167,7 +167,7 @@ async def test_a_log_that_began_anew_ends_the_stream_of_the_old_one(sites: MakeS
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is no database at"):
+    with pytest.raises(NotFound, match="no database at"):
         LedgerReader(read_options({"database": str(tmp_path / "none.db")}), EVENTS).partitions()
     assert not list(tmp_path.iterdir())
     with pytest.raises(SecretUnreadable, match="databaseFile"):

@@ -197,7 +197,7 @@ def test_results_are_shown_kept_compared_and_drawn(guest: Bench, tmp_path: Path)
     assert picture.read_text().count("<circle") == 6
     other = guest("ingest", "--events", "500", "--compare", str(kept), "--json")
     assert told(other)["compared"] is None
-    assert "holds no verified ingest with these settings" in other.err
+    assert "contains no verified ingest with these settings" in other.err
 
 
 def test_a_secret_that_cannot_be_read_is_told(guest: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

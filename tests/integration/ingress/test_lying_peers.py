@@ -55,12 +55,12 @@ async def test_a_peer_that_claims_more_than_there_is_blocks_its_own_link_and_not
             await a.emit(f"t{turn}")
         blocked = await a.in_state("b", "blocked", "impossible_mark")
         claimed = f"the peer claims to have everything up to position {10**14} of the epoch {epoch}"
-        assert blocked.last_error.startswith(f"{claimed}, and this log ends at position ")
+        assert blocked.last_error.startswith(f"{claimed}, but this log ends at position ")
         await a.caught_up("c")
         found = (await a.ask("doctor.examine"))["checks"]
         [told] = [check for check in found if check["code"] == "link-blocked"]
         assert "routerd-eventd migrate --new-epoch" in told["remedy"]
-        assert "every reader of a topic is told of a gap once" in told["remedy"]
+        assert "every reader of a topic then gets one gap" in told["remedy"]
         assert liar.batches == 0
     assert await c.ids() == ["e1", *[f"t{turn}" for turn in range(5)]]
     assert await a.rows("SELECT epoch FROM log_heads") == [(epoch,)]

@@ -89,7 +89,7 @@ def test_a_state_speaks_for_the_node_in_whose_folder_it_lies(lake: str) -> None:
     assert [(one.node, one.epoch) for one in found.nodes] == [("site-a", EPOCH), ("site-b", EPOCH)]
     (trouble,) = found.troubles
     assert (trouble.kind, trouble.name) == (TroubleKind.CORRUPT, path)
-    assert "is of another node or epoch" in trouble.message
+    assert "belongs to another node or epoch" in trouble.message
 
 
 @pytest.mark.parametrize("column", ["node", "epoch"])

@@ -172,7 +172,7 @@ def test_a_file_of_the_same_length_with_another_content(storage: Storage) -> Non
     data = bytearray(storage.read(segment.place.data))
     data[len(data) // 2] ^= 1
     storage.put(segment.place.data, bytes(data))
-    with pytest.raises(BadSegment, match="another content"):
+    with pytest.raises(BadSegment, match="was changed after"):
         read_segment(storage, segment)
 
 
@@ -253,7 +253,7 @@ def test_a_state_that_cannot_be_read(storage: Storage) -> None:
     storage.put(state_path("site-a", EPOCH), b"{")
     found = survey(storage)
     assert found.nodes == []
-    assert "is no JSON" in only_trouble(found).message
+    assert "is not JSON" in only_trouble(found).message
 
 
 def test_a_new_epoch(storage: Storage) -> None:
@@ -262,7 +262,7 @@ def test_a_new_epoch(storage: Storage) -> None:
     trouble = only_trouble(survey(storage))
     assert (trouble.kind, trouble.node, trouble.epoch) == (TroubleKind.EPOCHS, "site-a", "b" * 16)
     assert trouble.message == (
-        f"a new history: epoch {EPOCH} from 2026-11-20T12:00:00Z to 2026-11-20T13:00:00Z, "
+        f"a new epoch: epoch {EPOCH} from 2026-11-20T12:00:00Z to 2026-11-20T13:00:00Z, "
         f"and epoch {'b' * 16} since 2026-11-20T14:00:00Z"
     )
 

@@ -290,6 +290,4 @@ async def test_what_can_never_be_copied_is_told_with_its_reason(server: Server) 
     assert (told["forwarded_total"], told["refused_total"], told["state"]) == (1, 1, "running")
     (refused,) = told["refused"]
     assert refused["reason"] == "too_large"
-    assert (
-        refused["detail"] == "22 bytes of data and meta are larger than the 10 bytes that the destination holds at most"
-    )
+    assert refused["detail"] == "22 bytes of data and meta are larger than the destination's limit of 10 bytes"

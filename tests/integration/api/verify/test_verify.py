@@ -308,7 +308,7 @@ async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_s
         await a.apply(peer("b", older.port), peer("c", older.port, protocol="v1"))
         report = await _report(a)
         assert (report["compared"], report["clean"]) == (False, False)
-        assert report["why"] == "it answers 404 to the question what it holds: its program is older than that"
+        assert report["why"] == "it answers 404 to the query: its program is too old for it"
         report = await _report(a, "c")
         assert report["why"] == "it is declared with v1, which cannot be verified"
 
@@ -330,7 +330,7 @@ async def test_one_run_for_a_peer_at_a_time(sites: MakeSites) -> None:
     told = await a.ask("links.verify", group="edge", peer="b", seconds=0)
     with pytest.raises(Conflict, match="b is being verified"):
         await a.ask("links.verify", group="edge", peer="b", seconds=0)
-    with pytest.raises(NotFound, match="there is no run nonsense"):
+    with pytest.raises(NotFound, match="no run nonsense exists"):
         await a.ask("links.verify", group="edge", peer="b", run="nonsense")
     while not told["done"]:
         told = await a.ask("links.verify", group="edge", peer="b", run=told["run"], seconds=0)

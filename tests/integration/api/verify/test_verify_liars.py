@@ -84,7 +84,7 @@ async def test_a_peer_that_holds_nothing_lacks_all_it_has_acknowledged(sites: Ma
 
 async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: MakeSites) -> None:
     other = KeyRing.shared("not the secret of the group, is it")
-    with pytest.raises(Conflict, match="b cannot be believed"):
+    with pytest.raises(Conflict, match="b sent an invalid answer"):
         await _verify(sites, _says(_answers(), ring=other))
 
 
@@ -96,7 +96,7 @@ async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: Make
         ({"sums": {"buckets": [[1, 2, 3]], "next": None}}, "the answer is not to the question"),
         ({"sums": {"buckets": [[1, 0, -1, "0123456789abcdef"]], "next": None}}, "the answer is not to the question"),
         ({"state": {"upto": -1}}, "the answer is not to the question"),
-        ({"known": {"unknown": [], "gone": []}, "ids": {"events": [], "next": 0}}, "does not go on with its list"),
+        ({"known": {"unknown": [], "gone": []}, "ids": {"events": [], "next": 0}}, "does not continue its list"),
     ],
 )
 async def test_an_answer_that_makes_no_sense_ends_the_comparison(
@@ -131,7 +131,7 @@ async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: Ma
             return Say(409, (), b'{"error":{"code":"other_history","message":"gone"}}')
         return _says(replies)(heard)
 
-    with pytest.raises(Conflict, match="begins new histories"):
+    with pytest.raises(Conflict, match="begins new epochs"):
         await _verify(sites, behave)
 
 

@@ -220,7 +220,7 @@ def test_objectives_that_are_not_there_are_named(unstarted: Audit, lakes: Path) 
 def test_a_span_that_is_none_is_refused(unstarted: Audit, lakes: Path) -> None:
     assert "--to: 'noon' is not a time" in unstarted.refuses(lakes / "sound", "--to", "noon")
     backwards = ("--from", "2026-01-05T02:00:00Z", "--to", "2026-01-05T01:00:00Z")
-    assert "--to (2026-01-05T01:00:00Z) lies before --from" in unstarted.refuses(lakes / "sound", *backwards)
+    assert "--to (2026-01-05T01:00:00Z) is before --from" in unstarted.refuses(lakes / "sound", *backwards)
 
 
 def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_lake_that_is_none_is_refused(unstarted: Audit, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("head", "problem"),
-    [('{"schema": 99, "id": "a", "made_at": 0}', "is of schema version 99"), ("{", "is no JSON")],
+    [('{"schema": 99, "id": "a", "made_at": 0}', "is of schema version 99"), ("{", "is not JSON")],
     ids=["another version", "no JSON"],
 )
 def test_a_lake_of_another_schema_is_refused(unstarted: Audit, tmp_path: Path, head: str, problem: str) -> None:

@@ -89,7 +89,7 @@ def test_sighup_reads_the_keys_again_and_keeps_the_old_ones_when_it_cannot(
     assert status("one") == 401
     keys.write_text("")
     node.send(signal.SIGHUP)
-    wait_for(lambda: f"--api-keys-file: {keys} holds no key" in node.log(), "the failure to be told")
+    wait_for(lambda: f"--api-keys-file: {keys} contains no key" in node.log(), "the failure to be told")
     assert status("two") == 200
     assert node.terminate() == 0
 
@@ -163,7 +163,9 @@ def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_i
     file.chmod(0o664)
     before = _contents(file.parent)
     holds = dict.fromkeys([*NOT_OURS, *HOT], "customers") | {"alembic": "alembic_version"}
-    why = f", it holds {holds[how]} (name another file" if how in holds else ": file is not a database (name another"
+    why = (
+        f", but contains {holds[how]} (name another file" if how in holds else ": file is not a database (name another"
+    )
     env = {"EVENTD_DATABASE_URL": f"sqlite:///{file}"}
     for command in ("serve", "migrate"):
         ended = daemon.run(command, env=env)
@@ -238,7 +240,7 @@ def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
 
 def test_a_database_in_a_folder_that_is_missing_is_one_line(daemon: Daemon, tmp_path: Path) -> None:
     told = one_line(daemon.run("serve", "--database", f"sqlite:///{tmp_path}/no/eventd.db"), 1)
-    assert told == f"there is not a folder {tmp_path}/no for the database (create it, or set data_dir)"
+    assert told == f"the folder {tmp_path}/no of the database does not exist (create it, or set data_dir)"
 
 
 def test_a_secret_file_that_is_missing_is_one_line(daemon: Daemon) -> None:

@@ -202,7 +202,7 @@ def test_where_no_copy_can_be_made_it_says_why(node: Node) -> None:
     node.copy = node.run.folder
     assert "is not a file" in node.backup(code=1)
     told = node.run("db", "backup", "x.db", "--data-dir", "elsewhere", code=3).err
-    assert told.startswith(f"error: there is no database {node.run.folder}/elsewhere/eventd.db")
+    assert told.startswith(f"error: the database {node.run.folder}/elsewhere/eventd.db does not exist")
     assert not (node.run.folder / "elsewhere").exists()
 
 

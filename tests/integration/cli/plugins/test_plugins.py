@@ -206,7 +206,7 @@ def test_runs_of_a_name_nobody_declared_say_so(control: Control, tmp_path: Path)
 def test_a_plugin_that_is_missing_is_no_fault_of_the_node(control: Control, tmp_path: Path) -> None:
     declare(control, f"{tmp_path}/gone")
     failed = control("plugin", "run", "claims", code=1)
-    assert f"error: the plugin {tmp_path}/gone is not there" in failed.err
+    assert f"error: the plugin {tmp_path}/gone does not exist" in failed.err
     [run] = control("plugin", "runs", "-o", "json").json
     assert run["status"] == "blocked"
 
@@ -226,7 +226,7 @@ def test_a_plugin_nobody_has_declared(control: Control, tmp_path: Path) -> None:
     declare(control, write_program(tmp_path, ANSWERS))
     for command in ("run", "check"):
         missing = control("plugin", command, "claim", code=3)
-        assert missing.err == "error: no plugin 'claim' is declared (there are claims)\n"
+        assert missing.err == "error: no plugin 'claim' is declared (declared: claims)\n"
 
 
 # --- check --------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ BAD = {
                         " 'previousDynamicGeneration', 'now', 'events', 'context'}", "exited with status 1"),
     "two events about one thing": (
         "one = lambda e: {'apiVersion': 'n.example/v1', 'kind': 'K', 'metadata': {'name': e['subject']},"
-        " 'spec': e['payload']}\nif len(events) == 2: resources = [one(e) for e in events]", "says something else of"),
+        " 'spec': e['payload']}\nif len(events) == 2: resources = [one(e) for e in events]", "with other content"),
     "an event without details": ("[event['payload'] for event in events]", "KeyError: 'payload'"),
     "any characters": ("name = events[0]['subject'] if events else 'none'", "metadata.name must be"),
     "no events": ("spec['events']", "KeyError: 'events'"),

@@ -111,7 +111,7 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["get", "ep", "cluod"], 3, "error: EventPeer/cluod does not exist (there are to-cloud)"),
+        (["get", "ep", "cluod"], 3, "error: EventPeer/cluod does not exist (declared: to-cloud)"),
         (["get", "gruop"], 3, "error: unknown kind gruop"),
         (["get", "eg/edge"], 3, "error: unknown kind eg/edge (separate kind and name with a blank: eg edge)"),
         (["describe", "eg", "egde"], 3, "error: EventGroup/egde does not exist"),
@@ -189,7 +189,7 @@ def test_the_table_of_a_hostile_annotation_cannot_steer_the_terminal(routerctl: 
 def test_apply_makes_the_database_and_other_commands_say_how(control: Control) -> None:
     missing = control("get", "all", code=3)
     assert missing.err.startswith(
-        f"error: there is no database {control.folder}/eventd-data/eventd.db (create it with `routerctl apply"
+        f"error: the database {control.folder}/eventd-data/eventd.db does not exist (create it with `routerctl apply"
     )
     assert control("apply", "-f", control.file(EDGE), "--dry-run").lines[0] == "eventgroup/edge created (dry run)"
     assert "+kind: EventGroup" in control("diff", "-f", control.file(EDGE)).lines

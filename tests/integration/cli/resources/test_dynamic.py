@@ -92,7 +92,7 @@ def test_list_says_what_became_of_each_part(routerctl: Control, give: Give) -> N
         over: ["1", "expired", "1", "0", "0"],
         bad: ["1", "set-aside", "1", "1", "0"],
     }
-    assert listed.err == f"note: {bad} is no effect: IPv4Route/fallback, which it masks, is not declared\n"
+    assert listed.err == f"note: {bad} has no effect: IPv4Route/fallback, which it masks, is not declared\n"
     found = {row["source"]: row for row in routerctl("dynamic", "list", "-o", "json").json}
     assert [found[E1][name] for name in ("generation", "status", "resources", "directives", "actionPlans")] == [
         1,
@@ -174,7 +174,7 @@ def test_what_is_rendered_can_be_begun_with(routerctl: Control, give: Give) -> N
     again = routerctl.file(rendered.out, "again.yaml")
     clash = routerctl("dynamic", "diff", "--config", again)
     assert clash.lines == ["no dynamic config changes"]
-    assert clash.err == f"note: {E1} is no effect: IPv4Route/r1 is declared\n"
+    assert clash.err == f"note: {E1} has no effect: IPv4Route/r1 is declared\n"
     broken = routerctl("dynamic", "render", "--config", routerctl.file("kind: EventGroup", "broken.yaml"), code=1)
     assert "broken.yaml" in broken.err
     assert routerctl("get", "all").err == "no resources are declared\n"
@@ -199,5 +199,5 @@ def test_deleting_what_is_not_there_says_what_is(routerctl: Control, give: Give)
 
 def test_without_a_database_nothing_is_made(control: Control) -> None:
     for command in (["list"], ["describe", "x"], ["render"], ["diff"], ["delete", "x"]):
-        assert "there is no database" in control("dynamic", *command, code=3).err
+        assert "eventd.db does not exist" in control("dynamic", *command, code=3).err
     assert list(control.folder.iterdir()) == []

@@ -183,7 +183,7 @@ def test_a_kind_that_is_not_there_is_told_which_may_be_meant(routerctl: Control)
     routerctl("apply", "-f", routerctl.file(ROUTER))
     assert routerctl("get", "IPv4Rout", code=3).err == "error: unknown kind IPv4Rout (did you mean IPv4Route?)\n"
     told = routerctl("get", "IPv4Route", "fallbak", code=3).err
-    assert told == "error: there is no IPv4Route/fallbak (there are 10.0.0.0/8, fallback)\n"
+    assert told == "error: IPv4Route/fallbak does not exist (declared: 10.0.0.0/8, fallback)\n"
 
 
 def test_the_longest_name_is_stored_and_found(routerctl: Control) -> None:
