@@ -131,7 +131,7 @@ def _tell(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     if len(events["gaps"]) > shown:
         note(f"note: {count(len(events['gaps']) - shown, 'more gap')}: -o json lists all of them")
     if events["untold"]:
-        note(f"note: {count(events['untold'], 'missing event')}  lie in further gaps, which are not listed")
+        note(f"note: {count(events['untold'], 'missing event')} in further gaps, not listed")
     if events["extra"]:
         extra = count(events["extra"], "event")
         note(f"{peer} holds {extra} of this node that its log does not contain: {_ids(events['extraIds'])}")

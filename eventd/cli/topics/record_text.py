@@ -39,8 +39,8 @@ def tell_gap(gap: Gap, topic: str) -> None:
         note(f"gap: topic {topic}: was recreated, and ends at {gap.head_seq}; its records follow from the first one")
     else:
         lost = gap.last - gap.first + 1
-        which = f"record {gap.first}" if lost == 1 else f"records {gap.first} to {gap.last}"
-        note(f"gap: topic {topic}: {which} is lost ({_REASONS.get(gap.reason, gap.reason)})")
+        which = f"record {gap.first} is" if lost == 1 else f"records {gap.first} to {gap.last} are"
+        note(f"gap: topic {topic}: {which} lost ({_REASONS.get(gap.reason, gap.reason)})")
 
 
 _REASONS = {
