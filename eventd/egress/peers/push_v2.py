@@ -50,7 +50,7 @@ def impossible_mark(upto: int, head: Head) -> Blocked:
     return Blocked(
         "impossible_mark",
         f"the peer claims to have everything up to position {upto} of the epoch {head.epoch}, "
-        f"and this log ends at position {head.last}",
+        f"but this log ends at position {head.last}",
     )
 
 

@@ -226,7 +226,7 @@ def test_a_secret_that_cannot_be_read_is_told(guest: Bench, monkeypatch: pytest.
         (("ingest", "--server", "http://127.0.0.1:1", "--folder", "/tmp"), 2, "is for nodes that the command starts"),
         (("ingest", "--data-dir", "x"), 2, "no such option"),
         (("ingest", "--compare", "/nowhere/kept"), 3, "/nowhere/kept: no such file"),
-        (("ingest", "--save", "/nowhere/kept"), 1, "no file can be written there"),
+        (("ingest", "--save", "/nowhere/kept"), 1, "cannot be written"),
         (("ingest", "--plot", "x.svg"), 2, "add --save FILE or --compare FILE"),
         (("ingest", "--plot", "x.png", "--save", "x"), 2, "must end in .svg"),
         (("federation", "--server", "http://127.0.0.1:1"), 1, "this measurement needs two nodes"),

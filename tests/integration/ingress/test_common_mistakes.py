@@ -57,8 +57,8 @@ async def test_an_endpoint_with_a_path_that_is_not_served_is_named(sites: MakeSi
     a, b = await _pair(sites)
     await a.apply(peer("b", b.port, endpoint=f"http://127.0.0.1:{b.port}{path}"))
     cursor = await a.in_state("b", "blocked", "wrong_path")
-    assert cursor.last_error.endswith(f"the endpoint has the path {path!r}, and a peer serves its paths at the root:"
-                                      " leave it out")  # fmt: skip
+    assert cursor.last_error.endswith(f"the endpoint has the path {path!r}, but a peer serves its paths at the root:"
+                                      " leave the path out")  # fmt: skip
     assert (await _doctor(a))[1]["remedy"] == REMEDIES["wrong_path"].words
 
 

@@ -234,7 +234,7 @@ def test_a_database_somebody_else_holds_is_one_line(daemon: Daemon) -> None:
 
 def test_a_folder_that_is_a_file_is_one_line(daemon: Daemon) -> None:
     daemon.folder.write_text("")
-    assert one_line(daemon.run("serve"), 1).startswith(f"{daemon.folder}: File exists (a folder is needed there")
+    assert one_line(daemon.run("serve"), 1).startswith(f"{daemon.folder}: File exists (it must be a folder")
     assert f"{daemon.folder} is not a folder" in daemon.run("check").stdout
 
 

@@ -140,7 +140,7 @@ def test_what_is_no_lake_is_told(control: Control, tmp_path: Path) -> None:
     assert "there is no lake at" in control("lake", "check", "--lake", str(tmp_path / "none"), code=3).err
     (tmp_path / "eventd-lake.json").write_text('{"schema": 3}')
     assert "schema version 3" in control("lake", "check", "--lake", str(tmp_path), code=1).err
-    assert "nothing here can reach the lake" in control("lake", "check", "--lake", "nowhere://x", code=1).err
+    assert "no installed package can access the lake" in control("lake", "check", "--lake", "nowhere://x", code=1).err
 
 
 def test_days_are_compacted_by_hand(control: Control, lake: str) -> None:

@@ -198,7 +198,7 @@ def test_force_does_not_reach_another_database_in_use(node: Node) -> None:
 
 def test_where_no_copy_can_be_made_it_says_why(node: Node) -> None:
     node.copy = node.run.folder / "nowhere" / "copy.db"
-    assert node.backup(code=3) == f"error: there is not a folder {node.copy.parent} (make it first)\n"
+    assert node.backup(code=3) == f"error: the folder {node.copy.parent} does not exist (create it first)\n"
     node.copy = node.run.folder
     assert "is not a file" in node.backup(code=1)
     told = node.run("db", "backup", "x.db", "--data-dir", "elsewhere", code=3).err
@@ -466,7 +466,7 @@ def spoil(how: str, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "told", "code"),
     [
-        ("missing", "missing file", 3),
+        ("missing", "copy.db does not exist", 3),
         ("empty", "not a database of routerd-eventd", 1),
         ("text", "file is not a database", 1),
         ("cut", "malformed|damaged", 1),

@@ -313,7 +313,7 @@ def test_an_entry_point_is_checked_with_events_of_a_type(
     assert checked.json[1]["reason"] == "1 resource"
     other = control("plugin", "check", "--entry-point", "sample", "-o", "json")
     skipped = {row["check"]: row["reason"] for row in other.json if row["verdict"] == "skipped"}
-    assert skipped["proposes something"].endswith("name the type it takes with --type")
+    assert skipped["proposes something"].endswith("name it with --type")
 
 
 def test_what_a_plugin_wrote_when_a_check_failed_is_shown_once(control: Control, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_a_subscription_refers_to_stays_as_long_as_it(routerctl: Control) -
     routerctl("apply", "-f", routerctl.file(EDGE), "-f", routerctl.file(DYNAMIC, "dynamic.yaml"))
     told = routerctl("delete", "plugin", "claim", code=1)
     assert told.err.startswith(
-        "error: Plugin/claim is still used: DynamicConfigSource/claim-source, EventSubscription/claims (delete them"
+        "error: Plugin/claim is still used: DynamicConfigSource/claim-source, EventSubscription/claims (delete those"
     )
     path = routerctl.file(EDGE)
     assert routerctl("apply", "-f", path, "--prune").lines == [

@@ -42,7 +42,7 @@ def test_routers_are_listed_as_asked(routerctl: Control) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("get", "ghost"), 3, "error: there is no router"),
+        (("get", "ghost"), 3, "error: router 'ghost' does not exist"),
         (
             ("put", "ghost"),
             1,
@@ -52,7 +52,7 @@ def test_routers_are_listed_as_asked(routerctl: Control) -> None:
         (("put", "b->a"), 1, "error: "),
         (("put", "c->b"), 1, "error: "),
         (("put", "a->b", "--dest", "z"), 1, "error: "),
-        (("put", "x->y", "--no-create"), 3, "error: there is no topic"),
+        (("put", "x->y", "--no-create"), 3, "error: topic 'y' does not exist"),
         (("put", "x->y", "--map", "{"), 1, "error: --map is not valid JSON: "),
         (("put", "x->y", "--map", "[]"), 1, "error: --map must be an object"),
     ],
@@ -155,7 +155,7 @@ def test_routers_come_from_files(routerctl: Control) -> None:
         (("--add", "a"), "", "error: router a has no source or no destination"),
         (("--add", "a->_b"), "", "error: "),
         (("--add", "a->\udcff"), "", "error: "),
-        (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is none of allow_cycle, fan_in, exactly_once"),
+        (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is not one of allow_cycle, fan_in, exactly_once"),
         (("-f", "-"), "a: [", "error: <stdin>: line 2: is not valid YAML"),
         (("-f", "-"), "- 1", "error: -: each router is a mapping"),
         (("-f", "-"), "router: a->b\nfilter: [tag, Regex, x]", "error: no operator 'Regex'"),

@@ -174,11 +174,11 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
         (("write", "x", "-", "--idempotency-key", "k"), 2, "error: - must be the only value"),
         (("read", "x", "--after", "-1"), 2, "error: "),
         (("get", "\udcff"), 1, "error: '\\udcff' is not text: it contains bytes that are not UTF-8"),
-        (("list", "--prefix", "\udcff"), 1, "error: '\\udcff' is no text"),
-        (("write", "x", "1", "--tag", "\udcff"), 1, "error: '\\udcff' is no text"),
+        (("list", "--prefix", "\udcff"), 1, "error: '\\udcff' is not text"),
+        (("write", "x", "1", "--tag", "\udcff"), 1, "error: '\\udcff' is not text"),
         (("write", "x", '"\udcff"'), 1, "error: value 1 is not valid UTF-8"),
-        (("set", "there", "dead_letter=\udcff"), 1, "error: '\\udcff' is no text"),
-        (("read", "there", "--exclude-node", "\udcff"), 1, "error: '\\udcff' is no text"),
+        (("set", "there", "dead_letter=\udcff"), 1, "error: '\\udcff' is not text"),
+        (("read", "there", "--exclude-node", "\udcff"), 1, "error: '\\udcff' is not text"),
     ],
 )
 def test_a_mistake_is_one_line(

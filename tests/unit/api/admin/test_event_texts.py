@@ -50,7 +50,7 @@ def test_the_same_events_are_refused(events: list[Any], monkeypatch: pytest.Monk
 
 
 def test_an_event_far_over_the_limit_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_texts, "_FACT", None)
+    monkeypatch.setattr(event_texts, "_EVENT", None)
     assert refused(texts_of([FAR]), GROUP) == (EventsTooLarge, [0], 1)
 
 
