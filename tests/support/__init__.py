@@ -1,1 +1,2 @@
-"""What tests stand on: a Postgres server, child processes, free ports, waiting for facts. Nothing here is shipped."""
+"""Shared code of the tests: a Postgres server, child processes, free ports, stand-ins, polling. Not part of the
+package."""

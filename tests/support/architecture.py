@@ -1,7 +1,7 @@
-"""The rules of the house, each with its reason: the reason is what a developer reads when a rule stops them.
+"""The architecture rules, each with its reason: the reason is what a developer reads when a rule fails.
 
-A rule looks at one file and yields (line, what it found). `tests/test_architecture.py` runs all of them over the
-project, and each over a file that breaks it.
+A rule checks one file and yields (line, finding). `tests/test_architecture.py` runs all rules over the project, and
+each rule over a file that breaks it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _STATEMENT = re.compile(
 
 
 class Room(NamedTuple):
-    """A package of `eventd`: the first line of its docstring says what it is for, the last one what it may import."""
+    """A package of `eventd`: the first line of its docstring states its purpose, the last one what it may import."""
 
     purpose: str
     may_import: frozenset[str]
 
 
 def read_room(docstring: str) -> Room:
-    """Raises ValueError for a docstring without a purpose or without its line `May import: …`."""
+    """Return the room that a docstring describes. Raises ValueError if it lacks a purpose or its line `May
+    import: …`."""
     found = _ROOM.fullmatch(docstring.strip())
     if found is None:
         raise ValueError("a room's docstring is one line that says what it is for, and ends with `May import: a, b.c.`")
@@ -53,7 +54,7 @@ def read_room(docstring: str) -> Room:
 
 
 def read_rooms() -> dict[str, Room]:
-    """Every room by its dotted name below `eventd`."""
+    """Return every room by its dotted name below `eventd`."""
     files = sorted((ROOT / "eventd").glob("*/**/__init__.py"))
     names = [".".join(file.parent.relative_to(ROOT / "eventd").parts) for file in files]
     texts = [ast.get_docstring(ast.parse(file.read_text())) or "" for file in files]
@@ -62,9 +63,9 @@ def read_rooms() -> dict[str, Room]:
 
 ROOMS = read_rooms()
 OPEN_TO_ALL = frozenset({"federation", "errors", _ROOT})
-"""What every room may import without saying so. `federation` itself imports nothing of the project."""
+"""What every room may import without declaring it. `federation` itself imports nothing of the project."""
 DOORS = {"eventd/cli/audit/audit.py": ("audit",)}
-"""The one command that calls what everything else does without, and loads it only when it is called."""
+"""Commands that call optional code and import it only when they are called."""
 NEVER = {
     (
         "ingress",
@@ -77,7 +78,7 @@ NEVER = {
     ("node", "audit"): "the daemon runs without Spark",
     ("api", "node"): "the API is a part of the node",
 }
-"""Edges that no docstring may allow, by the first names of two rooms, with the reason."""
+"""Imports that no docstring may allow, by the first names of two rooms, with the reason."""
 
 
 WALL_TO_SECONDS = {
@@ -88,7 +89,7 @@ WALL_TO_SECONDS = {
     "eventd/egress/peers/peer.py": "a figure: the age of a record",
     "eventd/audit/engine/assemble.py": "a figure: the age of a record",
 }
-"""Where a difference from the wall time becomes seconds, and why that is right."""
+"""Places that turn a difference of wall times into seconds, and why that is right there."""
 
 
 THREADS = {
@@ -96,12 +97,12 @@ THREADS = {
     "eventd/plugins/run/plugins.py": "answers of plugins are read beside everything else",
     "eventd/processes/lifeline.py": "a process that ends with its parent, whatever its main thread does",
 }
-"""Who starts threads, and what for."""
+"""Files that start threads, with the purpose of each."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`check` yields what breaks the rule; `reason` says why there is one and what to do instead."""
+    """An architecture rule: `check` yields what breaks it; `reason` says why the rule exists and what to do instead."""
 
     name: str
     reason: str
@@ -109,7 +110,7 @@ class Rule:
 
 
 def _room(dotted: str) -> str | None:
-    """The room or loose file of `eventd` that a dotted name belongs to, None for the world outside."""
+    """Return the room or single file of `eventd` that a dotted name belongs to; None for a name outside the project."""
     top, *rest = dotted.split(".")
     if top != "eventd":
         return top if top in ("federation", "migrations", "tests") else None
@@ -136,7 +137,7 @@ def _may_import(room: str) -> frozenset[str]:
 def import_direction(source: Source) -> Found:
     room = _room_of_file(source.path)
     if source.path == "eventd/testing.py":
-        return  # sees all, and is seen by none
+        return  # imports every room, and no room imports it
     if re.fullmatch(r"eventd/(?!errors|__init__)\w+\.py", source.path):
         yield 1, f"{source.path} is in no room"
         return
@@ -150,7 +151,7 @@ def import_direction(source: Source) -> Found:
 
 
 def used_rooms(sources: Iterable[Source]) -> dict[str, set[str]]:
-    """For each room, which others its files import."""
+    """Return for each room the other rooms that its files import."""
     used: dict[str, set[str]] = {room: set() for room in ROOMS}
     for source in sources:
         if source.path.startswith("eventd/") and (room := _room_of_file(source.path)) in used:
@@ -159,7 +160,7 @@ def used_rooms(sources: Iterable[Source]) -> dict[str, set[str]]:
 
 
 def import_cycles(sources: Iterable[Source]) -> list[list[str]]:
-    """Files of the project that import each other in a circle, also for types alone or inside a function."""
+    """Return the files of the project that import each other in a cycle, also for types alone or inside a function."""
     names = {source.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): source for source in sources}
     graph = {
         name: {
@@ -173,7 +174,7 @@ def import_cycles(sources: Iterable[Source]) -> list[list[str]]:
 
 
 def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """The groups of nodes that reach each other."""
+    """Return the strongly connected components of a graph that have more than one node."""
     order = TopologicalSorter(graph)
     try:
         order.prepare()
@@ -231,7 +232,7 @@ def time_through_the_clock(source: Source) -> Found:
 
 def chance_is_handed_in(source: Source) -> Found:
     if source.path in ("eventd/runtime/chance.py", "eventd/testing.py") or source.part == "migrations":
-        return  # what a migration did once is not changed
+        return  # a migration that has been released stays as it is
     yield from ((line, f"imports {name}") for line, name in source.imports if _within(name, ("random", "secrets")))
     yield from _touched(source, {"os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4"})
     if source.part not in PROGRAMS and source.path != "eventd/store/engine/database.py":
@@ -279,7 +280,7 @@ def tasks_in_the_node(source: Source) -> Found:
     yield from _touched(source, {"asyncio.TaskGroup"})
     makers = ("create_task", "ensure_future")
     yield from ((line, f"uses {name}") for line, name in source.uses if name.rsplit(".", 1)[-1] in makers)
-    # Gathering tasks only waits for them; gathering coroutines starts a task for each.
+    # `asyncio.gather` of tasks only waits for them; of coroutines it starts a task for each.
     gathers = (call for call in source.nodes(ast.Call) if source.name_of(call.func) == "asyncio.gather")
     yield from ((call.lineno, "gathers coroutines") for call in gathers if any(map(_makes_coroutines, call.args)))
 
@@ -292,7 +293,7 @@ def _makes_coroutines(argument: ast.expr) -> bool:
 
 
 def signals_in_the_commands(source: Source) -> Found:
-    if source.part == "cli" or source.path == "eventd/processes/keeper.py":  # a process of its own
+    if source.part == "cli" or source.path == "eventd/processes/keeper.py":  # runs in a process of its own
         return
     yield from ((line, f"imports {name}") for line, name in source.imports if _within(name, ("signal",)))
     yield from ((line, f"uses {name}") for line, name in source.uses if name.endswith(".add_signal_handler"))
@@ -450,7 +451,7 @@ TOP_LEVEL = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Makefile
     "docs",
 }
 
-# Cut in two, so that this file does not hold what it forbids.
+# Split in two, so that this file does not contain what it forbids.
 FORBIDDEN_WORDS = {
     "pypi" + ".org": "the address of a package index: a lock names versions and hashes, the user's pip knows where",
     "python" + "hosted": "the address of a package index: a lock names versions and hashes, the user's pip knows where",
@@ -461,7 +462,7 @@ FORBIDDEN_WORDS = {
 
 
 def stray_top_level(paths: Iterable[str]) -> set[str]:
-    """What lies at the top beside the known names, dot files and lock files."""
+    """Return top-level names that are not known, hidden or lock files."""
     tops = {path.split("/")[0] for path in paths}
     return {top for top in tops - TOP_LEVEL if not top.startswith(".") and not top.endswith(".lock")}
 

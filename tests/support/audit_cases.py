@@ -1,4 +1,4 @@
-"""Reports made by hand, each of which shows one thing that the page and the terminal have to show well."""
+"""Audit reports built by hand, each of which shows one case that the page and the terminal must present well."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from eventd.audit.report.report import (
 from tests.support.audit_reports import WITNESSED, at, event_id, mesh, pair, report
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202egnp.exe\x00\n${{x}}]]>[/b]"
-"""A name that would like to be something else."""
+"""A node name that contains markup and terminal control characters."""
 
 SIGNED = Receipts(
     algorithm="hmac-sha256",
@@ -46,12 +46,12 @@ SITES = ("amsterdam", "berlin", "cork", "dakar", "essen")
 
 
 def clean() -> Report:
-    """Five nodes, all in order."""
+    """Return a report of five nodes without any finding."""
     return report(SITES, mesh(SITES, 500_000))
 
 
 def three_missing() -> Report:
-    """Three of ten million deliveries are missing, and nothing else is wrong."""
+    """Return a report with three of ten million deliveries missing, and no other finding."""
     pairs = mesh(SITES, 500_000)
     findings = []
     for number, (place, first, last) in enumerate([(1, 48_211, 48_212), (13, 310_077, 310_077)]):
@@ -86,7 +86,7 @@ def three_missing() -> Report:
 
 
 def twenty_nodes(count: int = 20) -> Report:
-    """A mesh of twenty, with a few pairs in every state."""
+    """Return a report of a mesh of twenty nodes, with a few pairs in every state."""
     names = [f"site-{number}" for number in range(1, count + 1)]
     pairs = mesh(names, 40_000)
     findings = []
@@ -119,7 +119,7 @@ def twenty_nodes(count: int = 20) -> Report:
 
 
 def everything_broken() -> Report:
-    """One of every kind of finding and trouble, and long lists of ids."""
+    """Return a report with one finding and one problem of every kind, and long lists of ids."""
     names = ["east", "north", "south", "west"]
     pairs = mesh(names, 120_000, seed=11)
     findings = [
@@ -256,7 +256,7 @@ def everything_broken() -> Report:
 
 
 def empty() -> Report:
-    """A lake without a segment."""
+    """Return a report of a lake without segments."""
     nothing = Lake(url="./eventd-data/lake", segments=0, rows=0, bytes=0, schema=1)
     words = ("There is nothing in this lake to judge.",)
     return report(
@@ -265,7 +265,8 @@ def empty() -> Report:
 
 
 def one_node() -> Report:
-    """Only one side's books: deliveries rest on receipts, and nothing is known to be complete."""
+    """Return a report on the ledger of one side only: deliveries rest on receipts, and nothing is known to be
+    complete."""
     one = pair(random.Random(3), "alone", "far", 12_345)
     one.proof, one.latencies, one.completeness = (
         "receipts",
@@ -279,7 +280,7 @@ def one_node() -> Report:
 
 
 def unproven() -> Report:
-    """Nothing found, and not enough books to say that nothing is wrong."""
+    """Return a report without findings whose ledgers do not suffice to prove that nothing is missing."""
     pairs = mesh(("left", "right"), 5_000)
     pairs[0].unproven, pairs[0].delivered, pairs[0].completeness = 1_200, 3_800, None
     pairs[0].notes = ("the books of right end at 2026-11-20 10:12:00 UTC, 1 h 48 min before those of left",)
@@ -292,7 +293,7 @@ def unproven() -> Report:
 
 
 def hostile() -> Report:
-    """Everything that another node, or a file, can put into a report says the worst it can."""
+    """Return a report with hostile text in every field that another node, or a file, can fill."""
     bad = HOSTILE
     one = pair(random.Random(5), bad, bad + "2", 10, group=bad)
     one.missing, one.delivered, one.completeness, one.senders, one.state = 1, 9, 90.0, (bad,), bad
@@ -332,4 +333,4 @@ MADE: dict[str, Callable[[], Report]] = {
     "unproven": unproven,
     "hostile names": hostile,
 }
-"""All of them, by what they show."""
+"""The functions that build the reports, by name."""

@@ -1,4 +1,4 @@
-"""Reports of audits, made by hand: what is not said is as it is in perfect order."""
+"""Builders of audit reports for tests: every field that is not given has the value of a report without findings."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ WITNESSED = Receipts(
 
 
 def at(hours: float = 0.0) -> str:
-    """So many hours after the start, as a report writes it."""
+    """Return the time a number of hours after the start, in the format of reports."""
     return (START + timedelta(hours=hours)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def event_id(number: int) -> str:
-    """An id as the node makes them."""
+    """Return an event id in the format of the node."""
     return f"01a1f985-{number % 65536:04x}-7cd0-a46f-{number:012x}"
 
 
 @cache
 def latency(median: float, spread: float, count: int) -> Latency:
-    """Log-normal times, two in a hundred of them eight times as long, in bins an eighth wide."""
+    """Return a histogram of log-normal latencies in bins an eighth wide; two in a hundred are eight times as long."""
 
     def below(value: float) -> float:
         usual, slow = (0.5 + 0.5 * math.erf(math.log(value / m) / spread / math.sqrt(2)) for m in (median, 8 * median))
@@ -78,7 +78,7 @@ def _percentile(bins: Sequence[Bin], share: float) -> float:
 def pair(
     chance: random.Random, source: str, peer: str, expected: int, *, group: str = "edge", far: float = 1.0
 ) -> Pair:
-    """A pair in perfect order, `far` times as slow as next door."""
+    """Return a pair without findings; `far` multiplies its latencies."""
     return Pair(
         group=group,
         source=source,
@@ -104,7 +104,7 @@ def pair(
 
 
 def node(name: str, rows: int) -> Node:
-    """A node whose books reach the end of the period."""
+    """Return a node whose ledger reaches the end of the period."""
     return Node(
         name=name,
         epochs=("4f1d0c7a92be",),
@@ -118,7 +118,7 @@ def node(name: str, rows: int) -> Node:
 
 
 def hours_of(pairs: Iterable[Pair], *, hours: int = 6) -> tuple[Hour, ...]:
-    """The pairs' figures spread over so many hours; what is missing or pending lies in the last but one."""
+    """Spread the pairs' figures over a number of hours; missing and pending deliveries lie in the last hour but one."""
     made = []
     for one in pairs:
         for number in range(hours):
@@ -143,7 +143,7 @@ def hours_of(pairs: Iterable[Pair], *, hours: int = 6) -> tuple[Hour, ...]:
 
 
 def report(names: Sequence[str], pairs: Sequence[Pair], **fields: object) -> Report:
-    """A report over these nodes and pairs; what `fields` does not say is as in perfect order."""
+    """Return a report over these nodes and pairs; `fields` overrides the values of a report without findings."""
     totals = Totals(
         events=sum(p.expected for p in pairs) // max(len(names) - 1, 1), deliveries=sum(p.delivered for p in pairs)
     )
@@ -180,7 +180,7 @@ def report(names: Sequence[str], pairs: Sequence[Pair], **fields: object) -> Rep
 
 
 def mesh(names: Sequence[str], each: int, seed: int = 7) -> list[Pair]:
-    """Everybody sends to everybody."""
+    """Return the pairs of a full mesh."""
     chance = random.Random(seed)
     return [
         pair(chance, one, other, each, far=1 + 4 * abs(i - j))

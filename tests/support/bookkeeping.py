@@ -1,4 +1,4 @@
-"""A node's books, written by hand: groups, peers, events, and what a consumer would have settled."""
+"""A node's delivery ledger for tests: groups, peers and events, and the steps a consumer would commit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ spec: {groupRef: %s, nodeName: %s, endpoint: "http://127.0.0.1:1", %s}
 
 
 class Books:
-    """One group `g` of node `a`, over an open log whose clock stands still."""
+    """One group `g` of node `a`, over an open log with a manual clock."""
 
     def __init__(self, log: EventLog, clock: ManualClock) -> None:
         self.log = log
@@ -56,7 +56,7 @@ class Books:
         return await operations.run(self.services, name, **params)
 
     async def declare(self, *peers: str, group: str = "g", spec: str = "", **peer_specs: str) -> None:
-        """Apply a group and peers; `peer_specs` holds more of a peer's spec, by its name."""
+        """Apply a group and peers; `peer_specs` maps a peer's name to further fields of its spec."""
         texts = [GROUP % (group, spec)]
         texts += [
             PEER % (name, group, name, peer_specs.get(name, "")) for name in {**dict.fromkeys(peers), **peer_specs}
@@ -64,7 +64,7 @@ class Books:
         await self.call("resources.apply", sources=[{"name": "test.yaml", "text": "---".join(texts)}])
 
     async def publish(self, *drafts: Draft) -> list[int]:
-        """Append; the positions."""
+        """Append events; return their positions."""
         topic = await self.log.topic("group:g")
         return list((await self.log.submit(Publish(topic, drafts))).positions)
 
@@ -80,7 +80,7 @@ class Books:
         version: int | None = None,
         idle: bool = False,
     ) -> None:
-        """Move the peer's cursor as its consumer does; `idle` without a batch, `sent` False with one that was empty."""
+        """Advance the peer's cursor as its consumer does; `idle` without a batch, `sent=False` with an empty one."""
         name = link_name("g", peer)
         cursor = await self.log.database.read(read_cursor, name)
         refused = [(position, "refused") for position in parked or {}]
@@ -98,7 +98,7 @@ class Books:
         )
 
     async def repaired(self, peer: str, *positions: int, exceptions: Sequence[tuple[int, str]] = ()) -> None:
-        """Write down what a repair delivered, as the repair's consumer does, and end the repair."""
+        """Record what a repair delivered, as the repair's consumer does, and end the repair."""
         name = link_name("g", peer)
         every = [*positions, *(position for position, _ in exceptions)]
         row = self.batch(name, min(every) - 1, max(every), 1, exceptions, picked=every)
@@ -108,7 +108,7 @@ class Books:
         await self.log.database.write(delete_cursors, [cursor.name])
 
     async def repairs(self, peer: str) -> list[Any]:
-        """The cursors of repairs under way."""
+        """Return the cursors of the repairs that run."""
         prefix = f"repair:g/{peer}/"
         return [c for c in await self.log.database.read(read_cursors) if c.name.startswith(prefix)]
 
@@ -121,7 +121,7 @@ class Books:
         state: LinkState = LinkState.BACKING_OFF,
         reason: str = "unreachable",
     ) -> None:
-        """Let the peer's consumer fail to deliver up to there."""
+        """Record that the peer's consumer failed to deliver up to a position."""
         name = link_name("g", peer)
         cursor = await self.log.database.read(read_cursor, name)
         now = self.clock.now()
@@ -139,7 +139,7 @@ class Books:
         picked: Sequence[int] = (),
         attempts: int = 1,
     ) -> Batch:
-        """A line of the books."""
+        """Return a ledger row of a batch."""
         self._numbers += 1
         now = self.clock.now()
         return Batch(
@@ -164,12 +164,12 @@ class Books:
         )
 
     async def states(self, peer: str = "b", **filters: Any) -> dict[str, str]:
-        """The state of each event at the peer."""
+        """Return the state of each event at the peer."""
         answer = await self.call("deliveries.list", group="g", peer=peer, limit=1000, **filters)
         return {row["eventId"]: row["status"] for row in answer["deliveries"]}
 
     async def row(self, event_id: str, peer: str = "b") -> dict[str, Any]:
-        """The one delivery of an event to the peer."""
+        """Return the one delivery of an event to the peer."""
         answer = await self.call("deliveries.list", group="g", peer=peer, event_id=event_id)
         (row,) = answer["deliveries"]
         found: dict[str, Any] = row

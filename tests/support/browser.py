@@ -1,6 +1,7 @@
-"""A real browser that looks at a file: the machine's own Chromium, spoken to over its debugging port.
+"""A headless browser that opens a file: the machine's own Chromium, driven over its debugging port.
 
-Its protocol is JSON over a WebSocket. `.ci/run` installs it where it can; elsewhere the tests are skipped without it.
+The protocol is JSON over a WebSocket. `.ci/run` installs Chromium where it can; elsewhere the tests are skipped without
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _START_SECONDS = 30.0
 
 
 def chromium() -> str:
-    """Its path. Skips the test where there is none."""
+    """Return the path of Chromium. Skips the test if it is not installed."""
     for name in NAMES:
         if path := shutil.which(name):
             return path
@@ -33,7 +34,7 @@ def chromium() -> str:
 
 
 class Tab:
-    """One page. `told` collects what the browser logs: errors, and what the page's policy forbade."""
+    """One page. `told` collects what the browser logs: errors, and what the content security policy blocked."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -42,7 +43,7 @@ class Tab:
         self.requested: list[str] = []
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command of the protocol, and its result."""
+        """Send one command of the protocol and return its result."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
@@ -63,7 +64,7 @@ class Tab:
                 self.requested.append(message["params"]["request"]["url"])
 
     async def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Show a file in a window of that size, and wait until it is there."""
+        """Open a file in a window of this size and wait until it is loaded."""
         for domain in ("Log", "Runtime", "Network", "Page"):
             await self.call(f"{domain}.enable")
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -76,7 +77,7 @@ class Tab:
         await self.eval(loaded)
 
     async def eval(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
+        """Return the value of a JavaScript expression in the page."""
         answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
@@ -84,7 +85,7 @@ class Tab:
 
 @asynccontextmanager
 async def tab(directory: Path) -> AsyncIterator[Tab]:
-    """A browser with one empty page, which ends with the block. Its files go below `directory`."""
+    """Yield the empty page of a browser that is closed at the end of the block; its files lie below `directory`."""
     command = (chromium(), *_OPTIONS, f"--user-data-dir={directory / 'browser'}", "about:blank")
     child = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True
@@ -103,7 +104,7 @@ async def tab(directory: Path) -> AsyncIterator[Tab]:
 
 
 async def _port(child: asyncio.subprocess.Process) -> int:
-    """The port it says that it listens on."""
+    """Return the debugging port that the browser prints."""
     assert child.stderr is not None
     told = b""
     async for line in child.stderr:
@@ -114,7 +115,7 @@ async def _port(child: asyncio.subprocess.Process) -> int:
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """Wait until it has closed itself; kill what does not."""
+    """Wait until the browser has closed; kill it if it does not."""
     try:
         async with asyncio.timeout(5):
             await child.communicate()

@@ -1,4 +1,4 @@
-"""What this process has open and has started, as the kernel tells it. Linux only."""
+"""Open descriptors and child processes of this process, as Linux reports them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from pathlib import Path
 from typing import NamedTuple
 
 STAY = ("eventd-pg-", "from multiprocessing.", "pyspark")
-"""What command lines hold of processes that stay for the session: the suite's Postgres server, Python's own, Spark."""
+"""Parts of the command lines of processes that live as long as the session: the Postgres server, Python's own, Spark.
+"""
 _staying: set[int] = set()
 _SET_CHILD_SUBREAPER = 36
 
 
 def stays(pid: int) -> None:
-    """This child stays for the session."""
+    """Register a child that lives as long as the session."""
     _staying.add(pid)
 
 
 def descriptors() -> set[tuple[str, str]]:
-    """The open descriptors of this process and what they lead to."""
+    """Return the open descriptors of this process and their targets."""
     found = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
             found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
         except OSError:
-            continue  # that of the listing itself
+            continue  # the descriptor of the listing itself
     return found
 
 
 def children() -> list[str]:
-    """Children of this process, ended ones that were not reaped included; without those of the session.
+    """Return the children of this process, including zombies; without those that live as long as the session.
 
-    In this suite these are also the orphans that a killed child has left: see `adopt_orphans`.
+    In this suite these include the orphans of killed children: see `adopt_orphans`.
     """
     return [str(child) for child in child_processes()]
 
 
 def programs() -> list[str]:
-    """All descendants of this process but the keepers and guards of plugins; without those of the session."""
+    """Return all descendants of this process except plugin keepers and guards, and those that live as long as the
+    session."""
     found, parents = [], {os.getpid()}
     while parents:
         below = _children_of(parents)
@@ -51,7 +53,7 @@ def programs() -> list[str]:
 
 
 class Child(NamedTuple):
-    """A process by its number, its state as one letter, its parent and its command line."""
+    """A process: its pid, its state as one letter, its parent and its command line."""
 
     pid: int
     state: str
@@ -63,12 +65,13 @@ class Child(NamedTuple):
 
 
 def child_processes() -> list[Child]:
-    """What `children` tells, in parts."""
+    """Return the processes behind `children`."""
     return _children_of({os.getpid()}) if _has_children() else []
 
 
 def _has_children() -> bool:
-    """Asked before every process of the machine is looked at, which every test would otherwise pay for."""
+    """Return whether this process has children: a cheap check before the expensive look at all processes of the
+    machine."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -92,24 +95,25 @@ def _children_of(parents: Collection[int]) -> list[Child]:
 
 
 def adopt_orphans() -> None:
-    """Have the orphans among the descendants of this process become its children, so that they can be found."""
+    """Make this process the parent of orphaned descendants, so that they can be found."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap_orphans() -> list[Child]:
-    """Reap the children that have ended, of which none may be a `Popen` still in use; the others."""
+    """Reap the children that have exited and return the others. No `Popen` that is still in use may be among the
+    children."""
     found = child_processes()
     while ended := [child for child in found if child.state == "Z"]:
         for child in ended:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, 0)
-        found = child_processes()  # what an ended one had started may have been missed: it had another parent
+        found = child_processes()  # a child of one that exited may have been missed, because it had another parent
     return found
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and has not ended."""
+    """Return whether the process exists and has not exited."""
     try:
         return _fields(pid)[0] not in "ZX"
     except OSError:
@@ -117,6 +121,6 @@ def is_running(pid: int) -> bool:
 
 
 def _fields(pid: int) -> list[str]:
-    """State, parent and so on; what stands before them may hold blanks and brackets."""
+    """Return the fields of /proc/PID/stat from the state on; the fields before may contain blanks and parentheses."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
         return file.read().rpartition(b")")[2].decode().split()

@@ -1,4 +1,4 @@
-"""Groups and peers as documents, for tests that declare them: `declare(group(…), peer(…))` is text to apply."""
+"""Resources of groups and peers for tests: `declare(group(…), peer(…))` returns text to apply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ API_VERSION = "federation.routerd.net/v1alpha1"
 
 
 def group(node: str, *, port: int = 0, secret: Path | str = "", name: str = "edge", **spec: Any) -> dict[str, Any]:
-    """An EventGroup. Without `port` the node only sends; `spec` holds any other field of it."""
+    """Return an EventGroup. Without `port` the node only sends; `spec` holds further fields."""
     found: dict[str, Any] = {"nodeName": node, **spec}
     if port:
         found["listen"] = {"address": "127.0.0.1", "port": port}
@@ -20,7 +20,7 @@ def group(node: str, *, port: int = 0, secret: Path | str = "", name: str = "edg
 
 
 def peer(node: str, port: int, *, group: str = "edge", **spec: Any) -> dict[str, Any]:
-    """An EventPeer on this machine. It tries again soon, unless `spec` says otherwise."""
+    """Return an EventPeer on this machine. It retries soon unless `spec` overrides that."""
     found = {
         "groupRef": group,
         "nodeName": node,
@@ -32,5 +32,5 @@ def peer(node: str, port: int, *, group: str = "edge", **spec: Any) -> dict[str,
 
 
 def declare(*documents: dict[str, Any]) -> str:
-    """The documents as one text: every line is JSON, hence YAML."""
+    """Return the resources as one text: every line is JSON, hence YAML."""
     return "\n---\n".join(json.dumps(document) for document in documents)

@@ -1,4 +1,4 @@
-"""Removing what deleted topics have left, as housekeeping does, step by step."""
+"""Removes what deleted topics leave, step by step, as housekeeping does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eventd.testing import NOW
 
 
 async def clear_all(database: Database, *, chunk: int = STEP_ROWS, now: int = NOW) -> list[int]:
-    """How many rows each step removed, to the last."""
+    """Run all steps; return the number of rows that each step removed."""
     rows: list[int] = []
     after = ""
     while (cleared := await database.write(clear_deleted, after, now=now, chunk=chunk)) is not None:

@@ -27,24 +27,24 @@ def answer(resources=None, ttl="10m", **status):
     print(json.dumps({"apiVersion": request["apiVersion"], "kind": "PluginResult",
                       "metadata": request["metadata"], "status": status}))
 """
-"""What every program of these tests begins with: the request, and words for an answer."""
+"""The first lines of each plugin program of these tests: read the request, and a function to answer."""
 
 ROUTES = "answer([route(event) for event in events])"
-"""One route for each event."""
+"""A program that answers one route for each event."""
 
 
 def program(directory: Path, code: str, *, name: str = "plugin", beginning: str = ANSWER) -> Path:
-    """An executable file that runs this Python code."""
+    """Write an executable file that runs this Python code; return its path."""
     file = directory / name
     fresh = file.with_suffix(".new")
     fresh.write_text(f"#!{sys.executable} -IS\n{beginning}\n{code}\n")
     fresh.chmod(0o755)
-    os.replace(fresh, file)  # a running one keeps its own
+    os.replace(fresh, file)  # a process that runs the old file keeps it
     return file
 
 
 def plugin(executable: Path | str = "", *, name: str = "routes", **spec: Any) -> dict[str, Any]:
-    """A Plugin that may propose configuration, unless `spec` says otherwise."""
+    """Return a Plugin that may propose everything, unless `spec` overrides that."""
     found = {"capabilities": ["propose.dynamicConfig"], "timeout": "10s", **spec}
     if executable:
         found["executable"] = str(executable)
@@ -54,7 +54,7 @@ def plugin(executable: Path | str = "", *, name: str = "routes", **spec: Any) ->
 def subscription(
     *types: str, name: str = "claims", group: str = "edge", plugin: str = "routes", **spec: Any
 ) -> dict[str, Any]:
-    """An EventSubscription that tries again soon. `trigger` and `match` are merged with what is given here."""
+    """Return an EventSubscription that retries soon. `trigger` and `match` are merged with the defaults."""
     found = {
         "groupRef": group,
         "retry": {"baseBackoff": "20ms", "maxBackoff": "100ms"},

@@ -1,4 +1,5 @@
-"""The subscriptions of one node over an open log, their plugins played by the test: no process, no time but ours."""
+"""The subscriptions of one node over an open log; the test plays the plugins and the clock: no process, no
+real time."""
 
 from __future__ import annotations
 
@@ -38,29 +39,29 @@ Answer = Callable[[Request], Any]
 
 
 def route(event: Event, name: str = "") -> dict[str, Any]:
-    """A resource about one event, named after its subject."""
+    """Return a resource about one event, named after its subject."""
     metadata = {"name": name or f"claim-{event.subject or event.id}"}
     return {"apiVersion": ROUTE_API, "kind": "IPv4Route", "metadata": metadata, "spec": {"by": event.id}}
 
 
 def gives(*resources: dict[str, Any], events: Iterable[dict[str, Any]] = (), ttl: int = TTL) -> Answer:
-    """Always this, whatever the plugin is given."""
+    """Return an answer with these resources and events, whatever the request."""
     return lambda request: Result(observed_at=request.now, ttl=ttl, resources=resources, events=list(events))
 
 
 def fails(reason: str = "exit_code", **more: Any) -> PluginFailed:
-    """A run that ends with exit code 42, unless told otherwise."""
+    """Return a failed run, with exit code 42 by default."""
     told = {"exit_code": 42, "stderr": "no route to provider\n"} | more
     return PluginFailed("the plugin exited with status 42", reason=reason, **told)
 
 
 def routes(request: Request) -> Result:
-    """One route for each event."""
+    """Return one route for each event."""
     return Result(observed_at=request.now, ttl=TTL, resources=[route(event) for event in request.events])
 
 
 def unless(*poison: str, then: Answer = routes) -> Answer:
-    """Fails where it is given one of these events."""
+    """Return an answer that fails if the request contains one of these events, and otherwise is `then`."""
 
     def answer(request: Request) -> Any:
         return fails() if {event.id for event in request.events} & set(poison) else then(request)
@@ -69,7 +70,7 @@ def unless(*poison: str, then: Answer = routes) -> Answer:
 
 
 class ScriptedPlugins:
-    """Stands in for `Plugins`. Each run uses up one of `answers`; without any, `always` says what it gives.
+    """Stands in for `Plugins`. Each run consumes one of `answers`; without any, `always` is the answer.
 
     An answer is a Result, an error to raise, a function of the request, or a future of one of these.
     """
@@ -84,11 +85,11 @@ class ScriptedPlugins:
 
     @property
     def given(self) -> list[list[str]]:
-        """The ids that each run was given."""
+        """Return the event ids of each run."""
         return [[event.id for event in request.events] for request in self.requests]
 
     def hold(self) -> asyncio.Future[Any]:
-        """The next run lasts until this is told what it gives."""
+        """Return a future; the next run lasts until the test sets its answer."""
         told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.answers.append(told)
         return told
@@ -119,7 +120,7 @@ class ScriptedPlugins:
 
 
 class Told:
-    """Remembers what is told of runs."""
+    """Records the runs that are reported to it."""
 
     def __init__(self) -> None:
         self.runs: list[tuple[str, str, str, int]] = []
@@ -150,7 +151,7 @@ class Engine:
         self.subscribers: Subscribers | None = Subscribers(outfit, self._supervisor, lambda: 0.0)
 
     async def stop(self, seconds: float = 5.0) -> None:
-        """As a node stops."""
+        """Stop as a node does."""
         subscribers, self.subscribers = self.subscribers, None
         if subscribers is not None:
             await subscribers.stop(seconds)
@@ -161,7 +162,7 @@ class Engine:
         await self._take_over()
 
     async def crash(self) -> None:
-        """As kill -9 leaves it: what had begun is written, and nothing of how it ended."""
+        """Stop as `kill -9` does: starts of runs are stored, their ends are not."""
         running = [run.id for run in await self.runs() if run.status is RunStatus.RUNNING]
         await self.stop(0.0)
         sql = (
@@ -179,7 +180,7 @@ class Engine:
         self.changes += 1
 
     async def _take_over(self) -> None:
-        """As a node does when something was declared."""
+        """Apply changed resources as a node does."""
         async with self._turn:
             while self.subscribers is not None:
                 version, declared, _ = await self.log.database.read(read_declared)
@@ -192,7 +193,7 @@ class Engine:
     # --- asking -----------------------------------------------------------------------------------------------
 
     async def ask(self, operation: str, /, **params: Any) -> Any:
-        """Run an operation, its parameters by their JSON names; the node takes notice."""
+        """Run an operation, its parameters by their JSON names, and notify the node."""
         answer = await operations.run(self.services, operation, **params)
         if operation.startswith("subscriptions.") and OPERATIONS[operation].method == "POST":
             await self._take_over()
@@ -202,7 +203,7 @@ class Engine:
         await self.ask("resources.apply", sources=[{"name": "test", "text": declare(*documents)}])
 
     async def subscribe(self, *types: str, **spec: Any) -> None:
-        """Declare group edge, plugin routes and subscription claims, which asks for these types."""
+        """Apply group `edge`, plugin `routes` and subscription `claims`, which selects these types."""
         await self.apply(group("onprem"), plugin("/bin/true"), subscription(*types, **spec))
 
     async def delete(self, kind: str, name: str) -> None:
@@ -214,7 +215,7 @@ class Engine:
         await self.ask("events.emit", group=group, events=events)
 
     async def runs(self, **asked: Any) -> list[Run]:
-        """Every run, the oldest first."""
+        """Return every run, the oldest first."""
         return (await self.log.database.read(lambda conn: read_runs(conn, **{"limit": 5000, **asked})))[::-1]
 
     async def statuses(self) -> list[str]:
@@ -225,7 +226,7 @@ class Engine:
         return [part for part in found if not live or part.ends_at > self.clock.now()]
 
     async def claims(self) -> dict[str, str]:
-        """The resources that are in force: name → the event it came of."""
+        """Return the resources in effect: name → the event that it comes from."""
         return {
             key.name: next(r["spec"]["by"] for r in part.resources if r["metadata"]["name"] == key.name)
             for part in await self.parts()
@@ -234,7 +235,7 @@ class Engine:
         }
 
     async def letters(self, name: str = "claims", group: str = "edge") -> list[tuple[str, str, int, str]]:
-        """Event, reason, attempts and words of each dead letter."""
+        """Return event, reason, attempts and error of each dead letter."""
         sql = "SELECT event_id, reason, attempts, detail FROM dead_letters WHERE cursor = ? ORDER BY id"
         return await self.rows(sql, subscription_name(group, name))
 
@@ -261,7 +262,7 @@ class Engine:
     # --- waiting ----------------------------------------------------------------------------------------------
 
     async def gathering(self, *waits: float) -> None:
-        """Until there are these waits, in seconds, and nothing else: the nearest first."""
+        """Wait until the clock has exactly these waits, in seconds, the shortest first."""
         await until(lambda: self._near(waits), f"waits of {waits}; there are {self.clock.waits}")
 
     def _near(self, waits: tuple[float, ...]) -> bool:
@@ -269,7 +270,7 @@ class Engine:
         return len(found) == len(waits) and all(abs(a - b) < 1e-5 for a, b in zip(found, waits, strict=True))
 
     async def ran(self, *given: list[str]) -> None:
-        """Until the plugin was given exactly this, run by run, and all of it is settled."""
+        """Wait until the plugin has run for exactly these events, run by run, and all runs are settled."""
         expected = list(given)
         try:
             await until(lambda: len(self.plugins.given) >= len(expected), f"{len(expected)} runs")
@@ -279,7 +280,7 @@ class Engine:
         assert self.plugins.given == expected
 
     async def rested(self) -> None:
-        """Until nothing runs, and no run's end is still to be written."""
+        """Wait until no run is active and every end is stored."""
 
         async def so() -> bool:
             await give_turns()
@@ -289,7 +290,7 @@ class Engine:
         await until(so, "the runs to be settled")
 
     async def reached(self, position: int, name: str = "claims") -> None:
-        """Until the subscription has settled all up to a position, and no time has passed."""
+        """Wait until the subscription has settled all events up to a position. The clock stands still."""
 
         async def so() -> bool:
             return (await self.cursor(name)).position >= position
@@ -297,13 +298,13 @@ class Engine:
         await until(so, f"{name} to have settled position {position}")
 
     async def passed(self, position: int | None = None, name: str = "claims") -> None:
-        """Until the subscription has looked at everything: at the end of the log, or at a position."""
+        """Wait until the subscription has scanned up to the end of the log, or up to a position."""
 
         async def so() -> bool:
             goal = (await self.log.look_around()).last if position is None else position
             if (await self.cursor(name)).position >= goal:
                 return True
-            self.clock.advance(1)  # what concerns nobody is passed after a while
+            self.clock.advance(1)  # records that match no subscription are passed after a while
             return False
 
         await until(so, f"{name} to have passed everything")

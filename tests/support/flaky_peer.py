@@ -1,6 +1,5 @@
-"""An HTTP peer that does what a test says: hangs, answers any status, cuts connections, waits; or passes requests on
-to a real node, byte by byte, and spoils them on the way. Blocking, with threads of its own.
-"""
+"""An HTTP peer that behaves as a test says: it hangs, answers any status, closes connections or waits; or it passes
+requests to a real node, byte by byte, and corrupts them. Blocking, with threads of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Heard:
-    """A request as it came, byte for byte, and when (monotonic seconds)."""
+    """A request as it arrived, byte for byte, and when (monotonic seconds)."""
 
     raw: bytes
     at: float
@@ -33,14 +32,13 @@ class Heard:
 
 @dataclass(frozen=True)
 class Hang:
-    """Take the request and never answer."""
+    """Accept the request and never answer."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Take the request and end the connection, with a reset if asked; with `after`, only once the node behind has
-    answered.
-    """
+    """Read the request and close the connection, optionally with a reset; with `after`, only once the real node has
+    answered."""
 
     after: bool = False
     reset: bool = False
@@ -48,7 +46,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Say:
-    """Answer this."""
+    """Answer with this status, these headers and this body."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -63,20 +61,19 @@ class Say:
 
 @dataclass(frozen=True)
 class Pass:
-    """Hand it to the node behind, `delay` seconds later, and its answer back."""
+    """Pass the request to the real node after `delay` seconds, and its answer back."""
 
     delay: float = 0.0
 
 
 Place = tuple[Literal["head", "body"], float]
-"""A byte of a message: how far into its head or its body, from 0 to 1."""
+"""A byte of a message: a fraction from 0 to 1 of its head or its body."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a message passes in one direction: after `delay` seconds, in pieces of `piece` bytes (0: as a whole), without
-    what follows `cut`, with one bit of the byte at `flip` changed.
-    """
+    """How a message passes in one direction: after `delay` seconds, in pieces of `piece` bytes (0: as a whole),
+    truncated at `cut`, with one bit of the byte at `flip` changed."""
 
     delay: float = 0.0
     piece: int = 0
@@ -84,14 +81,15 @@ class Way:
     flip: Place | None = None
 
     def spoil(self, raw: bytes) -> bytes:
-        """The bytes that get through."""
+        """Return the bytes that pass."""
         if self.flip is not None and raw:
             at = min(_offset(raw, self.flip), len(raw) - 1)
             raw = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
         return raw if self.cut is None else raw[: _offset(raw, self.cut)]
 
     def send(self, link: socket.socket, raw: bytes) -> None:
-        """Send what gets through. Only the first thousand pieces are small: a large message ends in time."""
+        """Send the bytes that pass. Only the first thousand pieces are small, so that a large message arrives
+        in time."""
         data = self.spoil(raw)
         time.sleep(self.delay)
         small = self.piece * 1000
@@ -104,11 +102,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Spoil:
-    """Hand the request to the node behind and its answer back, spoiled on the way.
+    """Pass the request to the real node and its answer back, corrupted on the way.
 
-    The request is delivered `copies` times, each on a connection of its own, and with `half_close` the sending side of
-    that connection is closed before the answer is read. The last answer goes back, with `before` in front of it and
-    repeated `answers` times, unless the request was cut. Then the connection is kept or ended as `end` says.
+    The request is delivered `copies` times, each on a connection of its own; `half_close` closes the sending side of
+    that connection before the answer is read. The last answer is returned, preceded by `before` and repeated `answers`
+    times, unless the request was truncated. `end` says whether and how the connection is closed.
     """
 
     there: Way = Way()
@@ -125,9 +123,8 @@ Deed = Hang | Cut | Say | Pass | Spoil
 
 @dataclass
 class FlakyPeer:
-    """Listens on `port` until closed. `behave(request)` decides what becomes of each request. The node behind is
-    given `patience` seconds for an answer.
-    """
+    """Listens on `port` until closed. `behave(request)` returns what to do with each request. The real node has
+    `patience` seconds to answer."""
 
     port: int
     behave: Callable[[Heard], Deed] = lambda _: Hang()
@@ -151,7 +148,7 @@ class FlakyPeer:
         self.close()
 
     def close(self) -> None:
-        """Stop listening, end every connection, wait for the threads."""
+        """Stop listening, close every connection, wait for the threads."""
         self._closing.set()
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -161,14 +158,14 @@ class FlakyPeer:
             thread.join(5)
 
     def drop_connections(self) -> None:
-        """End every connection that is open, as a network that breaks does."""
+        """Close every open connection, as a network failure does."""
         with self._lock:
             for link in self._open:
                 with contextlib.suppress(OSError):
                     link.shutdown(socket.SHUT_RDWR)
 
     def paths(self) -> list[str]:
-        """The paths asked for, in order."""
+        """Return the paths of the requests, in order."""
         return [heard.path for heard in list(self.heard)]
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
@@ -203,7 +200,7 @@ class FlakyPeer:
                 self._open.discard(link)
 
     def _do(self, deed: Deed, raw: bytes, link: socket.socket) -> bool:
-        """Answer; False where the connection is to end."""
+        """Carry out a deed; return False if the connection is to be closed."""
         match deed:
             case Say(delay=delay):
                 self._closing.wait(delay)
@@ -248,13 +245,13 @@ class FlakyPeer:
         return False
 
     def _hang(self, link: socket.socket) -> None:
-        """Until the other side gives up."""
+        """Wait until the other side gives up."""
         while not self._closing.is_set():
             if select.select([link], [], [], 0.1)[0] and not link.recv(65536):
                 return
 
     def _forward(self, raw: bytes, way: Way = Way(), *, half_close: bool = False) -> bytes:
-        """The answer of the node behind; empty where there is none."""
+        """Return the answer of the real node; empty if there is none."""
         try:
             with socket.create_connection(("127.0.0.1", self.target), timeout=self.patience) as behind:
                 way.send(behind, raw)
@@ -268,7 +265,7 @@ class FlakyPeer:
 
 
 def _reset(link: socket.socket) -> None:
-    """Close with a reset instead of an orderly end."""
+    """Close with a reset."""
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     link.close()
 
@@ -280,7 +277,7 @@ def _offset(raw: bytes, place: Place) -> int:
 
 
 def _read_message(link: socket.socket) -> bytes:
-    """One request or answer with a Content-Length; empty at the end of the connection."""
+    """Read one request or answer with a Content-Length; empty at the end of the connection."""
     data = b""
     while b"\r\n\r\n" not in data:
         if not (more := link.recv(65536)):

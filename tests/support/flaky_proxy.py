@@ -1,4 +1,4 @@
-"""A proxy before a server that does to requests what networks do: refuses them, loses their answers, cuts streams."""
+"""A proxy in front of a server that fails as networks do: it refuses requests, loses answers and cuts streams."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ CUT = "cut"
 
 
 class Fault(NamedTuple):
-    """What becomes of one request whose path holds this.
+    """The failure of one request whose path contains `path`.
 
-    `lost` on its way, `unanswered` once it was done, a status, or a stream that is `cut` after it has said `words`.
+    It is `lost` before the server receives it, `unanswered` after, gets a status, or is a stream that is `cut` after
+    `words`.
     """
 
     path: str
@@ -28,7 +29,7 @@ class Fault(NamedTuple):
 
 
 class FlakyProxy:
-    """Passes on what it is asked, but for `faults`, each of which happens once, in this order for a path."""
+    """Forwards requests except for `faults`, each of which happens once, in their order for a path."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -79,7 +80,7 @@ class FlakyProxy:
                 await response.write(chunk)
                 said += chunk
                 if fault and fault.words in said:
-                    await asyncio.sleep(0.05)  # what was said gets through
+                    await asyncio.sleep(0.05)  # the client receives what precedes the cut
                     break
         except ConnectionError:
             return response
@@ -90,7 +91,7 @@ class FlakyProxy:
 
 @asynccontextmanager
 async def before(target: str) -> AsyncIterator[FlakyProxy]:
-    """A proxy before the server at `target`."""
+    """Yield a proxy in front of the server at `target`."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(ClientSession())
         proxy = FlakyProxy(target)

@@ -1,8 +1,8 @@
-"""Starts our two commands by forking a process that has imported them: an import costs more than most tests do.
+"""Starts the two commands by forking a process that has imported them: the import takes longer than most tests.
 
-`spawn` is `subprocess.Popen` for any command. One that is exactly `python -m` with a module of `PRELOADED` becomes a
-fork: a process of its own, with its own number, session, environment and files, which runs the module as `-m` does.
-What a fork cannot give, variables that the interpreter reads at its start, makes it an ordinary start.
+`spawn` is `subprocess.Popen` for any command. A command that is exactly `python -m` with a module of `PRELOADED`
+becomes a fork: a process with its own pid, session, environment and files, which runs the module as `-m` does. A
+command whose environment has variables that the interpreter reads at start is started in the ordinary way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.tether import tethered
 ROOT = Path(__file__).parents[2]
 PRELOADED = ("eventd.cli.routerd_eventd", "eventd.cli.routerctl")
 _ROOMS = ("api", "cli.daemon", "cli.gateway", "cli.program", "cli.terminal", "net", "node", "observe", "store")
-"""What nearly every command imports once it knows what to do."""
+"""Modules that nearly every command imports after it has parsed its arguments."""
 _LIBRARIES = ("alembic.command", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite")
 _PR_SET_PDEATHSIG = 1
 _READ_BY_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "LD_", "COVERAGE_")
@@ -51,10 +51,10 @@ def spawn(command: Sequence[str], *, env: Mapping[str, str], **how: Any) -> subp
 
 
 class _Forked(subprocess.Popen[Any]):
-    """A command that the fork server starts; it is a child of this process all the same, which adopts orphans."""
+    """A command that the fork server starts; it becomes a child of this process, which adopts orphans."""
 
     def _execute_child(self, args: Any, *how: Any) -> None:
-        # As `subprocess` hands it: executable, preexec_fn, close_fds, pass_fds, cwd, env, …
+        # the arguments that `subprocess` passes: executable, preexec_fn, close_fds, pass_fds, cwd, env, …
         cwd, env = how[4:6]
         pipes = how[9:15]
         request = {"argv": args[2:], "cwd": str(cwd or os.getcwd()), "env": dict(env), "session": how[20]}
@@ -65,10 +65,10 @@ class _Forked(subprocess.Popen[Any]):
 
 
 class _Server:
-    """The process that forks, as its starter sees it."""
+    """The forking process, as the process that started it sees it."""
 
     def __init__(self) -> None:
-        adopt_orphans()  # a fork of the server loses its parent at once, and becomes a child of this process
+        adopt_orphans()  # a fork loses its parent at once, and becomes a child of this process
         self.starter = os.getpid()
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
@@ -79,7 +79,7 @@ class _Server:
         stays(self._process.pid)
 
     def fork(self, request: Mapping[str, Any], files: list[int]) -> int:
-        """Have a command started; its number."""
+        """Have a command started; return its pid."""
         payload = json.dumps({**request, "umask": _umask()}).encode()
         socket.send_fds(self._socket, [payload], files)
         answer = self._socket.recv(_MOST_BYTES)
@@ -133,7 +133,7 @@ def _serve(requests: socket.socket, starter: int) -> dict[str, Any] | None:
 
 
 def _become_a_child_of(starter: int) -> None:
-    """Wait for the adoption, and die with the new parent."""
+    """Wait until the process is adopted, and die with the new parent."""
     while os.getppid() != starter:
         time.sleep(0.0002)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -142,7 +142,7 @@ def _become_a_child_of(starter: int) -> None:
 
 
 def _run(request: Mapping[str, Any]) -> None:
-    """Be the command."""
+    """Run the module of a request."""
     gc.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.umask(request["umask"])
@@ -160,7 +160,7 @@ def _run(request: Mapping[str, Any]) -> None:
 
 
 def _standard_stream(fd: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
-    """As the interpreter makes it at its start: whether lines are kept back depends on what is at the other end."""
+    """Open a standard stream as the interpreter does at its start: line buffering depends on the file."""
     file = io.FileIO(fd, "w" if fd else "r", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(file) if fd else io.BufferedReader(file),

@@ -17,7 +17,8 @@ from tests.support.logs import empty
 
 
 def make_current(url: str, *, now: int) -> None:
-    """Bring a database to the newest schema; a missing SQLite file becomes a copy, with a history of its own."""
+    """Bring a database to the newest schema; a missing SQLite file becomes a copy of the template, with its own history
+    id."""
     database = Database(url)
     try:
         if database.path is not None and not database.path.exists():
@@ -31,23 +32,24 @@ def make_current(url: str, *, now: int) -> None:
 
 
 class SharedDatabase:
-    """A Postgres database for one test after the other: to empty it takes milliseconds, to make one half a second."""
+    """A Postgres database that tests share one after the other: to empty it takes milliseconds, to create one half a
+    second."""
 
     def __init__(self, url: str, *, now: int) -> None:
         self.url = url
         make_current(url, now=now)
-        # Keeps the statements it has compiled, and no session: whatever is open after a test is the test's.
+        # Keeps compiled statements but no session: a session that is open after a test belongs to that test.
         self._engine = sa.create_engine(url, poolclass=sa.NullPool, execution_options={"chance": SYSTEM})
 
     def empty(self) -> None:
-        """What is left is the head of a new log, with a history of its own. Nobody may have the database open."""
+        """Leave only the head of a new log, with its own history id. No process may have the database open."""
         with self._engine.begin() as conn:
             empty(conn)
 
 
 @cache
 def template() -> Path:
-    """A SQLite file at the newest schema, to be copied: the copies share a history."""
+    """Return a SQLite file at the newest schema, to be copied: the copies share a history."""
     folder = Path(tempfile.mkdtemp(prefix="eventd-template-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     database = Database(f"sqlite:///{folder}/eventd.db")

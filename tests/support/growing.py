@@ -1,4 +1,4 @@
-"""A lake that grows under the eyes of a reader: what nodes have shipped, handed over bit by bit."""
+"""A lake that grows while it is read: shipped segments appear in steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventd.lake.writer import Segment
 
 
 class GrowingLake:
-    """A copy of the lake `whole`, at first of none of it. Segments come before the states that promise them."""
+    """A copy of the lake `whole`, empty at first. Segments appear before the states that promise them."""
 
     def __init__(self, whole: Path, lake: Path) -> None:
         self.whole = whole
@@ -27,22 +27,22 @@ class GrowingLake:
         shutil.copy(whole / HEAD, lake / HEAD)
 
     def grow_until(self, time: int) -> None:
-        """Hand over all that was written down before `time`, and states that promise no more than that."""
+        """Add everything that was recorded before `time`, and states that promise no more than that."""
         early = [one for one in self.survey.segments if one.manifest.times and one.manifest.times[0] < time]
         self._hand_over(early)
         for state in self.survey.nodes:
-            # What was recorded since is not told, so how far links are is not, either.
+            # Later records are not shipped yet, so the positions of links are unknown too.
             self._say(replace(_cut(state, early), complete_until=time, as_of=time + 1))
 
     def grow(self, *, without: Sequence[Segment] = ()) -> None:
-        """Hand over everything, but for some segments; states promise all the same that nothing is missing."""
+        """Add everything except some segments; the states still promise that nothing is missing."""
         there = [one for one in self.survey.segments if one not in without]
         self._hand_over(there)
         for state in self.survey.nodes:
             self._say(_cut(state, there))
 
     def late(self, book: Ledger, node: str, time: int) -> list[Segment]:
-        """The segments of a book of a node that begin after `time`."""
+        """Return the segments of a node's ledger table that begin after `time`."""
         mine = [one for one in self.survey.segments if (one.place.book, one.manifest.node) == (book, node)]
         return [one for one in mine if one.manifest.times and one.manifest.times[0] > time]
 
@@ -57,7 +57,7 @@ class GrowingLake:
 
 
 def _cut(state: NodeState, segments: Sequence[Segment]) -> NodeState:
-    """The state with the books that are there."""
+    """Return the state with the tables that are present."""
     ends: dict[Ledger, int] = {}
     for place, manifest in segments:
         if (manifest.node, manifest.epoch) == (state.node, state.epoch):

@@ -1,4 +1,4 @@
-"""Rows and segments for tests of the lake: small, and right in every column."""
+"""Rows and segments for tests of the lake: small, and valid in every column."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLAIN: Mapping[Kind, Any] = {
 
 
 def table(book: Ledger, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows of a book; columns that are not given have some plain value."""
+    """Return rows of a ledger table; columns that are not given have a default."""
     columns = [pa.array([_value(column, row) for row in rows], _type(book, column)) for column in COLUMNS[book]]
     return pa.table(columns, schema=arrow_schema(book))
 
@@ -49,7 +49,7 @@ def _value(column: Column, row: Mapping[str, Any]) -> Any:
 def numbered(
     book: Ledger, numbers: Sequence[int], *, at: int = NOON, node: str = "site-a", epoch: str = EPOCH
 ) -> pa.Table:
-    """Rows with these numbers, all of one time."""
+    """Return rows with these numbers, all of one time."""
     times = {column.name: at for column in COLUMNS[book] if column.kind is Kind.TIME}
     return table(book, [{"number": number, "node": node, "epoch": epoch, **times} for number in numbers])
 
@@ -64,7 +64,7 @@ def ship(
     epoch: str = EPOCH,
     at: int = NOON,
 ) -> Segment:
-    """A segment with a row for each number in (after, upto]."""
+    """Write a segment with a row for each number in (after, upto]."""
     make_lake(storage, at, SYSTEM)
     rows = numbered(book, range(after + 1, upto + 1), at=at, node=node, epoch=epoch)
     return write_segment(storage, landing(book, node, epoch, after, upto, at=at), rows, node=node, now=at)
@@ -82,7 +82,7 @@ def tell(
     began_at: int = NOON,
     as_of: int = NOON,
 ) -> NodeState:
-    """A node's state that promises the numbers in (after, upto] of one book."""
+    """Write a node's state that promises the numbers in (after, upto] of one table."""
     make_lake(storage, began_at, SYSTEM)
     state = NodeState(
         node=node,

@@ -1,7 +1,8 @@
-"""What a test leaves behind is a failure of that test: tasks, threads, processes, signals, what warns when collected.
+"""Leak checks: a test fails if it leaves tasks, threads, processes, signal handlers, or objects that warn when
+collected.
 
-A warning is an error in this suite, so an unclosed socket, transport or database connection fails a test as soon as
-the collector meets it; `no_leaks` makes the collector meet it inside the test that lost it.
+A warning is an error in this suite, so an unclosed socket, transport or database connection fails a test when it is
+collected; `no_leaks` runs the collector inside the test that leaked it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _OF_LOOP = "asyncio_"
 
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No task, no thread, no process, no handler of a signal and nothing unclosed survives a test."""
+    """Fail if a task, a thread, a process, a signal handler or an unclosed object survives the test."""
     before = set(threading.enumerate())
     dispositions = _dispositions()
     there = {child.pid for child in child_processes() if child.state != "Z"}
-    gc.freeze()  # the collection below looks at what this test made, not at the whole suite
+    gc.freeze()  # freeze, so that the collection below looks at what this test made and not at the whole suite
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("no_task_survives")
     yield
@@ -51,7 +52,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 async def no_task_survives() -> AsyncIterator[None]:
-    """Fails when a task is left on the test's loop after the test and all its other fixtures."""
+    """Fail if a task is left on the test's loop after the test and all its other fixtures."""
     yield
     await asyncio.get_running_loop().shutdown_default_executor()  # the loop's own threads end with the loop
     for _ in range(_TURNS_TO_END):  # a cancelled or finishing task needs a few turns of the loop
@@ -66,7 +67,7 @@ async def no_task_survives() -> AsyncIterator[None]:
 
 
 def open_files(prefix: Path) -> list[str]:
-    """The files under `prefix` (a folder, or the beginning of a path) this process has open; Linux only."""
+    """Return the files under `prefix` (a folder, or the beginning of a path) that this process has open; Linux only."""
     links = Path("/proc/self/fd")
     if not links.is_dir():
         return []
@@ -84,7 +85,7 @@ def _dispositions() -> dict[signal.Signals, Any]:
 
 
 def _put_back(dispositions: dict[signal.Signals, Any]) -> list[str]:
-    """The signals that are handled in another way than before; the next test finds them as they were.
+    """Restore changed signal handlers for the next test; return the signals.
 
     A handler of the test's loop ends with the loop, which is closed later.
     """
@@ -100,9 +101,9 @@ def _other_tasks() -> list[asyncio.Task[object]]:
 
 
 def _surviving_processes(there: set[int]) -> list[str]:
-    """Children that the test has left, its own or the orphans of one that it killed; they are ended here.
+    """Kill the children that the test left, its own or orphans of a killed child; return them.
 
-    An orphan that ends by itself is given the time to do so, and is reaped.
+    An orphan that is about to exit is given the time to do so, and is reaped.
     """
     deadline = time.monotonic() + _SECONDS_TO_END
     while left := [child for child in reap_orphans() if child.pid not in there]:

@@ -1,8 +1,7 @@
-"""What the audit asks of Spark, done in this process: an audit in a fraction of a second, without Java.
+"""A stand-in for Spark in this process: an audit in a fraction of a second, without Java.
 
-The audit uses few of Spark's methods, all of them to have Python functions called on Arrow batches somewhere else. Here
-they are called one after the other, each as a copy that was pickled, as Spark sends them. That both find the same is
-shown by `test_exactness`.
+The audit uses few of Spark's methods, all of them to run Python functions on Arrow batches in executors. Here they run
+one after the other, each on a pickled copy, as Spark sends them. `test_exactness` shows that both find the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log lines of the product, read from its code: the event, and the fields that are written beside it."""
+"""The log lines of the product, read from its code: the event, and the fields that are logged with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "erro
 
 
 class LogEvent(NamedTuple):
-    """One call of a logger. `name` is None where the message is not a plain text; `fields` where they can be seen."""
+    """One call of a logger. `name` is None if the message is not a plain text; `fields` if they cannot be
+    determined."""
 
     place: str
     name: str | None
@@ -21,7 +22,7 @@ class LogEvent(NamedTuple):
 
 
 def log_events(source: Source) -> Iterator[LogEvent]:
-    """Every line that a file can log."""
+    """Yield every line that a file can log."""
     for node in ast.walk(source.tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
             continue

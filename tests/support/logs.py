@@ -1,4 +1,4 @@
-"""An empty log, quickly: making a database anew costs more than most tests that need one."""
+"""An empty log, quickly: to create a database takes longer than most tests that need one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.testing import NOW
 
 
 def empty(conn: sa.Connection) -> None:
-    """Remove everything; what is left is the head of a new log, and numbers begin at 1."""
+    """Remove all records; what is left is the head of a new log, whose numbers begin at 1."""
     for table in reversed(metadata.sorted_tables):
         conn.execute(table.delete())
         if table in NUMBERED and conn.dialect.name != "sqlite":

@@ -1,8 +1,8 @@
-"""Which loops of coroutines can go round without letting anything else run.
+"""Finds loops in coroutines that can iterate without letting other tasks run.
 
-Awaiting something that is done already does not suspend: a queue with an item in it, an event that is set, a result
-that is kept. A loop that awaits only such things, and finds nothing to do, holds the whole node. So every way round a
-loop passes a call that suspends whatever happens, or the loop is named in `BOUNDED` with what ends it.
+To await something that is done already does not suspend: a queue with an item in it, an event that is set, a finished
+future. A loop that awaits only such things, and makes no progress, blocks the whole node. So every path through a loop
+includes a call that always suspends, or the loop is listed in `BOUNDED` with what ends it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SUSPENDING = (
     *("sleep", "_sleep", "asyncio.wait", "asyncio.to_thread"),
     *("database.read", "database.write", "_database.read", "_database.write", "submit", "database.read_for_delivery"),
 )
-"""Ends of the names of calls that always take a turn of the loop: a thread, the writer, a timer, `asyncio.wait`."""
+"""Suffixes of calls that always suspend: a thread, the writer, a timer, `asyncio.wait`."""
 OUTSIDE = ("audit", "bench", "cli", "client", "testing")
-"""Parts that run in programs of their own: there a loop holds nobody else."""
+"""Parts that run in programs of their own: there a loop blocks no other task."""
 BOUNDED = {
     "eventd/api/admin/events.py::_append": "asks the database for the group's place, and ends when that is the same",
     "eventd/api/listener/arriving.py::read": "consumes the body that has arrived",
@@ -45,18 +45,18 @@ BOUNDED = {
     "eventd/plugins/run/host.py::_drain": "consumes what the plugin yields, in the plugin's own process",
     "eventd/node/reconciler.py::apply": "reads what is declared",
 }
-"""By file and function: what each round of the loop consumes, or why it suspends although no name says so."""
+"""By file and function: what each iteration of the loop consumes, or why it suspends although no name shows it."""
 
 
 class Ways(NamedTuple):
-    """Whether control can get to the end of a block, or back to the head of its loop, without being suspended."""
+    """Whether control can reach the end of a block, or the head of its loop, without being suspended."""
 
     through: bool
     back: bool
 
 
 def restless(source: Source) -> Iterator[tuple[int, str]]:
-    """Each such loop, by its line and as `file::function`."""
+    """Yield each such loop, by its line and as `file::function`."""
     if not source.path.startswith("eventd/") or source.part in OUTSIDE:
         return
     for function in source.nodes(ast.AsyncFunctionDef):
@@ -68,7 +68,7 @@ def restless(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _loops(body: Sequence[ast.stmt]) -> Iterator[ast.While | ast.AsyncFor]:
-    """The `while` and `async for` of a function, without those of functions inside it: a `for` has an end."""
+    """Yield the `while` and `async for` loops of a function, without those of nested functions; a `for` loop ends."""
     for statement in body:
         if isinstance(statement, ast.While | ast.AsyncFor):
             yield statement
@@ -104,13 +104,13 @@ def _ways_of(statement: ast.stmt) -> Ways:
         case ast.Try():
             if not _ways(statement.finalbody).through:
                 return Ways(False, False)
-            # An error may come before anything was suspended.
+            # An exception may occur before anything was suspended.
             tried = _ways([*statement.body, *statement.orelse])
             handled = [_ways(handler.body) for handler in statement.handlers]
             return Ways(any(w.through for w in (tried, *handled)), any(w.back for w in (tried, *handled)))
         case ast.While() | ast.For() | ast.AsyncFor():
             head = statement.test if isinstance(statement, ast.While) else statement.iter
-            return Ways(not _suspends(head), False)  # its body may run not at all, and its `continue` is its own
+            return Ways(not _suspends(head), False)  # its body may not run at all, and its `continue` belongs to it
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return Ways(True, False)
     return Ways(not _suspends(statement), False)
@@ -123,7 +123,7 @@ def _either(branches: Sequence[Sequence[ast.stmt]]) -> Ways:
 
 @cache
 def _suspends(node: ast.AST) -> bool:
-    """Whether it awaits a call that always suspends. One that a condition may pass over does not count."""
+    """Return whether a statement awaits a call that always suspends. A call behind a condition does not count."""
     if isinstance(node, ast.Await) and isinstance(node.value, ast.Call):
         name = ast.unparse(node.value.func)
         return any(name == end or name.endswith(f".{end}") for end in SUSPENDING)

@@ -1,4 +1,4 @@
-"""A receiver of v2 that holds a good key and lies about what it has."""
+"""A receiver of v2 that holds a valid key and lies about what it has."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RING = KeyRing.shared(SECRET)
 
 @dataclass
 class Liar:
-    """What a `FlakyPeer` says in the name of `node`. All it says is signed; it remembers the epochs it was told of.
+    """The answers of a `FlakyPeer` in the name of `node`, all of them signed; it records the epochs of the requests.
 
-    `claims(epoch)` is the mark it gives when asked, `takes` whether it takes a batch, or says that it is ahead of that.
+    `claims(epoch)` is the mark that it reports; `takes` says whether it accepts a batch or reports that it is ahead.
     """
 
     claims: Callable[[str], Mark | None]
@@ -33,7 +33,7 @@ class Liar:
     epochs: list[str] = field(default_factory=lambda: [""])
     batches: int = 0
     receipt_upto: int | None = None
-    """What its receipts give as the mark, instead of the end of the batch."""
+    """The mark in its receipts, instead of the end of the batch."""
 
     def __call__(self, heard: Heard) -> Say:
         head = heard.raw.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")

@@ -1,4 +1,4 @@
-"""Operations run as the API and the CLI run them, without either."""
+"""Runs operations as the API and the CLI do, without either."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventd.api.routes import OPERATIONS
 
 
 def params_of(name: str) -> type[Params]:
-    """The model of an operation's parameters."""
+    """Return the model of an operation's parameters."""
     params = load(OPERATIONS[name]).params
     assert params is not None
     return params

@@ -1,4 +1,5 @@
-"""The balance of a small lake, struck by comparing every row with every other: slow, and too simple to be wrong."""
+"""A reference implementation of the audit for small lakes: it compares every row with every other, slowly and
+simply."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Rows = dict[Ledger, list[Row]]
 
 
 class Books(NamedTuple):
-    """All rows of a lake by book, what was seen of it, and the segments that could not be read."""
+    """All rows of a lake by ledger table, the survey of the lake, and the segments that could not be read."""
 
     rows: Rows
     seen: Survey
@@ -40,7 +41,7 @@ class Books(NamedTuple):
 
 
 def read_books(url: str) -> Books:
-    """Everything in a lake, as Python values."""
+    """Read everything in a lake as Python values."""
     storage = connect(url)
     seen = survey(storage)
     rows: Rows = {book: [] for book in Ledger}
@@ -59,7 +60,7 @@ def read_books(url: str) -> Books:
 
 
 def balance(url: str) -> list[Finding]:
-    """The findings in a lake. Where one of its larger books is damaged, a node proves nothing."""
+    """Return the findings in a lake. A node with a damaged segment in one of its larger tables proves nothing."""
     books = read_books(url)
     blind = {one.source for one in books.bad if not any("/refusals/" in name for name in one.ids)}
     facts = [
@@ -72,7 +73,7 @@ def balance(url: str) -> list[Finding]:
 
 
 def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
-    """What each node stated in a group, by id."""
+    """Return the events that each node emitted in a group, by id."""
     found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
     for row in books.rows[Ledger.EVENTS]:
         if row["own"]:
@@ -81,7 +82,7 @@ def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
 
 
 def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
-    """What each node has in a group, by id."""
+    """Return the events that each node holds in a group, by id."""
     found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
     for row in books.rows[Ledger.EVENTS]:
         found[row["group"], row["node"]][row["id"]] = row
@@ -89,7 +90,7 @@ def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
 
 
 def _outcomes(books: Books) -> dict[tuple[str, str, str, str], list[str]]:
-    """What became of each event on each link: (group, sender, peer, id)."""
+    """Return the outcomes of each event on each link: (group, sender, peer, id)."""
     found: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for row in books.rows[Ledger.DELIVERIES]:
         found[row["group"], row["node"], row["peer"], row["id"]].append(row["outcome"])
@@ -97,7 +98,7 @@ def _outcomes(books: Books) -> dict[tuple[str, str, str, str], list[str]]:
 
 
 def _links(books: Books) -> Iterator[tuple[str, str, Any]]:
-    """Each link as it was last: (group, sender, state)."""
+    """Yield each link in its latest state: (group, sender, state)."""
     latest = {state.node: state for state in sorted(books.seen.nodes, key=lambda state: state.as_of)}
     for node, state in latest.items():
         for group in state.groups:
@@ -110,7 +111,7 @@ def _seqs(books: Books) -> dict[tuple[str, str], int]:
 
 
 def _one_sided(books: Books) -> Iterator[Discrepancy]:
-    """What was meant for a peer and is not there, or is there although nobody sent it."""
+    """Yield events that were selected for a peer and are missing there, or are there although no node sent them."""
     held, outcomes, shipping = _held(books), _outcomes(books), _shipping(books)
     versions = _reached(books)
     for group, sender, peer in _links(books):
@@ -128,7 +129,7 @@ def _one_sided(books: Books) -> Iterator[Discrepancy]:
 
 
 def _reached(books: Books) -> dict[tuple[str, str, str], int]:
-    """The position up to which each link went by the first version of its selection."""
+    """Return the position up to which each link went by the first version of its selection."""
     found: dict[tuple[str, str, str], int] = {}
     for row in books.rows[Ledger.RECEIPTS]:
         if row["selector_version"] == 1 and not row["repair"]:
@@ -138,7 +139,7 @@ def _reached(books: Books) -> dict[tuple[str, str, str], int]:
 
 
 def _wanted(row: Row, peer: Any, reached: int) -> bool:
-    """Whether a link ever had to carry an event."""
+    """Return whether a link ever had to carry an event."""
 
     def takes(selection: dict[str, Any]) -> bool:
         return Selector.of(types=selection.get("types", ())).takes_type(row["type"])
@@ -151,7 +152,7 @@ def _wanted(row: Row, peer: Any, reached: int) -> bool:
 
 
 def _shipping(books: Books) -> set[str]:
-    """The nodes whose books are here."""
+    """Return the nodes whose ledgers are in the lake."""
     return {state.node for state in books.seen.nodes}
 
 

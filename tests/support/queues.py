@@ -1,4 +1,4 @@
-"""Queues over an open log, worked on as briefly as a test wants it, and what must hold of their books at any time."""
+"""Queues over an open log, with short methods for tests, and a check of the invariants of their tables."""
 
 from __future__ import annotations
 
@@ -38,42 +38,42 @@ class Queues(Topics):
         return await super().make(name, **{"type": "queue"} | config)
 
     async def claim(self, name: str, node: str = "w", most: int = 1, lease_ms: int | None = None) -> list[Job]:
-        """Jobs for one node."""
+        """Claim jobs for one node."""
         claimed = await self.deal(name, JobRequest(node, most, lease_ms))
         return list(claimed.jobs[0])
 
     async def deal(self, name: str, *wishes: JobRequest) -> ClaimResult:
-        """Jobs for several nodes together."""
+        """Claim jobs for several nodes together."""
         return await self.log.submit(ClaimJobs(name, wishes, os.urandom))
 
     async def ack(self, name: str, node: str, *jobs: int | Job) -> SettlementResult:
-        """Jobs are done."""
+        """Acknowledge jobs."""
         return await self.log.submit(Ack(name, node, handles(jobs), flushes=self.log.flushes))
 
     async def nack(self, name: str, node: str, *jobs: int | Job, delay_ms: int = 0) -> SettlementResult:
-        """Jobs are given back."""
+        """Return jobs to the queue."""
         return await self.log.submit(Nack(name, node, handles(jobs), delay_ms=delay_ms))
 
     async def extend(self, name: str, node: str, *jobs: int | Job, lease_ms: int) -> SettlementResult:
-        """Jobs are kept for longer."""
+        """Extend the leases of jobs."""
         return await self.log.submit(Extend(name, node, handles(jobs), lease_ms=lease_ms))
 
     async def jobs(self, name: str) -> JobCounts:
-        """How a queue stands."""
+        """Return the job counts of a queue."""
         return await self.log.database.read(_count, name, self.log.clock.steady())
 
     async def check(self, name: str) -> None:
-        """Its books are true."""
+        """Check the invariants of a queue's tables."""
         await self.log.database.read(check_books, name)
 
 
 def handles(jobs: Sequence[int | Job]) -> list[JobHandle]:
-    """Jobs as their holder names them: by seq under any lease, or under the one it was given."""
+    """Return the handles of jobs as their holder names them: by seq under any lease, or by seq and lease."""
     return [JobHandle(job) if isinstance(job, int) else JobHandle(job.seq, job.lease_id) for job in jobs]
 
 
 def seqs(jobs: Sequence[Job]) -> list[int]:
-    """Their seqs."""
+    """Return the seqs of jobs."""
     return [job.seq for job in jobs]
 
 
@@ -89,7 +89,7 @@ def _line(conn: sa.Connection, name: str) -> TopicRow:
 
 
 def check_books(conn: sa.Connection, name: str) -> None:
-    """What is stored, what is counted and what is leased fit together."""
+    """Assert that what is stored, what is counted and what is leased agree."""
     line = _line(conn, name)
     stored: dict[int, int] = {}
     columns = ", ".join(Block._fields)

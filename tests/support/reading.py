@@ -1,4 +1,4 @@
-"""Records of a log in the order of their positions, by the reader of routers and subscriptions."""
+"""Reads the records of a log in the order of their positions, with the reader of routers and subscriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.log.core.values import Record
 
 @dataclass(frozen=True)
 class AnyRecord:
-    """Every record; with `own`, those that entered the log here."""
+    """A filter that matches every record; with `own`, those that were emitted on this node."""
 
     own: bool = False
 
@@ -36,5 +36,5 @@ async def read_records(
     until: int | None = None,
     own: bool = False,
 ) -> MatchingPage[Record]:
-    """A page of the records beyond `after`."""
+    """Return a page of the records after `after`."""
     return await log.matching(topic, after, AnyRecord(own), limit=limit, max_bytes=max_bytes, until=until)

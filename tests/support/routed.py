@@ -1,4 +1,4 @@
-"""Topics with routers between them over an open log: declared, moved, killed and asked as briefly as a test wants."""
+"""Topics with routers between them over an open log, with short methods to declare, run, kill and read them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.support.topics import ALL, Told, Topics
 
 
 class Failing:
-    """The log as a pump sees it that dies: from some step on, what it hands over is not written.
+    """A log, as the pump sees it, that fails: from a given step on, commits are not written.
 
-    With `heard` False the step at which it dies is written, and it does not live to hear of it.
+    With `heard=False` the failing step is written, and the pump does not learn of it.
     """
 
     def __init__(self, log: EventLog, *, steps: int | None = None, heard: bool = True) -> None:
@@ -52,7 +52,7 @@ class Failing:
 
 
 class Routed(Topics):
-    """The topics of one log, and what moves records between them."""
+    """The topics of one log, and the routers between them."""
 
     def __init__(self, log: EventLog, groups: Mapping[str, GroupConfig] | None = None) -> None:
         super().__init__(log)
@@ -60,18 +60,18 @@ class Routed(Topics):
         self.routing: Routing | None = None
 
     async def make(self, name: str, **config: Any) -> int:
-        """Make a topic, as a node does it: no two of them are told apart by their names alone."""
+        """Create a topic as a node does: with random bytes, so that a topic made anew under its name is another one."""
         unit = PutTopic(name, TopicConfig(**config), max_topics=0, random=os.urandom(16))
         return (await self.log.submit(unit)).line.id
 
     async def route(self, *names: str, **options: Any) -> None:
-        """Declare routers `source->dest`, as a node does it."""
+        """Apply routers `source->dest` as a node does."""
         for name in names:
             source, _, dest = name.partition("->")
             await self.declare(Router(name, source, dest, Options(**options)))
 
     async def declare(self, router: Router) -> RouterRow:
-        """Declare one router."""
+        """Apply one router."""
         wanted = RouterSpec(router.name, router.source, router.dest, router.options.encode())
         unit = PutRouter(wanted, NewRouterRules(router), RouterLimits(), create_dest=True, random=os.urandom(16))
         done = await self.log.submit(unit)
@@ -87,7 +87,7 @@ class Routed(Topics):
         return version is not None
 
     async def start(self, *, steps: int | None = None, heard: bool = True) -> Routing:
-        """Begin to move records; `steps` and `heard` say when it dies: see `Failing`."""
+        """Start the routers; `steps` and `heard` say when they fail: see `Failing`."""
         log: Any = Failing(self.log, steps=steps, heard=heard)
         loop = asyncio.get_running_loop()
         self.routing = Routing(log, lambda: self.groups, lambda work, name: loop.create_task(work, name=name))
@@ -95,13 +95,13 @@ class Routed(Topics):
         return self.routing
 
     async def stop(self) -> None:
-        """Move nothing more."""
+        """Stop all routers."""
         if self.routing is not None:
             await self.routing.stop()
             self.routing = None
 
     async def settled(self, *names: str) -> None:
-        """Wait until topics have what is on its way to them."""
+        """Wait until the routers that write to these topics have caught up."""
         assert self.routing is not None
         for name in names:
             line = await self.log.database.read(find_topic, name)
@@ -109,7 +109,7 @@ class Routed(Topics):
                 await self.routing.drive(line.id)
 
     async def records(self, name: str) -> list[Told]:
-        """All records of a topic, once what is on its way is there."""
+        """Return all records of a topic, once its routers have caught up."""
         if self.routing is not None:
             await self.settled(name)
         found: list[Told] = []
@@ -122,11 +122,11 @@ class Routed(Topics):
                 return found
 
     async def data(self, name: str) -> list[Any]:
-        """The data of all records of a topic."""
+        """Return the data of all records of a topic."""
         return [record["data"] for record in await self.records(name)]
 
     async def line(self, name: str) -> RouterRow:
-        """A router as it is written down."""
+        """Return the stored row of a router."""
         line = await self.log.database.read(read_router, name)
         assert line is not None, name
         return line

@@ -1,6 +1,6 @@
-"""Nodes as processes, for acceptance tests: started by the command, asked over HTTP, nothing else.
+"""Nodes as processes, for acceptance tests: started by the command and called over HTTP, nothing else.
 
-Blocking; every wait names the fact it waits for.
+Blocking; every wait names the condition it waits for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 class Running:
-    """One node over its life: the same data, the same listener, several starts."""
+    """One node over several starts, with the same data and the same listener."""
 
     def __init__(
         self,
@@ -56,32 +56,33 @@ class Running:
 
     @property
     def file(self) -> Path:
-        """The SQLite file."""
+        """Return the SQLite file."""
         return self.data / "eventd.db"
 
     # --- life -----------------------------------------------------------------------------------------------
 
     def kill9(self) -> None:
-        """A crash."""
+        """Kill the node with SIGKILL."""
         self.process.kill9()
 
     def start(self) -> Running:
-        """Start it again, and wait until it is ready."""
+        """Start the node again and wait until it is ready."""
         self.process.start().wait_ready()
         return self
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM; return the exit status."""
         return self.process.terminate()
 
     # --- asking ---------------------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """One request to the API. Raises Refused; OSError or HTTPException when nobody answers."""
+        """Send one request to the API. Raises Refused for an error; OSError or HTTPException while the node does not
+        answer."""
         return self.request(method, f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else ""), body)
 
     def request(self, method: str, url: str, body: Any = None) -> Any:
-        """The same for a whole path."""
+        """Send a request as `ask` does, with a whole path."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.process.port, timeout=20)) as connection:
             headers = {"Content-Type": "application/json"}
             connection.request(method, url, None if body is None else json.dumps(body), headers)
@@ -92,18 +93,18 @@ class Running:
         return told
 
     def apply(self, *documents: dict[str, Any], prune: bool = False) -> Any:
-        """Declare resources."""
+        """Apply resources."""
         sources = [{"name": "test", "text": declare(*documents)}]
         return self.ask("POST", "/resources/apply", {"sources": sources, "prune": prune})
 
     def join(self, *others: Running, **spec: Any) -> None:
-        """Declare the group with these peers."""
+        """Apply the group with these peers."""
         peers = [peer(other.name, other.port) for other in others]
         self.apply(group(self.name, port=self.port, secret=self.secret, **spec), *peers)
         self.wait_listening()
 
     def wait_listening(self) -> None:
-        """Until peers can reach it."""
+        """Wait until peers can reach the node."""
 
         def listens() -> bool:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -121,7 +122,7 @@ class Running:
         return self.ask("POST", f"/groups/{group}/events", {"events": events})
 
     def ids(self, *, source: str = "", group: str = "edge") -> list[str]:
-        """Every event in the order of this node's log, expired ones too."""
+        """Return the ids of all events in the order of this node's log, expired ones included."""
         found: list[str] = []
         after = ""
         while True:
@@ -134,28 +135,28 @@ class Running:
             after = page["next"]
 
     def counts(self, group: str = "edge") -> tuple[int, int]:
-        """How many events are known, and how many records were ever made of them: equal when none came twice."""
+        """Return the number of events and the number of records: equal if none was stored twice."""
         status = self.ask("GET", f"/resources/EventGroup/{group}/describe")["status"]
         return status["events"], status["seq"]
 
     def link(self, peer: str, group: str = "edge") -> dict[str, Any]:
-        """The link to a peer."""
+        """Return the link to a peer."""
         shown: dict[str, Any] = self.ask("GET", f"/groups/{quote(group)}/links", peer=peer)["outbound"][0]
         return shown
 
     def letters(self, group: str = "edge") -> list[tuple[str, str, str]]:
-        """The dead letters: event, peer, reason."""
+        """Return the dead letters: event, peer, reason."""
         found = self.ask("GET", f"/groups/{group}/dead-letters", limit=1000)["deadLetters"]
         return [(letter["eventId"], letter["peer"], letter["reason"]) for letter in found]
 
     # --- waiting --------------------------------------------------------------------------------------------
 
     def wait_holds(self, ids: set[str], *, seconds: float = 30.0) -> None:
-        """Until all these are here."""
+        """Wait until the node holds all these events."""
         wait_for(lambda: not ids - set(self.ids()), f"{self.name} to hold {len(ids)} events", seconds=seconds)
 
     def wait_sent(self, *peers: str, seconds: float = 30.0, group: str = "edge") -> None:
-        """Until these peers have acknowledged everything."""
+        """Wait until these peers have acknowledged everything."""
         for each in peers:
             wait_for(
                 lambda each=each: self.link(each, group)["lagEvents"] == 0,  # type: ignore[misc]
@@ -164,7 +165,7 @@ class Running:
             )
 
     def wait_link(self, peer: str, state: str, reason: str = "", *, seconds: float = 20.0) -> dict[str, Any]:
-        """Until the link is in this state, for this reason."""
+        """Wait until the link is in this state, for this reason."""
 
         def so() -> dict[str, Any] | None:
             link = self.link(peer)

@@ -1,6 +1,6 @@
-"""JSON schemas as the API's description uses them: what is wrong with a value by one, and values that fit one.
+"""JSON schemas as the API's description uses them: validates values, and generates values that match.
 
-A keyword that is not known here is an error: it would promise something that nobody looks at.
+An unknown keyword is an error: it would promise what no check enforces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 Schema = dict[str, Any]
 
 NAME = "a name"
-"""What stands for the names of an object whose members are not known."""
+"""The placeholder for the names of an object whose members are not known."""
 _SAYS_NOTHING = {"title", "description", "default", "examples"}
 _KNOWN = _SAYS_NOTHING | {
     *("$ref", "anyOf", "type", "enum", "properties", "required", "additionalProperties", "items", "prefixItems"),
@@ -43,13 +43,13 @@ ANYTHING: SearchStrategy[Any] = st.recursive(
 
 
 class Schemas:
-    """The components of one description, for the references in its schemas."""
+    """The components of one description, to resolve the references in its schemas."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document
 
     def resolve(self, schema: Schema) -> Schema:
-        """What a schema refers to, or itself."""
+        """Return the target of a reference, or the schema itself."""
         while "$ref" in schema:
             found: Any = self._document
             for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -58,7 +58,7 @@ class Schemas:
         return schema
 
     def flaws(self, schema: Schema, value: Any, place: str = "$") -> Iterator[str]:
-        """What is wrong with a value."""
+        """Yield the errors of a value."""
         schema = self.resolve(schema)
         assert schema.keys() <= _KNOWN, f"{place}: {schema.keys() - _KNOWN}"
         if "anyOf" in schema:
@@ -89,7 +89,8 @@ class Schemas:
                 yield from self.flaws(properties.get(name, others), each, f"{place}.{name}")
 
     def values(self, schema: Schema, plausible: dict[str, SearchStrategy[Any]], name: str = "") -> SearchStrategy[Any]:
-        """Values that fit. `plausible` are by the name of a member, for those where any value would say little."""
+        """Return a strategy of matching values. `plausible` maps a member's name to values, where random ones test
+        little."""
         schema = self.resolve(schema)
         if name in plausible:
             return plausible[name].filter(lambda value: not any(self.flaws(schema, value)))
@@ -145,7 +146,7 @@ def _out_of_bounds(schema: Schema, value: Any, place: str) -> Iterator[str]:
 
 
 def spoiled(value: Any) -> SearchStrategy[Any]:
-    """The value with one member replaced by anything, somewhere; or anything in its place."""
+    """Return a strategy that replaces one member of the value, or the whole value, by any JSON value."""
     if isinstance(value, dict) and value:
         return ANYTHING | st.sampled_from(sorted(value)).flatmap(
             lambda name: spoiled(value[name]).map(lambda other: {**value, name: other})

@@ -1,4 +1,4 @@
-"""Which loops go over a set whose order differs from run to run."""
+"""Finds loops over a set whose order differs from run to run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PROGRAMS = ("audit", "bench", "cli", "client", "testing")
 VALUES = re.compile(
     r"(set|frozenset)\[((tuple\[)?((str|int|bytes|bool|\.\.\.)(, )?)+\]?|Pair|Key|Origin|ResourceRef|Ledger)\]"
 )
-"""Sets of these have the same order in every process that hashes texts alike."""
+"""Element types whose sets have the same order in every process with the same hash seed."""
 ORDERLESS = ("all", "any", "dict.fromkeys", "frozenset", "len", "max", "min", "set", "sorted", "sum")
-"""What is the same for every order of its argument."""
+"""Functions whose result does not depend on the order of their argument."""
 
 
 def unordered(source: Source) -> Iterator[tuple[int, str]]:
-    """Each loop over a set, by its line, with the set."""
+    """Yield each loop over a set, by its line, with the set."""
     if source.part in PROGRAMS or not source.path.startswith("eventd/"):
         return
     annotated = {
@@ -39,7 +39,7 @@ def unordered(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _looped(node: ast.AST, harmless: set[int]) -> Iterator[ast.expr]:
-    """What this node goes over, where the order of that can be seen."""
+    """Yield what a node iterates over, where the order has an effect."""
     if isinstance(node, ast.For | ast.AsyncFor):
         yield node.iter
     elif isinstance(node, ast.ListComp | ast.GeneratorExp) and id(node) not in harmless:

@@ -1,4 +1,4 @@
-"""A node's books, filled by hand and read as who ships them reads them."""
+"""A node's delivery ledger for tests, read with the extracts that the shipper reads."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ Row = dict[str, Any]
 
 
 class Shelf:
-    """Group `g` of node `a`, and others where a test asks for them."""
+    """Group `g` of node `a`, and further groups that a test declares."""
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
 
     async def declare(self, *peers: str, group: str = "g", node: str = "a", **selections: dict[str, Any]) -> None:
-        """A group with peers that get everything, or what their selection says."""
+        """Apply a group with peers that receive all events, or what their selection matches."""
         topic = await self.log.topic(f"group:{group}")
         wanted = {**{peer: {} for peer in peers}, **selections}
         await self.log.database.write(_declare, group, node, topic, wanted)
 
     async def select(self, peer: str, selection: dict[str, Any], *, group: str = "g") -> int:
-        """Another selection of the peer; its version."""
+        """Change the selection of the peer; return its version."""
         name = f"peer:{group}/{peer}"
         version = (await self.log.database.read(read_cursor, name)).selector_version + 1
         await self.log.database.write(declare_selection, name, version, selection, NOW)
         return version
 
     async def publish(self, *drafts: Draft, group: str = "g") -> Sequence[int]:
-        """Append; the positions."""
+        """Append events; return their positions."""
         return (await self.log.append(await self.log.topic(f"group:{group}"), drafts)).positions
 
     async def settle(
         self, peer: str, after: int, upto: int, events: int | None = None, *, group: str = "g", **fields: Any
     ) -> None:
-        """Write down a batch of the peer, and move its cursor to the end of it."""
+        """Store a batch of the peer, and move its cursor to the end of the batch."""
         name = f"peer:{group}/{peer}"
         cursor = await self.log.database.read(read_cursor, name)
         fields = {"selector_version": cursor.selector_version, **fields}
         await self.keep(stored_batch(name, after, upto, events, **fields), cursor.position)
 
     async def keep(self, batch: Batch, position: int) -> None:
-        """Write down any batch, in a step of its cursor from a position to the end of the batch."""
+        """Store any batch, in a step of its cursor from a position to the end of the batch."""
         await self.log.settle(Step(batch.cursor, position, batch.upto, batch.upto, NOW, [batch]))
 
     async def extract(self, book: Ledger, after: int = 0, *, rows: int = 1000, **options: Any) -> Extract:
-        """One extract."""
+        """Return one extract."""
         return await self.log.database.read(read_book, book, after, rows=rows, **options)
 
     async def rows(self, book: Ledger, *names: str, rows: int = 1000, **options: Any) -> list[Any]:
-        """All rows of a book, extract by extract: as dicts, or only some columns; of one, the bare values."""
+        """Return all rows of a ledger table, extract by extract: as dicts, or only some columns; of one column, bare
+        values."""
         found: list[Any] = []
         after, full, memory = 0, True, Memory()
         while full:
@@ -70,11 +71,11 @@ class Shelf:
         return found
 
     async def lost(self, book: Ledger, after: int = 0) -> list[Lost]:
-        """What an extract of the whole book says is lost."""
+        """Return the ranges that an extract of the whole table reports as lost."""
         return list((await self.extract(book, after)).lost)
 
     async def under_lock(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run a function in a transaction that holds the head."""
+        """Run a function in a transaction that holds the lock of the head."""
 
         def locked(conn: Connection) -> Any:
             lock_head(conn)
@@ -84,7 +85,7 @@ class Shelf:
 
 
 def as_rows(extract: Extract, *names: str) -> list[Any]:
-    """The rows of an extract; see `Shelf.rows`."""
+    """Return the rows of an extract; see `Shelf.rows`."""
     assert len({len(values) for values in extract.columns.values()}) == 1, "columns of different lengths"
     if len(names) == 1:
         return list(extract.columns[names[0]])

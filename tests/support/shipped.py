@@ -1,4 +1,4 @@
-"""What nodes have shipped, for tests: the rows of a book out of a lake, checked as a reader would check them."""
+"""Reads shipped ledger tables from a lake for tests, and checks them as a reader would."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eventd.lake.storage import connect
 
 
 def look(lake: Path) -> Survey:
-    """The lake, which must have no trouble."""
+    """Return the survey of the lake, which must have no problem."""
     found = survey(connect(str(lake)))
     assert found.troubles == [], found.troubles
     return found
 
 
 def rows(lake: Path, book: Ledger, node: str = "") -> list[dict[str, Any]]:
-    """Every row of a book, of one node or of all, in the order of its numbers."""
+    """Return every row of a table, of one node or of all, in the order of their numbers."""
     storage, found = connect(str(lake)), []
     for segment in look(lake).segments:
         if segment.place.book is book and node in ("", segment.manifest.node):
@@ -28,10 +28,10 @@ def rows(lake: Path, book: Ledger, node: str = "") -> list[dict[str, Any]]:
 
 
 def state(lake: Path, node: str) -> NodeState:
-    """What a node says of its books in its latest epoch."""
+    """Return the latest state that a node shipped."""
     return max((one for one in look(lake).nodes if one.node == node), key=lambda one: one.began_at)
 
 
 def files(lake: Path, ending: str = ".parquet") -> set[Path]:
-    """Every file of a kind that lies in the lake, hidden ones too."""
+    """Return every file of a kind in the lake, hidden ones included."""
     return {path.relative_to(lake) for path in lake.rglob(f"*{ending}")}

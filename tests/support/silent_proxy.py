@@ -1,4 +1,5 @@
-"""A TCP proxy that can fall silent: it forwards nothing, either way, and closes nothing, as a link that was cut."""
+"""A TCP proxy that can fall silent: it then forwards nothing in either direction and closes nothing, like a
+dead link."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 
 class SilentProxy:
-    """Forwards connections at `port` to a port of this machine until it is told to be `silent`, and while it is not."""
+    """Forwards connections from `port` to a port of this machine, except while `silent` is set."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -58,11 +59,11 @@ class SilentProxy:
                 each.close()
 
     def start(self) -> None:
-        """Forward from now on."""
+        """Start to forward."""
         self._thread.start()
 
     def close(self) -> None:
-        """Cut every connection."""
+        """Close every connection."""
         self._end.close()
         self._thread.join(10)
         for each in (*self._ways, self._listening, self._ended):
@@ -71,7 +72,7 @@ class SilentProxy:
 
 @contextlib.contextmanager
 def silent_proxy(target: int) -> Iterator[SilentProxy]:
-    """A proxy before a port of this machine."""
+    """Yield a proxy in front of a port of this machine."""
     proxy = SilentProxy(target)
     proxy.start()
     try:

@@ -1,4 +1,4 @@
-"""A sink that does what a test tells it, and the consumers that feed it."""
+"""A sink scripted by a test, and the consumers that feed it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from eventd.runtime.supervisor import Supervisor
 from tests.support.reading import read_records
 
 BACKOFF = Backoff(base=1.0, cap=8.0, jitter=0.5)
-"""With a chance of 0 a delay is nominal: 1, 2, 4, 8, 8 … seconds."""
+"""With a random factor of 0 a delay is nominal: 1, 2, 4, 8, 8 … seconds."""
 
 Answer = Callable[[OutboundBatch], Ack | Awaitable[Ack]] | BaseException
 
 
 def row(outbound: OutboundBatch, cursor: str, *, upto: int | None = None, status: int = 200, sent_at: int = 0) -> Batch:
-    """The proof of a batch, or of its beginning up to `upto`."""
+    """Return the ledger row of a batch, or of its beginning up to `upto`."""
     end = outbound.upto if upto is None else upto
     return Batch(
         cursor=cursor,
@@ -52,7 +52,8 @@ def row(outbound: OutboundBatch, cursor: str, *, upto: int | None = None, status
 
 @dataclass
 class ScriptedSink:
-    """Takes what matches and remembers it. Each delivery uses up one of `answers`; without any it is taken whole."""
+    """Records the matching events. Each delivery consumes one of `answers`; without any, the whole batch is
+    accepted."""
 
     cursor: str
     window: int = 1
@@ -105,12 +106,12 @@ class ScriptedSink:
     def wind_down(self) -> None: ...
 
     def take(self, outbound: OutboundBatch) -> Ack:
-        """Take all of it."""
+        """Return an answer that accepts the whole batch."""
         self.taken += [record.event_id for record in outbound.records]
         return Ack(outbound.upto, (row(outbound, self.cursor, status=200 if outbound.records else 0),), (), "v2")
 
     def refuse(self, *event_ids: str) -> Answer:
-        """Take all but these."""
+        """Return an answer that accepts all but these events."""
 
         def answer(outbound: OutboundBatch) -> Ack:
             refused = [record for record in outbound.records if record.event_id in event_ids]
@@ -123,7 +124,7 @@ class ScriptedSink:
         return answer
 
     def take_until(self, event_id: str, held_up: Any) -> Answer:
-        """Take the beginning, up to and with this event; then be held up."""
+        """Return an answer that accepts up to and including this event, and is then blocked."""
 
         def answer(outbound: OutboundBatch) -> Ack:
             ids = [record.event_id for record in outbound.records]
@@ -135,7 +136,7 @@ class ScriptedSink:
         return answer
 
     def later(self) -> tuple[Answer, asyncio.Future[Answer]]:
-        """An answer that waits until the future says what it is."""
+        """Return an answer that waits for a future, and the future."""
         told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         async def wait(outbound: OutboundBatch) -> Ack:
@@ -151,7 +152,7 @@ class ScriptedSink:
 
 @dataclass
 class Driven:
-    """A consumer at work."""
+    """A running consumer."""
 
     consumer: Consumer
     task: asyncio.Task[None]
@@ -169,7 +170,8 @@ class Driven:
 async def driving(
     log: EventLog, sink: ScriptedSink, topic: int, *, chance: float = 0.0, **cursor: Any
 ) -> AsyncIterator[Driven]:
-    """A consumer of the cursor that the sink names, made at the beginning of the topic unless it is there."""
+    """Yield a running consumer of the sink's cursor, which is created at the beginning of the topic if it is
+    missing."""
     values = {"kind": "peer", "position": 0, "now": log.clock.now(), **cursor}
     await log.database.write(create_cursor, sink.cursor, topic_id=topic, **values)
     supervisor = Supervisor(log.clock)

@@ -1,6 +1,6 @@
-"""Real nodes in this process, for integration tests: whole, on port 0, with a listener peers can reach.
+"""Real nodes in this process, for integration tests: complete, on port 0, with a listener that peers can reach.
 
-What a test asks of them goes through the same operations as the API and the CLI.
+Tests call them through the same operations as the API and the CLI.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Site:
         make_current(self.url, now=self.clock.now())
 
     def back_up(self) -> Path:
-        """A copy of the SQLite database as it is now, the node up or down."""
+        """Copy the SQLite database, whether the node runs or not; return the copy."""
         copy = self.directory / "copy.db"
         copy.unlink(missing_ok=True)
         with closing(sqlite3.connect(self.file)) as source, closing(sqlite3.connect(copy)) as target:
@@ -57,9 +57,10 @@ class Site:
         return copy
 
     def restore(self, copy: Path, *, with_head: bool = False) -> None:
-        """Put a copy in the place of the database by hand. The node must be down.
+        """Replace the database by a copy, as by hand. The node must be stopped.
 
-        With its `head` file, as a copy of the whole folder: then nothing shows that the database is an older one.
+        `with_head` restores the file `head` too, like a copy of the whole folder: nothing then shows that the database
+        is older.
         """
         self._remove_database()
         shutil.copy(copy, self.file)
@@ -67,7 +68,7 @@ class Site:
             Path(f"{self.file}.head").unlink()
 
     def lose_database(self) -> None:
-        """Begin with an empty database. The node must be down."""
+        """Remove the database. The node must be stopped."""
         self._remove_database()
         self._make_database()
 
@@ -78,7 +79,7 @@ class Site:
 
     @property
     def file(self) -> Path:
-        """The SQLite file."""
+        """Return the SQLite file."""
         return Path(self.url.removeprefix("sqlite:///"))
 
     @property
@@ -102,45 +103,45 @@ class Site:
         return await operations.run(Services(self.running.log), operation, **params)
 
     async def apply(self, *documents: dict[str, Any], prune: bool = False) -> None:
-        """Declare resources, and wait until the node has taken notice."""
+        """Apply resources, and wait until the node runs them."""
         text = declare(*documents)
         await self.ask("resources.apply", sources=[{"name": "test", "text": text}], prune=prune)
         await self.settled()
 
     async def settled(self) -> None:
-        """Until what is declared is what runs."""
+        """Wait until the node runs what is applied."""
 
         async def current() -> bool:
             if isinstance(self.clock, ManualClock):
-                self.clock.advance(POLL)  # the node looks around once in that time
+                self.clock.advance(POLL)  # the node reconciles at least once in that time
             rows = await self.rows("SELECT registry_version FROM log_heads")
             return bool(self.running.reconciler.version == rows[0][0])
 
         await until(current, f"{self.name} to take over what is declared")
 
     async def join(self, *others: Site, name: str = "edge", **spec: Any) -> None:
-        """Declare a group with these peers."""
+        """Apply a group with these peers."""
         await self.apply(
             group(self.name, port=self.port, secret=self.secret, name=name, **spec),
             *[peer(other.name, other.port, group=name) for other in others],
         )
 
     async def emit(self, *ids: str, group: str = "edge", **fields: Any) -> None:
-        """Store events of this node; `fields` are the same for all of them."""
+        """Store events of this node; `fields` are common to all of them."""
         events = [{"id": each, "type": "t", **fields} for each in ids]
         await self.ask("events.emit", group=group, events=events)
 
     async def ids(self, group: str = "edge", *, source: str = "", expired: bool = False) -> list[str]:
-        """The ids of every record in the order of the log, refreshes included."""
+        """Return the ids of all records in the order of the log, refreshes included."""
         return [record.event_id for record in await self.stored(group) if source in ("", record.node)]
 
     async def stored(self, group: str = "edge") -> list[Record]:
-        """Every record of a group in the order of the log."""
+        """Return all records of a group in the order of the log."""
         topic = await self.running.log.topic(f"group:{group}")
         return await self.running.log.database.read(read_stored, topic)
 
     async def holds(self, *ids: str, group: str = "edge", seconds: float = 20.0) -> None:
-        """Until all these are here."""
+        """Wait until the node holds all these events."""
 
         async def all_here() -> bool:
             return set(ids) <= set(await self.ids(group))
@@ -148,7 +149,7 @@ class Site:
         await until(all_here, f"{self.name} to hold {len(ids)} events", seconds=seconds)
 
     async def caught_up(self, *peers: str, group: str = "edge", seconds: float = 20.0) -> None:
-        """Until these peers have acknowledged all that is meant for them."""
+        """Wait until these peers have acknowledged all that is selected for them."""
 
         async def no_lag() -> bool:
             links = [await self.link(peer, group) for peer in peers]
@@ -157,17 +158,17 @@ class Site:
         await until(no_lag, f"{self.name} to have sent everything to {', '.join(peers)}", seconds=seconds)
 
     async def cursor(self, peer: str, group: str = "edge") -> Cursor:
-        """The peer's cursor."""
+        """Return the peer's cursor."""
         found: list[Cursor] = await self.running.log.database.read(read_cursors, name=f"peer:{group}/{peer}")
         return found[0]
 
     async def link(self, peer: str, group: str = "edge") -> dict[str, Any]:
-        """The link to a peer as it is shown."""
+        """Return the link to a peer as the API shows it."""
         shown: dict[str, Any] = (await self.ask("links.status", group=group, peer=peer))["outbound"][0]
         return shown
 
     async def in_state(self, peer: str, state: str, reason: str = "", *, group: str = "edge") -> Cursor:
-        """Until the link is in this state, for this reason."""
+        """Wait until the link is in this state, for this reason."""
         last: list[Cursor] = []
 
         async def so() -> Cursor | None:
@@ -183,12 +184,12 @@ class Site:
         return last[0]
 
     async def deliveries(self, group: str = "edge", **params: Any) -> dict[tuple[str, str], str]:
-        """The state of each event at each peer."""
+        """Return the state of each event at each peer."""
         found = await self.ask("deliveries.list", group=group, limit=1000, **params)
         return {(row["eventId"], row["peer"]): row["status"] for row in found["deliveries"]}
 
     async def rows(self, sql: str, *params: Any) -> list[Any]:
-        """Rows of the running node's database."""
+        """Return rows of the running node's database."""
         return await self.running.log.database.read(_fetch, sql, params)
 
 

@@ -1,6 +1,6 @@
-"""In CI nothing is quietly left out: a skip of a test marked `postgres` or `spark` is a failure with its reason.
+"""In CI, the skip of a test marked `postgres` or `spark` is a failure with its reason.
 
-The same holds for the markers that TESTS_NEED names, as `.ci/run` does where it can install what they need.
+The same holds for the markers in TESTS_NEED, which `.ci/run` sets to what it can install.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
-    if report.skipped and in_ci():  # a file that skips itself hides what its tests are marked with
+    if report.skipped and in_ci():  # a skip of a whole file hides the markers of its tests
         _fail(report)
     return report
 
 
 def mark_needs(items: list[pytest.Item]) -> None:
-    """Whatever uses a server or Spark is marked: `-m "not spark"` leaves it out, and no skip of it passes in CI."""
+    """Mark tests that use Postgres or Spark: `-m "not spark"` leaves them out, and their skip fails in CI."""
     for item in items:
         for fixture, marker in (("postgres_server", "postgres"), ("spark", "spark")):
             if fixture in getattr(item, "fixturenames", ()):

@@ -1,4 +1,4 @@
-"""A Python file as the architecture rules see it: what it imports and which outside names it touches."""
+"""A Python file as the architecture rules see it: its imports and the outside names it uses."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ class Source:
         return nodes
 
     def nodes(self, kind: type[N]) -> list[N]:
-        """All nodes of this kind: the tree is walked once for all rules."""
+        """Return all nodes of this kind: the tree is walked once for all rules."""
         return cast(list[N], self._nodes.get(kind, []))
 
     @property
     def part(self) -> str:
-        """What the import rules call it: `federation`, `migrations`, or the first name under `eventd`."""
+        """Return its part, as the import rules name it: `federation`, `migrations`, or the first name under
+        `eventd`."""
         top, _, rest = self.path.partition("/")
         return top if top != "eventd" else rest.split("/")[0].removesuffix(".py")
 
     @cached_property
     def imports(self) -> list[tuple[int, str]]:
-        """(line, dotted name) of every import, also those inside functions and by name at run time.
+        """Return (line, dotted name) of every import, also those inside functions and by name at run time.
 
         `from eventd.store.rows import keys` is `eventd.store.rows.keys`: a module and a name in one look alike.
         """
@@ -55,7 +56,7 @@ class Source:
 
     @cached_property
     def uses(self) -> list[tuple[int, str]]:
-        """(line, dotted name) of every outside name that is touched, whatever it was called on import.
+        """Return (line, dotted name) of every outside name that is used, under its original name.
 
         `import time as t; t.sleep` and `from time import sleep` are both `time.sleep`. An attribute of something that
         was not imported keeps only its own name: `loop.create_task` is `.create_task`.
@@ -65,13 +66,13 @@ class Source:
 
     @cached_property
     def strings(self) -> list[tuple[int, str]]:
-        """(line, text) of every string that is not a docstring."""
+        """Return (line, text) of every string that is not a docstring."""
         docs = {id(node.value) for node in self.nodes(ast.Expr)}
         constants = (node for node in self.nodes(ast.Constant) if isinstance(node.value, str))
         return [(node.lineno, str(node.value)) for node in constants if id(node) not in docs]
 
     def name_of(self, node: ast.expr) -> str:
-        """The dotted name behind an expression, as in `uses`; empty for what is neither a name nor an attribute."""
+        """Return the dotted name of an expression, as in `uses`; empty for what is neither a name nor an attribute."""
         if isinstance(node, ast.Attribute):
             return f"{self.name_of(node.value)}.{node.attr}"
         return self._names.get(node.id, "") if isinstance(node, ast.Name) else ""
@@ -106,14 +107,14 @@ def _bound(alias: ast.alias) -> str:
 
 
 def read_sources() -> list[Source]:
-    """Every Python file of what is shipped, committed or not."""
+    """Return every shipped Python file, committed or not."""
     folders = [ROOT / name for name in ("eventd", "federation", "migrations")]
     files = sorted(file for folder in folders for file in folder.rglob("*.py"))
     return [Source(file.relative_to(ROOT).as_posix(), file.read_text()) for file in files]
 
 
 def tracked_files() -> list[str]:
-    """What git keeps; where there is no git (an unpacked archive), every file that is not made by a tool."""
+    """Return the files that git tracks; without git (an unpacked archive), every file that no tool generated."""
     command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")

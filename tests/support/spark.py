@@ -1,4 +1,4 @@
-"""One Spark for a test process: it takes seconds to start, and all tests of the process share it."""
+"""One Spark session for a test process: it takes seconds to start, and all tests of the process share it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MEMORY = "1g"
 STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""A test is over before a better compiler pays."""
+"""JVM options for a fast start: a test ends before an optimising compiler pays off."""
 QUICK = {
     "spark.driver.extraJavaOptions": STARTS_FAST,
     "spark.executor.extraJavaOptions": STARTS_FAST,
@@ -26,7 +26,7 @@ QUICK = {
 
 
 def why_not() -> str:
-    """Why Spark cannot run here; empty when it can."""
+    """Return why Spark cannot run here; empty if it can."""
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed: make venv-audit"
@@ -40,14 +40,14 @@ def why_not() -> str:
 
 
 def require_spark() -> None:
-    """Skip the test, with the reason, where Spark cannot run."""
+    """Skip the test, with the reason, if Spark cannot run."""
     if reason := why_not():
         pytest.skip(reason)
 
 
 @contextlib.contextmanager
 def session_or_skip(folder: Path) -> Iterator[SparkSession]:
-    """A session with two cores that keeps what it writes in `folder`."""
+    """Yield a session with two cores that writes below `folder`."""
     require_spark()
     from eventd.audit.spark.session import open_session
 

@@ -18,12 +18,12 @@ from tests.support.spark import STARTS_FAST
 from tests.support.waiting import wait_for
 
 PATIENCE = 200.0
-"""Seconds for each fact of a cluster: several Javas start at the same time, on a machine that may have other work."""
+"""Seconds to wait for each condition of a cluster: several JVMs start at the same time, on a shared machine."""
 _LOST = "Telling app of lost executor"
 
 
 class Cluster:
-    """A master on 127.0.0.1, and as many workers as are added; `env` is what any program of Spark needs here."""
+    """A master on 127.0.0.1, and as many workers as are added; `env` is the environment of every Spark program."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -34,7 +34,7 @@ class Cluster:
             "SPARK_HOME": str(installed_spark()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LAUNCHER_OPTS": STARTS_FAST,
-            "SPARK_LOCAL_DIRS": str(processes.directory / "scratch"),  # who is killed leaves files behind
+            "SPARK_LOCAL_DIRS": str(processes.directory / "scratch"),  # a killed program leaves files behind
         }
         self.address = f"spark://127.0.0.1:{(port := free_port())}"
         options = "-Dspark.master.rest.enabled=false"
@@ -43,7 +43,7 @@ class Cluster:
         _wait_for_line(self._master, "New state: ALIVE")
 
     def fill_up(self, workers: int) -> None:
-        """Add workers with one core each until there are so many; returns once the master knows them all."""
+        """Add workers with one core each up to this number; return once the master knows them all."""
         flags = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
         while len(self._workers) < workers:
             self._started += 1
@@ -55,7 +55,7 @@ class Cluster:
             _wait_for_line(worker, "Successfully registered with master")
 
     def kill_a_worker_of(self, job: Process, under_way: Callable[[], Any]) -> None:
-        """Once the job is under way, kill -9 a worker that works for it; its executor dies with it."""
+        """Wait until the job runs, then kill -9 a worker that works for it; its executor dies with it."""
 
         def at_work() -> Process | None:
             assert job.running, f"{job.name} has ended:\n{job.log_tail()}"
@@ -68,7 +68,7 @@ class Cluster:
         worker.kill9()
         worker.destroy()
         self._workers.remove(worker)
-        # The master tells nobody of a job that has ended: with this line it is known to have struck in the middle.
+        # The master does not report a job that has ended: this line proves that the kill hit a running job.
         wait_for(lambda: self._master.log().count(_LOST) > lost, "the master to miss an executor", seconds=PATIENCE)
 
     def _start(self, name: str, kind: str, flags: list[str], **env: str) -> Process:
@@ -78,14 +78,14 @@ class Cluster:
 
 
 def installed_spark() -> Path:
-    """Where Spark lies."""
+    """Return the Spark home."""
     import pyspark
 
     return Path(pyspark.__file__).parent
 
 
 def own_spark(folder: Path) -> Path:
-    """A Spark home that is the installed one, but for its `work` folder: `local-cluster` writes nowhere else."""
+    """Return a Spark home with the installed files but its own `work` folder, where `local-cluster` writes."""
     home = folder / "spark"
     home.mkdir()
     for entry in installed_spark().iterdir():
@@ -95,7 +95,7 @@ def own_spark(folder: Path) -> Path:
 
 
 def quick_spark(folder: Path) -> dict[str, str]:
-    """An environment in which each Java of Spark starts fast, as the settings of a machine or a cluster may ask."""
+    """Return an environment in which each JVM of Spark starts fast, as a machine or a cluster may configure it."""
     settings = folder / "conf"
     settings.mkdir(exist_ok=True)
     options = f"{STARTS_FAST} -Djava.io.tmpdir={folder}"
@@ -106,7 +106,7 @@ def quick_spark(folder: Path) -> dict[str, str]:
 
 
 def without_java(folder: Path) -> dict[str, str]:
-    """An environment in which all programs are found but `java`, as on a machine that has none."""
+    """Return an environment in which all programs are found except `java`, as on a machine without Java."""
     programs = folder / "programs"
     programs.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):
@@ -117,7 +117,7 @@ def without_java(folder: Path) -> dict[str, str]:
 
 
 def link_environment(path: Path) -> None:
-    """An archive as packing makes it, but with links to the packages installed here: it takes no time."""
+    """Write an environment as packing it does, but with links to the packages installed here, which takes no time."""
     places = {entry.name.split("/")[0]: entry for entry in environment()}
     with tarfile.open(path, "w:gz") as archive:
         for name, entry in places.items():
@@ -127,24 +127,24 @@ def link_environment(path: Path) -> None:
 
 
 def start_program(processes: Processes, *arguments: str) -> Process:
-    """One of `tests.support.spark_programs`."""
+    """Start one of `tests.support.spark_programs`."""
     command = [sys.executable, "-m", "tests.support.spark_programs", *arguments]
     return processes.start(arguments[0], command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(processes.directory)})
 
 
 def start_audit(processes: Processes, *arguments: str, env: Mapping[str, str]) -> Process:
-    """`routerctl audit run` with these arguments."""
+    """Start `routerctl audit run` with these arguments."""
     return processes.start("audit", [*CONTROL, "audit", "run", *arguments], env=env)
 
 
 def _runs_python(worker: Process) -> bool:
-    """Whether an executor of the worker has started Python, which it does for its first task."""
+    """Return whether an executor of the worker has started Python, which it does for its first task."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             session = int(stat.read_text().rpartition(")")[2].split()[3])
             if session == worker.pid and b"pyspark.daemon" in (stat.parent / "cmdline").read_bytes():
                 return True
-        except OSError:  # it has ended since
+        except OSError:  # it has exited since
             continue
     return False
 

@@ -1,4 +1,4 @@
-"""Programs that tests start in processes of their own, because they are killed, or need a Spark of their own.
+"""Programs that tests start in processes of their own, because they are killed or need a Spark of their own.
 
 python -m tests.support.spark_programs follow MASTER LAKE FOLDER   stream a lake into FOLDER/rows, until killed
 """

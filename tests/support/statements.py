@@ -1,4 +1,4 @@
-"""Which statements a piece of work sends to the database: what it costs, on any machine."""
+"""Collects the SQL statements of an operation: a measure of its cost that does not depend on the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.store.engine import database
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The text of each statement that this process sends while the block runs; one of many rows counts once."""
+    """Yield the text of each statement that this process executes in the block; `executemany` counts once."""
     sent: list[str] = []
     run = database._run
 

@@ -1,4 +1,4 @@
-"""What a log holds, all of it: for tests that look behind the pages."""
+"""Reads all stored records directly, for tests that look below the API of the log."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SQL = f"SELECT {', '.join(Block._fields)} FROM blocks"
 
 
 def read_stored(conn: sa.Connection, topic_id: int | None = None) -> list[Record]:
-    """Every record of a topic, or of the log, in order."""
+    """Return all records of a topic, or of the log, in order."""
     where, params = ("", ()) if topic_id is None else (" WHERE topic_id = ?", (topic_id,))
     return _records(fetch(conn, f"{_SQL}{where} ORDER BY position", params))
 
 
 def read_file(file: Path) -> list[Record]:
-    """Every record of a SQLite file, as any program could read it."""
+    """Return all records of a SQLite file, as any program could read it."""
     with closing(sqlite3.connect(file)) as conn:
         return _records(conn.execute(f"{_SQL} ORDER BY position").fetchall())
 

@@ -1,4 +1,4 @@
-"""Lines of the books of delivered batches, each with a receipt as a peer would have signed it."""
+"""Ledger rows of delivered batches, each with a receipt as a peer would have signed it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIGNED = 'eventd=("@status" "content-digest");created=1;keyid="k-b";alg="ed25519
 
 
 def receipt_text(batch_id: str, accepted: int, *, refused: tuple[Refusal, ...] = (), upto: int | None = None) -> str:
-    """What the peer answered."""
+    """Return the body of a receipt."""
     receipt = Receipt(
         group="g",
         from_node="a",
@@ -33,13 +33,13 @@ def receipt_text(batch_id: str, accepted: int, *, refused: tuple[Refusal, ...] =
 
 
 def evidence(answer: str) -> str:
-    """The answer with its signature, as the sender keeps it."""
+    """Return a receipt with its signature, as the sender stores it."""
     headers = {"signature-input": SIGNED, "signature": "eventd=:AA==:"}
     return json.dumps({"status": 200, "headers": headers, "body": answer, "request": "eventd=:AA==:"})
 
 
 def stored_batch(cursor: str, after: int, upto: int, events: int | None = None, **fields: Any) -> Batch:
-    """A batch of a range; `events` were delivered, all of the range unless it is given."""
+    """Return a batch of a range; `events` were delivered, by default all of the range."""
     delivered = upto - after if events is None else events
     batch_id = fields.pop("batch_id", f"batch-{cursor}-{upto}")
     values: dict[str, Any] = {

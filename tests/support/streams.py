@@ -1,4 +1,5 @@
-"""Clients of streams for tests of /v0: one that reads events, one that may stop reading, one of WebSockets."""
+"""Clients of streams for tests of /v0: one that reads server-sent events, one that may stop reading, one of
+WebSockets."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ PATIENCE = 10.0
 
 
 class Event(NamedTuple):
-    """An event of a stream; `place` is its id, decoded, and None for an id that names a checkpoint.
+    """An event of a stream; `place` is its decoded id, and None for an id that names a checkpoint.
 
-    Of a comment `kind` is empty and `data` its text.
+    A comment has an empty `kind`, and its text as `data`.
     """
 
     kind: str
@@ -29,17 +30,17 @@ class Event(NamedTuple):
 
     @property
     def seqs(self) -> list[int]:
-        """Of its records."""
+        """Return the seqs of its records."""
         return [record["$seq"] for record in self.data["records"]]
 
 
 def read_place(text: str) -> Any:
-    """The topics' seqs an id stands for."""
+    """Return the topics' seqs in an id."""
     return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def write_place(**seqs: int) -> str:
-    """The id of these topics' seqs."""
+    """Return the id for these topics' seqs."""
     return base64.urlsafe_b64encode(json.dumps(seqs, separators=(",", ":")).encode()).rstrip(b"=").decode()
 
 
@@ -52,12 +53,12 @@ class Stream:
         self.headers = response.headers
 
     async def block(self) -> str:
-        """The next block of lines; empty at the end of the stream."""
+        """Return the next block of lines; empty at the end of the stream."""
         async with asyncio.timeout(PATIENCE):
             return (await self.response.content.readuntil(b"\n\n")).decode().removesuffix("\n\n")
 
     async def next(self, *, comments: bool = False) -> Event | None:
-        """The next event, or comment; None at the end."""
+        """Return the next event, or comment; None at the end."""
         while block := await self.block():
             fields = dict(line.split(": ", 1) for line in block.split("\n"))
             if "event" in fields:
@@ -68,13 +69,13 @@ class Stream:
         return None
 
     async def take(self, *kinds: str) -> list[Event]:
-        """As many events, which must be of these kinds in this order."""
+        """Return the next events, which must be of these kinds in this order."""
         taken = [event for _ in kinds if (event := await self.next()) is not None]
         assert tuple(event.kind for event in taken) == kinds, taken
         return taken
 
     async def seqs(self, upto: int) -> list[int]:
-        """Of all records up to a seq, whatever else comes between."""
+        """Return the seqs of all records up to a seq, skipping other events."""
         found: list[int] = []
         while not found or found[-1] < upto:
             event = await self.next()
@@ -85,7 +86,7 @@ class Stream:
 
 
 async def begin(client: Client, *topics: str, query: str = "", **members: Any) -> Told:
-    """Begin a session for these topics from the first record on, or for the `topics` among the members."""
+    """Begin a session for these topics from the first record on, or for the `topics` of the body."""
     asked = {"topics": {topic: {} for topic in topics}} | members
     return await client.ask("POST", f"/watch{query}", asked)
 
@@ -94,7 +95,7 @@ async def begin(client: Client, *topics: str, query: str = "", **members: Any) -
 async def opened(
     client: Client, wid: str, *, last: str = "", accept: str = "", query: str = ""
 ) -> AsyncIterator[Stream]:
-    """A stream of a session."""
+    """Yield a stream of a session."""
     headers = dict(client.headers)
     if last:
         headers["Last-Event-ID"] = last
@@ -106,7 +107,7 @@ async def opened(
 
 @asynccontextmanager
 async def watching(client: Client, *topics: str, last: str = "", **members: Any) -> AsyncIterator[Stream]:
-    """A stream of a new session."""
+    """Yield a stream of a new session."""
     told = await begin(client, *topics, **members)
     assert told.status == 200, told.body
     async with opened(client, told.body["wid"], last=last) as stream:
@@ -115,7 +116,7 @@ async def watching(client: Client, *topics: str, last: str = "", **members: Any)
 
 @asynccontextmanager
 async def unread(client: Client, wid: str) -> AsyncIterator[asyncio.StreamReader]:
-    """A stream whose client takes nothing that its buffers do not hold, until its reader is read."""
+    """Yield the reader of a stream whose client reads nothing beyond its buffers until the reader is used."""
     host, _, port = client.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
     try:
@@ -135,21 +136,21 @@ class Socket:
         self.socket = socket
 
     async def say(self, op: str, **members: Any) -> None:
-        """One command."""
+        """Send one command."""
         await self.socket.send_json({"op": op, **members})
 
     async def next(self) -> Any:
-        """What the server says next; None when the connection has ended."""
+        """Return the next message; None when the connection has ended."""
         message = await self.socket.receive(PATIENCE)
         return json.loads(message.data) if message.type == 1 else None
 
     async def ask(self, op: str, **members: Any) -> Any:
-        """One command, and what is said next."""
+        """Send one command and return the next message."""
         await self.say(op, **members)
         return await self.next()
 
     async def take(self, *ops: str) -> list[Any]:
-        """As much as is said with these ops in this order."""
+        """Return the next messages, which must have these ops in this order."""
         taken = [await self.next() for _ in ops]
         assert tuple(told["op"] for told in taken) == ops, taken
         return taken
@@ -157,6 +158,6 @@ class Socket:
 
 @asynccontextmanager
 async def connected(client: Client) -> AsyncIterator[Socket]:
-    """A WebSocket."""
+    """Yield a connected WebSocket."""
     async with client.session.ws_connect(f"{client.url}/v0/ws", headers=client.headers, max_msg_size=0) as socket:
         yield Socket(socket)

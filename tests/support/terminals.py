@@ -1,4 +1,4 @@
-"""A shell that is typed into, as a page tells its reader to: one block after the other, and what each one shows."""
+"""A shell that types the commands of a page, one block after the other, and returns what each one prints."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.tether import tethered
 from tests.support.waiting import wait_for
 
 _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
-"""What a shell says of the jobs in its background; another one words it otherwise."""
+"""What bash prints about its background jobs; other shells word it differently."""
 
 
 def make_commands(folder: Path) -> str:
-    """Put both commands, and a Python that has the package, into a folder; the PATH that has them."""
+    """Write both commands, and a Python that has the package, into a folder; return the PATH that has them."""
     folder.mkdir()
     modules = {"routerd-eventd": "-m eventd.cli.routerd_eventd", "routerctl": "-m eventd.cli.routerctl", "python": ""}
     for name, module in modules.items():
@@ -31,7 +31,7 @@ def make_commands(folder: Path) -> str:
 
 
 class Terminal:
-    """One shell, in a folder. `close` ends it and all it has started."""
+    """One shell, in a folder. `close` ends it and all its children."""
 
     def __init__(self, name: str, folder: Path, env: Mapping[str, str]) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Terminal:
         self._send("trap 'echo \"failed: $BASH_COMMAND\"' ERR\n")
 
     def run(self, block: str) -> str:
-        """Type a block, and wait until the shell is done with it; what was shown meanwhile."""
+        """Type a block, wait until the shell has finished it, and return its output."""
         self.type(block)
         return self.wait()
 
@@ -64,7 +64,7 @@ class Terminal:
         self._send(f"{block}\necho '=== {self._blocks}'\n")
 
     def wait(self, *, seconds: float = 100.0) -> str:
-        """Until the shell is done with what was typed; what was shown meanwhile."""
+        """Wait until the shell has finished what was typed; return the output."""
         mark = f"=== {self._blocks}\n"
         try:
             wait_for(lambda: self._new().endswith(mark), f"the end of\n{self._block}", seconds=seconds, every=0.05)
@@ -83,7 +83,7 @@ class Terminal:
         return self._shown.read_bytes()[self._read :].decode(errors="replace")
 
     def close(self) -> None:
-        """End it, and all it has started."""
+        """End the shell and all its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.communicate()

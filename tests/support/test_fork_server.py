@@ -1,4 +1,4 @@
-"""A command that is forked is what one that is started is."""
+"""A forked command behaves like one that is started."""
 
 from __future__ import annotations
 

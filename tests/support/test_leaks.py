@@ -1,4 +1,4 @@
-"""The suite's own checks, each seen to fail: a test run inside a test, with a test that leaks."""
+"""The leak checks of the suite, each shown to fail: a test run inside a test, with a test that leaks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 def run(suite: pytest.Pytester, test: str, **outcomes: int) -> str:
-    """Run `test` alone; its outcomes must be exactly these. Returns what pytest printed."""
+    """Run `test` alone and assert its outcomes. Returns what pytest printed."""
     suite.makepyfile(test)
     result = suite.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider")
     result.assert_outcomes(**outcomes)

@@ -1,7 +1,7 @@
-"""Start a command that cannot outlive the test run, not even when pytest is killed with -9.
+"""Starts a command that cannot outlive the test run, not even when pytest is killed with -9.
 
-`tethered(command)` gives the command line to hand to Popen: this file, run as a script, asks the kernel for a signal
-when the parent dies, gives up root if asked to, and becomes the command.
+`tethered(command)` returns the command line for Popen: this file, run as a script, asks the kernel for a signal when
+the parent dies, drops root privileges if asked to, and becomes the command.
 
 Linux watches the *thread* that started the child: start children from the main thread only.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # as in `typing`, which takes a start of this script longer than all that it does
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than the rest of this script
 if TYPE_CHECKING:
     import signal
     from collections.abc import Sequence
@@ -23,7 +23,8 @@ _PR_SET_PDEATHSIG = 1
 def tethered(
     command: Sequence[str | Path], *, farewell: signal.Signals, user: tuple[int, int] | None = None
 ) -> list[str]:
-    """`command` wrapped so that it gets `farewell` when this process dies; `user` is (uid, gid) to run as."""
+    """Return `command` wrapped so that it receives `farewell` when this process dies; `user` is (uid, gid) to
+    run as."""
     import threading
 
     if threading.current_thread() is not threading.main_thread():
@@ -34,7 +35,7 @@ def tethered(
 
 
 def _main(arguments: list[str]) -> None:
-    import ctypes  # before setuid: who we become may not be allowed to read it
+    import ctypes  # before setuid: the new user may not be allowed to read it
 
     parent, farewell, uid, gid = map(int, arguments[:4])
     command = arguments[4:]
@@ -44,7 +45,7 @@ def _main(arguments: list[str]) -> None:
         os.setuid(uid)
     if sys.platform == "linux":  # after setuid, which clears the request
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, farewell, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # the parent died before the request
         sys.exit(1)
     try:
         os.execvp(command[0], command)

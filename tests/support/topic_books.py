@@ -1,4 +1,4 @@
-"""What must hold of the books of all topics at any time, worked out anew from the blocks."""
+"""Invariants of the stored topics, recomputed from the blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from federation.event import read_outlines
 
 
 class Line(NamedTuple):
-    """A line of a block; `body` empty where the record was deleted."""
+    """A record of a block; `body` is empty if the record was deleted."""
 
     position: int
     seq: int
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 class Books(NamedTuple):
-    """The line of a topic, as far as it can be worked out."""
+    """The row of a topic, as far as it can be recomputed."""
 
     id: int
     name: str
@@ -44,7 +44,7 @@ class Books(NamedTuple):
 
 
 def check_topics(conn: sa.Connection) -> None:
-    """Recompute the books of every topic, and of what belongs to them; AssertionError where they differ."""
+    """Recompute the row of every topic, and all that belongs to it; raises AssertionError where they differ."""
     last = read_head(conn).last
     _check_positions(conn, last)
     found = [Books(*row) for row in fetch(conn, f"SELECT {', '.join(Books._fields)} FROM topics ORDER BY id")]
@@ -100,7 +100,7 @@ def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[Line]:
         bodies = [read_body(line.body) for line in kept]
         for told, facts in ((block.types, [b.tag for b in bodies]), (block.sources, [b.node for b in bodies])):
             known = names(told)
-            # a record without a tag is told as the empty one, or not at all
+            # a record without a tag is read with the empty tag, or without one
             assert known is None or {fact for fact in facts if fact} <= known, f"{name}: a block hides what it holds"
     return found
 
@@ -139,7 +139,7 @@ def _check_losses(conn: sa.Connection, books: Books, live: dict[int, Line]) -> N
 
 
 def _check_queue(conn: sa.Connection, books: Books, lines: Sequence[Line]) -> frozenset[int]:
-    """The seqs of jobs that are done and still stored."""
+    """Return the seqs of jobs that are done and still stored."""
     leases = fetch(conn, "SELECT seq, node, free_at, size FROM leases WHERE topic_id = ?", (books.id,))
     stored = {line.seq: weight_of(line.body) for line in lines if line.body}
     assert {seq: size for seq, _, _, size in leases}.items() <= stored.items(), f"{books.name}: a lease of nothing"

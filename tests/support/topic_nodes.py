@@ -16,28 +16,29 @@ from tests.support.running import Refused, Running
 from tests.support.waiting import wait_for
 
 GONE = (OSError, http.client.HTTPException, AssertionError, ValueError)
-"""What asking a node comes to that is dead, or not yet up."""
+"""The errors of a call to a node that is dead, or not up yet."""
 
 
 class TopicNode(Running):
-    """A node, asked about its topics."""
+    """A node, called about its topics."""
 
     def v0(self, method: str, path: str, body: Any = None) -> Any:
-        """One request below /v0. Raises Refused; OSError or HTTPException when nobody answers."""
+        """Send one request below /v0. Raises Refused for an error; OSError or HTTPException while the node does not
+        answer."""
         return self.request(method, f"/v0{path}", body)
 
     def state(self, topic: str) -> dict[str, Any]:
-        """How a topic stands."""
+        """Return the state of a topic."""
         found: dict[str, Any] = self.v0("GET", f"/topics/{topic}")
         return found
 
     def write(self, topic: str, *records: dict[str, Any], **members: Any) -> dict[str, Any]:
-        """One batch of whole records; when this returns, it is acknowledged."""
+        """Write one batch of whole records; when this returns, it is acknowledged."""
         written: dict[str, Any] = self.v0("POST", f"/topics/{topic}", {"records": [*records], **members})
         return written
 
     def insist(self, topic: str, *records: dict[str, Any], key: str) -> dict[str, Any]:
-        """The same batch under one idempotency key, again and again until it is acknowledged."""
+        """Write a batch under one idempotency key, and retry until it is acknowledged."""
 
         def written() -> dict[str, Any] | None:
             with contextlib.suppress(*GONE):
@@ -47,7 +48,7 @@ class TopicNode(Running):
         return wait_for(written, f"{self.name} to take {key}", seconds=30, every=0.05) or {}
 
     def records(self, topic: str) -> list[dict[str, Any]]:
-        """All records of a topic, with their tags."""
+        """Return all records of a topic, with their tags."""
         found: list[dict[str, Any]] = []
         at = 0
         while True:
@@ -60,21 +61,21 @@ class TopicNode(Running):
                 return found
 
     def route(self, source: str, dest: str, **options: Any) -> dict[str, Any]:
-        """A router named after its two ends."""
+        """Apply a router named after its two ends."""
         body = {"source": source, "dest": dest, **options}
         put: dict[str, Any] = self.v0("PUT", f"/routers/{quote(f'{source}->{dest}')}", body)
         return put
 
     def router(self, source: str, dest: str) -> dict[str, Any]:
-        """How such a router stands, once it has caught up."""
+        """Return the state of such a router, once it has caught up."""
         shown: dict[str, Any] = self.v0("GET", f"/routers/{quote(f'{source}->{dest}')}")
         return shown
 
 
 class Follower(threading.Thread):
-    """Follows a topic over SSE as one node would: what carries its own name is not for it.
+    """Follows a topic over SSE as a node does: it does not receive records under its own name.
 
-    It goes on over a crash of the node, from where it was.
+    After a crash of the node it resumes where it was.
     """
 
     def __init__(self, node: TopicNode, topic: str, *, own: str) -> None:
@@ -95,7 +96,7 @@ class Follower(threading.Thread):
                 for kind, told in self._events():
                     self._take(kind, told)
             except (*GONE, AttributeError):
-                self._end.wait(0.05)  # the node is dead, or we are to end
+                self._end.wait(0.05)  # the node is dead, or the follower is to end
             except Refused as refused:
                 self.failure = refused
                 return
@@ -108,7 +109,7 @@ class Follower(threading.Thread):
             self.failure = AssertionError(f"{self.name} was told {kind}: {told}")
 
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What a new stream tells, until it ends."""
+        """Yield the events of a new stream, until it ends."""
         asked = {"topics": {self._topic: {"from_seq": self.at}}, "node": self.own, "include_tags": True}
         session = self._node.v0("POST", "/watch", asked)
         self._connection = http.client.HTTPConnection("127.0.0.1", self._node.process.port, timeout=60)
@@ -126,14 +127,14 @@ class Follower(threading.Thread):
                     yield kind, json.loads(value)
 
     def wait_seen(self, count: int, *, seconds: float = 60.0) -> None:
-        """Until it was told of so many records."""
+        """Wait until this number of records was received."""
         wait_for(
             lambda: len(self.seen) >= count or self.failure, f"{self.name} to see {count} records", seconds=seconds
         )
         assert self.failure is None, self.failure
 
     def finish(self) -> None:
-        """End it; raises what went wrong in it."""
+        """End the follower; raises what went wrong in it."""
         self._end.set()
         connection = self._connection
         if connection is not None and connection.sock is not None:
@@ -146,10 +147,10 @@ class Follower(threading.Thread):
 
 
 def said(record: dict[str, Any]) -> str:
-    """What a record says, as one text: all but its place and time."""
+    """Return the content of a record as one text: all but its seq and time."""
     return json.dumps({name: value for name, value in record.items() if name not in ("$seq", "$ts")}, sort_keys=True)
 
 
 def repeated(texts: list[str]) -> list[str]:
-    """Those that occur more than once."""
+    """Return the texts that occur more than once."""
     return [text for text, count in Counter(texts).items() if count > 1]

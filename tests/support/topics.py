@@ -1,4 +1,4 @@
-"""Topics of records over an open log: made, written to and read as briefly as a test wants it."""
+"""Topics of records over an open log, with short methods to create, write and read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Told = dict[str, Any]
 
 
 def drafts_of(told: Sequence[Told], path: str = "") -> Drafts:
-    """Records as they are handed to the log."""
+    """Return drafts of records, as the log takes them."""
     bodies = [_body(one) for one in told]
     tags = frozenset(one.get("tag") or "" for one in told)
     nodes = frozenset(one.get("node") or "" for one in told)
@@ -47,20 +47,20 @@ class Topics:
         self.log = log
 
     async def make(self, name: str, **config: Any) -> int:
-        """Make a topic, or set it anew; its id."""
+        """Create a topic, or replace its settings; return its id."""
         put = await self.log.submit(PutTopic(name, TopicConfig(**config), max_topics=0, random=name.encode() * 8))
         return put.line.id
 
     async def change(self, name: str, **config: Any) -> None:
-        """Set some of what is set for a topic."""
+        """Change some settings of a topic."""
         await self.log.submit(PatchTopic(name, config))
 
     async def put(self, name: str, *told: Any, **common: Any) -> list[int]:
-        """Write records, as one batch, told by their data; `common` are other parts of all of them."""
+        """Write records as one batch, given by their data; `common` are the other parts of all of them."""
         return await self.add(name, [{"data": data, **common} for data in told])
 
     async def add(self, name: str, told: Sequence[Told]) -> list[int]:
-        """Write records, as one batch, to a topic that exists; their seqs."""
+        """Write records, as one batch, to a topic that exists; return their seqs."""
         unit = Write(name, drafts_of(told), flushes=self.log.flushes, create=False)
         written = await self.log.submit(unit)
         return [*range(written.first_seq, written.last_seq + 1)]
@@ -71,20 +71,20 @@ class Topics:
         return await delete_records(self.log.submit, name, before_seq=before, predicate=predicate)
 
     async def slice(self, name: str | int, from_seq: int = 0, **ask: Any) -> TopicPage:
-        """One page."""
+        """Return one page."""
         asked = replace(TopicQuery(name, self.log.clock.now(), from_seq), **ask)
         return await self.log.database.read(read_topic_page, asked)
 
     async def page(self, name: str | int, from_seq: int = 0, **ask: Any) -> list[Told]:
-        """The records of one page."""
+        """Return the records of one page."""
         return records_of(await self.slice(name, from_seq, **ask))
 
     async def standing(self, name: str) -> TopicSize:
-        """How a topic stands."""
+        """Return the size of a topic."""
         return await self.log.database.read(_standing, name, self.log.clock.now())
 
     async def losses(self, name: str) -> list[tuple[int, int, str]]:
-        """All that a topic remembers to have lost."""
+        """Return all losses that a topic records."""
         return await self.log.database.read(
             fetch,
             "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id ="
@@ -93,7 +93,7 @@ class Topics:
         )
 
     async def blocks(self, name: str) -> list[tuple[int, int]]:
-        """The seqs of a topic's blocks: of the first record of each, and how many there are."""
+        """Return the blocks of a topic: the seq of the first record of each, and the number of records."""
         return await self.log.database.read(
             fetch,
             "SELECT seq, records FROM blocks WHERE topic_id = (SELECT id FROM topics WHERE name = ?) ORDER BY seq",
@@ -108,7 +108,7 @@ def _standing(conn: sa.Connection, name: str, now: int) -> TopicSize:
 
 
 def records_of(found: TopicPage) -> list[Told]:
-    """The records of a page, decoded."""
+    """Return the records of a page, decoded."""
     records = [json.loads(text) for text in found.records]
     assert [record["$seq"] for record in records] == list(found.seqs)
     return records

@@ -1,4 +1,4 @@
-"""/v0 over a real log, on a real port of this process, and a client of one line a question."""
+"""/v0 over a real log, on a real port of this process, and a client with one line per call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Told(NamedTuple):
-    """An answer: its JSON, or its text where it is none."""
+    """An answer: its JSON, or its text if it is not JSON."""
 
     status: int
     body: Any
@@ -43,29 +43,29 @@ class Told(NamedTuple):
 
     @property
     def code(self) -> str:
-        """Of an error."""
+        """Return the code of an error."""
         assert self.body.keys() == {"error"}, self.body
         assert self.body["error"].keys() <= {"code", "message", "detail"}, self.body
         return str(self.body["error"]["code"])
 
     @property
     def detail(self) -> Any:
-        """Of an error."""
+        """Return the detail of an error."""
         return self.body["error"].get("detail")
 
     @property
     def data(self) -> list[Any]:
-        """The data of the records."""
+        """Return the data of the records."""
         return [record["data"] for record in self.body["records"]]
 
     @property
     def seqs(self) -> list[int]:
-        """The seqs of the records."""
+        """Return the seqs of the records."""
         return [record["$seq"] for record in self.body["records"]]
 
 
 class Client:
-    """Asks one server, with or without a key."""
+    """Calls one server, with or without a key."""
 
     def __init__(self, session: ClientSession, url: str, key: str = "") -> None:
         self.session = session
@@ -73,13 +73,13 @@ class Client:
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def with_key(self, key: str) -> Client:
-        """The same server, asked with a key."""
+        """Return a client of the same server with a key."""
         return Client(self.session, self.url, key)
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, **options: Any
     ) -> Told:
-        """`path` below /v0; a `body` that is not None goes out as JSON."""
+        """Send a request to `path` below /v0; a `body` that is not None is sent as JSON."""
         sent = self.headers | (JSON if body is not None else {}) | (headers or {})
         data = None if body is None else BytesIO(msgspec.json.encode(body))
         options.setdefault("data", data)
@@ -88,23 +88,23 @@ class Client:
             return Told(answer.status, await (answer.json() if is_json else answer.text()), answer.headers)
 
     async def put(self, topic: str, **config: Any) -> Told:
-        """Make a topic, or set it."""
+        """Create a topic, or change it."""
         return await self.ask("PUT", f"/topics/{topic}", config)
 
     async def get(self, topic: str, query: str = "") -> Told:
-        """How a topic stands."""
+        """Return the state of a topic."""
         return await self.ask("GET", f"/topics/{topic}{query}")
 
     async def write(self, topic: str, *data: Any, query: str = "", **members: Any) -> Told:
-        """Records of these data in one batch."""
+        """Write records with these data in one batch."""
         return await self.ask("POST", f"/topics/{topic}{query}", {"records": [{"data": one} for one in data]} | members)
 
     async def write_records(self, topic: str, *records: dict[str, Any], **members: Any) -> Told:
-        """Whole records in one batch."""
+        """Write whole records in one batch."""
         return await self.ask("POST", f"/topics/{topic}", {"records": list(records)} | members)
 
     async def diff(self, topic: str, from_seq: int = 0, **members: Any) -> Told:
-        """A page of a topic."""
+        """Read a page of a topic."""
         return await self.ask("POST", f"/topics/{topic}/diff", {"from_seq": from_seq} | members)
 
     async def delete_records(self, topic: str, **members: Any) -> Told:
@@ -117,7 +117,7 @@ class Client:
 
 
 class Server(Client):
-    """One log with /v0 in front of it. Make it with `serving`."""
+    """One log with /v0 in front of it. Use `serving` to create one."""
 
     def __init__(self, session: ClientSession, url: str, v0: V0, checks: dict[str, str]) -> None:
         super().__init__(session, url)
@@ -130,7 +130,7 @@ class Server(Client):
 async def serving(
     url: str, *, keys: str = "", guards_probes: bool = False, clock: Clock | None = None, **limits: int
 ) -> AsyncIterator[Server]:
-    """A server over a database, which is made where it is missing. `keys` as in EVENTD_API_KEYS."""
+    """Yield a server over a database, which is created if missing. `keys` as in EVENTD_API_KEYS."""
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         database = Database(url)

@@ -1,7 +1,7 @@
-"""A node of the older protocol, written from the description of its wire alone: nothing in here knows our code.
+"""A node of the older protocol, written from the description of its wire format alone: it uses no code of the product.
 
-It stands in for the nodes that exist. The sender writes its requests byte by byte onto a socket, as theirs looks on the
-wire; the receiver checks in their order and answers in their words. Blocking, with threads of its own.
+It stands in for existing nodes. The sender writes its requests byte by byte to a socket, as theirs look on the wire;
+the receiver checks in their order and answers with their texts. Blocking, with threads of its own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 def signature(secret: bytes, timestamp: int, body: bytes) -> str:
-    """Lower-case hex over the decimal time, a line feed, and the body."""
+    """Return the lower-case hex signature over the decimal time, a line feed, and the body."""
     return hmac.new(secret, str(timestamp).encode() + b"\x0a" + body, hashlib.sha256).hexdigest()
 
 
 def body_of(event_id: str, **fields: Any) -> bytes:
-    """An event as such a node writes it: the order of its struct, the zero time where nothing expires."""
+    """Return an event as such a node writes it: the order of its struct, the zero time if it does not expire."""
     event: dict[str, Any] = {"id": event_id, "group": fields.pop("group", "edge")}
     for name in ("sourceNode", "type", "subject", "dedupeKey", "payload"):
         default = {"sourceNode": "old", "type": "routerd.client.ipv4.observed", "dedupeKey": event_id}.get(name)
@@ -42,7 +42,7 @@ def body_of(event_id: str, **fields: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: the status, the headers in their order and case, the body as it came."""
+    """An answer: the status, the headers in their order and case, the body unchanged."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -70,7 +70,7 @@ class V1Sender:
         method: str = "POST",
         path: str = "/v1/events",
     ) -> Reply:
-        """One request on a connection of its own. `sign` replaces the signature, `omit` leaves headers out."""
+        """Send one request on a connection of its own. `sign` replaces the signature, `omit` leaves headers out."""
         now = int(time.time()) + skew
         told = str(now if timestamp is None else timestamp)
         number = int(told) if told.lstrip("+-").isdigit() else now
@@ -87,19 +87,19 @@ class V1Sender:
         return self.exchange(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
 
     def status(self) -> Reply:
-        """What /v1/status answers."""
+        """Return the answer of /v1/status."""
         return self.exchange(f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
 
     def exchange(self, request: bytes, *, seconds: float = 10.0) -> Reply:
         """Write these bytes, read one answer."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as link:
-            with contextlib.suppress(ConnectionError):  # an answer may come before the body is read
+            with contextlib.suppress(ConnectionError):  # an answer may arrive before the body is read
                 link.sendall(request)
             return read_reply(link)
 
 
 def read_reply(link: socket.socket) -> Reply:
-    """One answer with a Content-Length, or to the end of the connection."""
+    """Read one answer with a Content-Length, or to the end of the connection."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = link.recv(65536)
@@ -118,7 +118,7 @@ def read_reply(link: socket.socket) -> Reply:
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it came: the head's lines untouched."""
+    """A request as it arrived, with the lines of its head unchanged."""
 
     line: str
     headers: list[tuple[str, str]]
@@ -126,16 +126,16 @@ class Seen:
     status: int
 
     def header(self, name: str) -> str | None:
-        """The value of a header, its name in exactly this case."""
+        """Return the value of a header, its name in exactly this case."""
         return next((value for key, value in self.headers if key == name), None)
 
 
 @dataclass
 class V1Receiver:
-    """Takes events on a port until closed.
+    """Accepts events on a port until closed.
 
-    `fail` is answered to the next posts instead, in order: a status, or a status and a text; 0 lets one through.
-    `unknown` is what other paths are answered with.
+    The next posts are answered with `fail` in order: a status, or a status and a text; 0 accepts one. Other paths are
+    answered with `unknown`.
     """
 
     port: int
@@ -161,7 +161,7 @@ class V1Receiver:
         self.close()
 
     def close(self) -> None:
-        """Stop listening and end every connection."""
+        """Stop listening and close every connection."""
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -173,7 +173,7 @@ class V1Receiver:
             thread.join(5)
 
     def paths(self) -> list[str]:
-        """The paths asked for, in order."""
+        """Return the paths of the requests, in order."""
         return [seen.line.split()[1] for seen in list(self.seen)]
 
     def _start(self, work: Any, *arguments: object) -> None:
@@ -242,7 +242,7 @@ class V1Receiver:
 
 
 def _requests(stream: Any) -> Iterator[tuple[str, list[tuple[str, str]], bytes]]:
-    """The requests of one connection: request line, headers untouched, body by Content-Length."""
+    """Yield the requests of one connection: request line, headers unchanged, body by Content-Length."""
     while first := stream.readline():
         headers: list[tuple[str, str]] = []
         while (line := stream.readline()) not in (b"\r\n", b""):

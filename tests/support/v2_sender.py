@@ -1,4 +1,4 @@
-"""Requests of protocol v2 made by hand: to say what our own sender never would, and to say it twice."""
+"""Requests of protocol v2 built by hand: with content that the product's sender never sends, and to send one twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 
 def line(event_id: str, *, group: str = "edge", node: str = "x", **fields: str) -> str:
-    """A canonical event."""
+    """Return a canonical event."""
     from eventd.testing import event
 
     return encode(event(event_id, group=group, node=node, **fields)).decode()  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ def line(event_id: str, *, group: str = "edge", node: str = "x", **fields: str) 
 
 @dataclass
 class V2Sender:
-    """Speaks as `node` to whoever listens on `port`. Every part of a request can be another than it should be."""
+    """Sends as `node` to the listener on `port`. Every part of a request can be replaced."""
 
     port: int
     node: str = "x"
@@ -49,7 +49,7 @@ class V2Sender:
         to: str = "",
         raw_body: bytes | None = None,
     ) -> bytes:
-        """A signed batch of these events at the next positions, as it goes onto the wire."""
+        """Return a signed batch of these events at the next positions, as on the wire."""
         after, self.position = self.position, self.position + len(bodies)
         places = range(after + 1, self.position + 1)
         lines = [(at, path, body) for at, path, body in zip(places, paths or [""] * len(bodies), bodies, strict=True)]
@@ -63,11 +63,11 @@ class V2Sender:
         return self._sign(header, encode_batch(lines) if raw_body is None else raw_body, skew)
 
     def query(self) -> bytes:
-        """A signed question where the link stands."""
+        """Return a signed query for the position of the link."""
         return self._sign(LinkQuery(from_node=self.node, to_node=self.to, group=self.group), b"{}", 0)
 
     def ask(self, question: bytes, *, to: str = "", group: str = "", skew: int = 0) -> bytes:
-        """A signed question what the node holds."""
+        """Return a signed query for the events that the node holds."""
         header = VerifyQuery(from_node=self.node, to_node=to or self.to, group=group or self.group)
         return self._sign(header, question, skew)
 
@@ -78,14 +78,14 @@ class V2Sender:
         return raw(header.path, signed.headers, body, self.port)
 
     def send(self, request: bytes, *, port: int = 0, seconds: float = 10.0) -> Reply:
-        """Write these bytes to the node, or to another one; read its answer."""
+        """Send these bytes to the node, or to another one; return its answer."""
         with socket.create_connection(("127.0.0.1", port or self.port), timeout=seconds) as link:
             link.sendall(request)
             return read_reply(link)
 
 
 def raw(path: str, headers: dict[str, str], body: bytes, port: int) -> bytes:
-    """A POST, byte for byte."""
+    """Return a POST, byte for byte."""
     told = {"Host": f"127.0.0.1:{port}", **headers, "Content-Length": str(len(body))}
     head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
     return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body

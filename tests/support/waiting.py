@@ -1,4 +1,4 @@
-"""Wait for a fact with a named deadline: the failure says what did not happen, not that time passed."""
+"""Waits for a condition with a named deadline: the failure says what did not happen, not that time passed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def wait_for(fact: Callable[[], T], what: str, *, seconds: float = 20.0, every: float = 0.02) -> T:
-    """Ask `fact` until its answer is true and return it; `what` completes the sentence "waited for …".
+    """Poll `fact` until it returns a true value and return that; `what` completes the sentence "waited for …".
 
-    Raises AssertionError with the last answer when `seconds` have passed. What `fact` raises is not swallowed.
+    Raises AssertionError with the last value after `seconds`. Exceptions of `fact` are not caught.
     """
     deadline = time.monotonic() + seconds
     while not (answer := fact()):

@@ -1,7 +1,7 @@
-"""What other processes do to a log under test: append to it, tail it, be killed while they append.
+"""Other processes that use a log under test: they append to it, tail it, and are killed while they append.
 
-The processes are forked off one small server that has everything imported, so that starting and killing one costs
-milliseconds. Each opens the database for itself: nothing of an open one survives a fork.
+The processes are forked off a small server that has imported everything, so that to start and kill one takes
+milliseconds. Each opens the database itself: no open connection survives a fork.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from eventd.testing import NOW, draft
 from tests.support.reading import read_records
 
 PATIENCE = 30.0
-"""Seconds after which a tail returns what it has: whoever should have written has failed, and says so itself."""
+"""Seconds after which a tail returns what it has: the process that should have written has failed, and reports it."""
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload([__name__])
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
-    """Processes to hand the functions below to; use it in a `with`."""
+    """Return a pool of processes to run the functions below; use it in a `with`."""
     return ProcessPoolExecutor(processes, mp_context=FORKED)
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[EventLog]:
-    """The log behind `url`, opened and closed as a node does."""
+    """Yield the log behind `url`, opened and closed as a node does."""
     database = Database(url)
     try:
         log = await EventLog.open(database, SystemClock())
@@ -46,7 +46,7 @@ async def opened(url: str) -> AsyncIterator[EventLog]:
 
 
 def upgrade(url: str) -> list[str]:
-    """Apply the migrations; which were applied."""
+    """Apply the migrations; return those that were applied."""
     with closing(Database(url)) as database:
         return database.write_now(migrations.upgrade, now=NOW)
 
@@ -69,7 +69,8 @@ def append(url: str, topics: list[str], name: str, *, commits: int, size: int) -
 
 
 def tail(url: str, topic: str, *, count: int) -> list[tuple[int, int, str]]:
-    """Follow a topic from its beginning until `count` records were seen: (position, seq, id), as they were met."""
+    """Follow a topic from its beginning until `count` records were read: (position, seq, id), in the order of
+    reading."""
 
     async def work() -> list[tuple[int, int, str]]:
         seen: list[tuple[int, int, str]] = []
@@ -87,7 +88,7 @@ def tail(url: str, topic: str, *, count: int) -> list[tuple[int, int, str]]:
 
 
 def append_until_killed(url: str, topic: str, name: str, acknowledged: str) -> None:
-    """Append singly, in pairs and in larger units; write each id that was acknowledged to a file, then go on."""
+    """Append in units of one, two and more events until killed; write each acknowledged id to a file."""
     file = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     parent = os.getppid()
 
@@ -99,7 +100,7 @@ def append_until_killed(url: str, topic: str, name: str, acknowledged: str) -> N
         number = 0
         async with opened(url) as log:
             topic_id = await log.topic(topic)
-            while os.getppid() == parent:  # otherwise the test that should have killed us is itself gone
+            while os.getppid() == parent:  # otherwise the test that should have killed this process is itself gone
                 units = [[f"{name}/{number + i}/{n}" for n in range(size)] for i, size in enumerate((1, 2, 40))]
                 number += len(units)
                 await asyncio.gather(*(append_and_tell(log, topic_id, unit) for unit in units))
@@ -108,7 +109,7 @@ def append_until_killed(url: str, topic: str, name: str, acknowledged: str) -> N
 
 
 def append_one(url: str, topic: str, event_id: str) -> float:
-    """Append one event; when it was acknowledged, on the clock that all processes of this machine share."""
+    """Append one event; return when it was acknowledged, on the clock that all processes of this machine share."""
 
     async def work() -> float:
         async with opened(url) as log:
@@ -119,6 +120,6 @@ def append_one(url: str, topic: str, event_id: str) -> float:
 
 
 def declare(url: str) -> int:
-    """Say that what is declared has changed; the new version."""
+    """Notify that resources have changed; return the new version."""
     with closing(Database(url)) as database:
         return database.write_now(announce)

@@ -1,6 +1,6 @@
 """Ledgers with every fault, shape and size that an audit can meet.
 
-They extend the generator of `routerctl audit generate`, which has what users practise on.
+They extend the generator of `routerctl audit generate`, which has the faults that users practise on.
 """
 
 from __future__ import annotations

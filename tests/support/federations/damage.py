@@ -1,4 +1,4 @@
-"""Damage to the segments of a written lake, where it makes no other fault unprovable."""
+"""Damages segments of a written lake where the damage makes no other fault unprovable."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from eventd.lake.writer import Segment
 from tests.support.federations.world import FullWorld
 
 _FLIPPED: Final = slice(64, 80)
-"""Bytes of a file that are turned over."""
+"""Bytes of a file that are inverted."""
 
 
 def require_enough(world: FullWorld) -> None:
-    """Raise Invalid where there may be fewer segments than are to be damaged."""
+    """Raise Invalid if there may be fewer segments than are to be damaged."""
     least = sum(1 for node in range(world.settings.nodes) if node not in world.silent for _ in refusals_of(world, node))
     if world.settings.corrupt > least:
         hint = f"there are {least} segments on which nothing else rests; give more nodes, or a longer span"
@@ -30,7 +30,7 @@ def require_enough(world: FullWorld) -> None:
 def damage(
     world: FullWorld, faults: Iterable[Fault], storage: Storage, segments: Iterable[Segment]
 ) -> Iterator[Finding]:
-    """Damage segments: of refusals, and of nodes that have no part in any other fault every second one of any book."""
+    """Damage segments: those of refusals, and every second one of the nodes that have no part in another fault."""
     involved = {world.names[node] for fault in faults for node in fault.nodes}
     by_name = {one.place.name: one for one in segments}
     random = random_of(world.settings.seed, "corrupt")
@@ -45,7 +45,7 @@ def damage(
 
 
 def _damage(storage: Storage, segment: Segment, way: int) -> None:
-    """Change it, cut it off, or let its manifest be missing."""
+    """Change the segment, truncate it, or remove its manifest."""
     place = segment.place
     data = storage.read(place.data)
     if way % 3 == 0:

@@ -1,4 +1,4 @@
-"""Faults and refusals beside those that users practise on."""
+"""Faults and refusals besides those that users practise on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.federations.world import FullWorld
 
 
 class FullPlanter(Planter):
-    """The faults of a full world."""
+    """Plants the faults of a full world."""
 
     world: FullWorld
 
@@ -23,7 +23,8 @@ class FullPlanter(Planter):
         self._wanted: dict[int, Mask] = {}
 
     def nodes(self) -> set[int]:
-        """Where a node passes on events of another, a loss would be two; and of silent nodes nothing is found."""
+        """Return nodes where a fault counts once: a loss at a relay would count twice, and silent nodes have no
+        findings."""
         settings = self.world.settings
         nodes = range(1, settings.nodes - 1) if settings.in_path else range(settings.nodes)
         return set(nodes) - self.world.silent
@@ -33,7 +34,7 @@ class FullPlanter(Planter):
         return [*super().kinds(), (settings.disagree, self._disagree), (settings.dead_letter, self._refuse)]
 
     def free(self, target: Target, number: int) -> bool:
-        """Whether an event has no fault, does not expire, and was always meant for the peer."""
+        """Return whether an event has no fault, does not expire, and was always selected for the peer."""
         flow = target.flow
         history = self.world.histories[flow.source]
         at = np.searchsorted(history.expiring, number)
@@ -56,7 +57,7 @@ class FullPlanter(Planter):
             yield event_fault(Kind.DISAGREEMENT, target.flow, target.number, detail)
 
     def _alter(self, target: Target) -> Fault:
-        """The sender shows another receipt than the peer gave."""
+        """Replace a receipt at the sender by one that the peer did not give."""
         flow, batch = target.flow, target.batch
         flow.altered |= {batch}
         low, high = np.searchsorted(flow.rows, flow.edges[batch : batch + 2])
@@ -66,7 +67,7 @@ class FullPlanter(Planter):
         return Fault(Kind.DISAGREEMENT, flow.group, flow.source, flow.peer, None, detail, nodes, flow, batch)
 
     def _refuse(self, count: int) -> Iterator[Fault]:
-        """A peer refuses events for good, which is no fault."""
+        """Let a peer refuse events for good, which is not a fault."""
         for _ in range(count):
             target = self.pick()
             refused = np.append(target.flow.refused, target.number)

@@ -1,4 +1,4 @@
-"""From full settings to a lake and its truth, by one process or several."""
+"""Writes a lake and its truth from full settings, in one process or several."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from tests.support.federations.settings import FullSettings, check_full
 from tests.support.federations.world import FullWorld
 
 MOST_KEPT: Final = 8_000_000
-"""Events that are made once and kept, at a hundred bytes each. More of them are made whenever they are needed."""
+"""The number of events up to which they are kept in memory, at a hundred bytes each; more are made again for each use.
+"""
 
 
 def generate(settings: FullSettings, url: str, *, processes: int = 1) -> Truth:
@@ -64,7 +65,7 @@ def _ship_all(world: FullWorld, storage: Storage, url: str, processes: int) -> I
         catalogue = _catalogue(world)
         yield from (ship(world, catalogue, node, storage) for node in nodes)
         return
-    # Each process makes the same plan for itself: that is quicker than handing it over.
+    # Each process computes the same plan: that is faster than to send it.
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (world.settings, url))
     with pool:
         for future in as_completed([pool.submit(_ship_one, node) for node in nodes]):
@@ -89,7 +90,7 @@ def _catalogue(world: FullWorld) -> Catalogue:
 
 
 class _LargeCatalogue(Catalogue):
-    """Makes events whenever they are needed: there are too many to be kept."""
+    """Makes events again for each use, because there are too many to keep."""
 
     def __init__(self, world: FullWorld) -> None:
         self._histories = world.histories
@@ -110,7 +111,7 @@ class _LargeCatalogue(Catalogue):
 
 
 def _quiet_moment(world: FullWorld, node: int) -> int:
-    """A true time when nothing of the node's was on its way: it was stopped, copied, and started from the copy."""
+    """Return a time at which no event of the node was in transit: it was stopped, copied, and started from the copy."""
     settings = world.settings
     begun, done = [], []
     for flow in world.flows:
@@ -130,7 +131,7 @@ def _quiet_moment(world: FullWorld, node: int) -> int:
 
 
 def _begun(world: FullWorld, flow: Flow) -> Ints:
-    """When the first event of each batch was recorded by who sends it."""
+    """Return when the sender recorded the first event of each batch."""
     if flow.feed is not None or not len(flow.rows):
         return flow.sent
     history = world.histories[flow.source]

@@ -1,4 +1,4 @@
-"""Deliveries that are not ordinary: selections and their backfill, retries, and events that a node passes on."""
+"""Deliveries with selections, backfills, retries and relays."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from federation.selector import Selector
 from tests.support.federations.world import FullWorld
 
 SOME: Final = {"types": ["routerd.bgp.*", "routerd.client.*"]}
-"""The selection of a peer that does not get everything. It has the commonest type."""
+"""The selection of a peer that does not receive all events. It includes the most frequent type."""
 EVERYTHING: Final[dict[str, Any]] = {}
 RELAYED: Final = {"relay": True}
 _BACKFILL: Final = 1_000
-"""Events of one batch of a backfill."""
+"""Events in one batch of a backfill."""
 
 
 class FullRoutes(Routes):
@@ -60,9 +60,9 @@ class FullRoutes(Routes):
         return traffic
 
     def select(self, link: Link, load: Load, numbers: Ints) -> Ints:
-        """The events that the link's terms select; those that only its latest terms do are backfilled."""
+        """Return the events that the link selects; those that only its latest selection matches are backfilled."""
         rows, self._late = self._selected(link, load, numbers)
-        # Nothing is sent where no event is meant for the peer: the next range begins where the last one ended.
+        # Nothing is sent where no event matches: the next range begins where the last one ended.
         full = np.diff(np.searchsorted(rows, load.edges)) > 0
         load.edges = np.append(load.edges[:-1][full], load.edges[-1])
         load.ready, load.attempts = load.ready[full], load.attempts[full]
@@ -93,7 +93,7 @@ class FullRoutes(Routes):
             load.ready = np.maximum.accumulate(load.ready)
 
     def _relay(self, group: int) -> None:
-        """The first node passes everything on to the last one, and so meets what the last one emitted itself."""
+        """Let the first node relay all events to the last one, which thereby receives its own events again."""
         world, leaf = self.world, self.world.settings.nodes - 1
         shared = [flow for flow in world.flows if (flow.sender, flow.peer, flow.group) == (0, leaf, group)]
         for feed in [flow for flow in world.flows if flow.peer == 0 and flow.group == group]:
@@ -124,13 +124,13 @@ class FullRoutes(Routes):
 
 
 def takes(world: FullWorld, selection: dict[str, Any]) -> Mask:
-    """For each type, whether a selection takes it."""
+    """Return for each type whether a selection matches it."""
     selector = Selector.of(types=selection.get("types", ()))
     return np.array([selector.takes_type(name) for name in world.types])
 
 
 def _share_link(flows: Sequence[Flow], traffic: Traffic) -> None:
-    """Let several courses share a link: what is ready first goes first. Their `sent` says when they are ready."""
+    """Schedule several flows on one link, in the order of their `sent`, which says when each batch is ready."""
     ready = np.concatenate([flow.sent for flow in flows])
     order = np.argsort(ready, kind="stable")
     sent, recorded, acked = traffic.carry(ready[order])

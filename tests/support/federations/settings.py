@@ -1,4 +1,4 @@
-"""Everything that ledgers of a test or a bench can be asked for."""
+"""Settings of ledgers for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from eventd.errors import Invalid
 
 
 class FullSettings(Settings, frozen=True, kw_only=True):
-    """`peers` is how many peers each node has (None: all other nodes).
+    """Settings of a full world; `peers` is the number of peers of each node (None: all other nodes).
 
-    Faults: `disagree` deliveries that only one side knows, `corrupt` segments, `epoch` changes. No faults: events that
-    `expire`, `dead_letter` refusals, `retry` batches that took several attempts, `pending` events that no peer has yet,
+    Faults: `disagree` deliveries that only one side knows, `corrupt` segments, `epoch` changes. Not faults: events that
+    `expire`, `dead_letter` refusals, `retry` batches with several attempts, `pending` events that no peer has yet,
     `silent` nodes that ship no ledgers; `in_path`: one node is reached through another only; `selectors`: some peers do
     not select every type.
     """
@@ -33,22 +33,22 @@ class FullSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def fanout(self) -> int:
-        """Peers of one node."""
+        """Return the number of peers of one node."""
         return self.nodes - 1 if self.peers is None else self.peers
 
     @property
     def waiting(self) -> int:
-        """The node that has events which no peer has yet."""
+        """Return the node that has events which no peer has yet."""
         return self.nodes - 2
 
     @property
     def special(self) -> int:
-        """Events that must be there to be faulty or otherwise special, at the most."""
+        """Return an upper bound of the events that must exist to be faulty or otherwise special."""
         return super().special + self.disagree + self.expire + self.dead_letter
 
 
 def check_full(settings: FullSettings) -> None:
-    """Raise Invalid where no such ledgers exist."""
+    """Raise Invalid if no such ledgers exist."""
     check(settings)
     if not 1 <= settings.fanout < settings.nodes:
         raise Invalid(f"peers is {settings.peers}", hint=f"it can be 1 to {settings.nodes - 1}")

@@ -56,7 +56,8 @@ class FullWorld(World):
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """The last node is reached through the first one only, where `in_path` asks for it."""
+        """Return the pairs of nodes that are linked. With `in_path`, the last node is reached through the first one
+        only."""
         last, pairs = self.settings.nodes - 1, ring(self.settings.nodes, self.settings.fanout)
         return [pair for pair in pairs if not self.settings.in_path or last not in pair or 0 in pair]
 
