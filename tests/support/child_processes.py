@@ -15,6 +15,8 @@ STAY = ("eventd-pg-", "from multiprocessing.", "pyspark")
 """
 _staying: set[int] = set()
 _SET_CHILD_SUBREAPER = 36
+_KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+"""Kernels without CONFIG_PROC_CHILDREN do not."""
 
 
 def stays(pid: int) -> None:
@@ -66,31 +68,38 @@ class Child(NamedTuple):
 
 def child_processes() -> list[Child]:
     """Return the processes behind `children`."""
-    return _children_of({os.getpid()}) if _has_children() else []
-
-
-def _has_children() -> bool:
-    """Return whether this process has children: a cheap check before the expensive look at all processes of the
-    machine."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+    return _children_of({os.getpid()})
 
 
 def _children_of(parents: Collection[int]) -> list[Child]:
     found = []
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    for pid in _numbers_below(parents):
+        if pid in _staying:
+            continue
         try:
             state, parent, *_ = _fields(pid)
-            if int(parent) not in parents or pid in _staying:
-                continue
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if not any(word in command for word in STAY):
+        if int(parent) in parents and not any(word in command for word in STAY):
             found.append(Child(pid, state, int(parent), command))
+    return found
+
+
+def _numbers_below(parents: Collection[int]) -> list[int]:
+    """Return the pids of their children as the kernel lists them; on a kernel without lists, all pids.
+
+    The list of this process is complete: a child leaves it when it is reaped, not when it ends.
+    """
+    if not _KERNEL_LISTS_CHILDREN:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    found: list[int] = []
+    for parent in parents:
+        with contextlib.suppress(OSError):  # the parent has ended
+            # The first thread last: it inherits the children of one that ends.
+            for thread in sorted(os.listdir(f"/proc/{parent}/task"), key=str(parent).__eq__):
+                with contextlib.suppress(OSError), open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                    found += map(int, file.read().split())
     return found
 
 
