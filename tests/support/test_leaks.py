@@ -1,4 +1,4 @@
-"""The suite's own checks, each seen to fail: one test run inside a test, with tests that leak or are skipped."""
+"""The leak checks of the suite, each shown to fail: test runs inside tests, with tests that leak or are skipped."""
 
 from __future__ import annotations
 
