@@ -131,14 +131,14 @@ def event(
     )
 
 
-def drafted(said: Event, *, path: str = "") -> Draft:
+def drafted(event: Event, *, path: str = "") -> Draft:
     """The event as it goes into the log; `path` names the nodes it came through."""
-    body = encode(said)
+    body = encode(event)
     return Draft(
-        event_id=said.id,
-        node=said.source_node,
-        tag=said.type,
-        expires_at=expiry_micros(said),
+        event_id=event.id,
+        node=event.source_node,
+        tag=event.type,
+        expires_at=expiry_micros(event),
         path=path,
         body=body.decode(),
     )

@@ -191,8 +191,8 @@ def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
     except (ValueError, RecursionError):
         raise BadAnswer("the answer is not a receipt", reason="no_receipt") from None
     sent = (header.group, header.from_node, header.to_node, header.batch_id, digest, header.range.epoch)
-    told = (receipt.group, receipt.from_node, receipt.to_node, receipt.batch, receipt.digest, receipt.epoch)
-    if sent != told or receipt.incarnation != header.range.incarnation:
+    stated = (receipt.group, receipt.from_node, receipt.to_node, receipt.batch, receipt.digest, receipt.epoch)
+    if sent != stated or receipt.incarnation != header.range.incarnation:
         raise BadAnswer("the receipt is about another batch than the one that was sent", reason="other_batch")
     return receipt
 

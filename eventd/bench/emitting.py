@@ -42,13 +42,13 @@ class EmitRun:
                     done, emitters = await asyncio.wait(emitters, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION)
                     for emitter in done:
                         emitter.result()
-                    self._tell(show, words, now() - begun)
+                    self._show_progress(show, words, now() - begun)
                 seconds, busy = now() - begun, cpu_now() - cpu
             finally:
                 await supervisor.stop()
         return LoadResult([], self._latencies, seconds, round(busy / seconds, 2))
 
-    def _tell(self, show: Show, words: str, passed: float) -> None:
+    def _show_progress(self, show: Show, words: str, passed: float) -> None:
         wanted = self.wanted
         done = min(passed, wanted.seconds) * 10 if wanted.seconds else len(self._latencies)
         show(words, int(done), int(wanted.seconds * 10) or wanted.events)

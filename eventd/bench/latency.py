@@ -113,5 +113,7 @@ class Latency:
         held = await self._pouring.read(b.door, site.show, "reading the second node")
         problems = [f"at the receiver {words}" for words in self._pouring.problems(held)]
         problems += differing(held, sent, ("the second node", "the first"))
-        told = [int(one["data"]["number"]) for told in self._stream.told("record") for one in told["records"]]
-        return problems + differing(told, [one.number for one in sent], ("what the watcher received", "what was sent"))
+        numbers = [int(one["data"]["number"]) for batch in self._stream.data_of("record") for one in batch["records"]]
+        return problems + differing(
+            numbers, [one.number for one in sent], ("what the watcher received", "what was sent")
+        )

@@ -51,13 +51,13 @@ class Ledger:
                 displaced.append(number)
             last[line] = number
         missing = [number for number, is_seen in enumerate(seen) if not is_seen]
-        told: dict[str, Sequence[int | str]] = {
+        problems: dict[str, Sequence[int | str]] = {
             "missing": missing,
             "duplicated": doubled,
             "out of order": displaced,
             "never sent": strangers,
         }
-        return [words for what, numbers in told.items() for words in _told(numbers, self.count, what)]
+        return [words for what, numbers in problems.items() for words in _describe(numbers, self.count, what)]
 
 
 def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str, str]) -> list[str]:
@@ -75,7 +75,7 @@ def ordinal(number: int) -> str:
     return f"{number:,}{ending}"
 
 
-def _told(numbers: Sequence[int | str], of: int, what: str) -> Iterator[str]:
+def _describe(numbers: Sequence[int | str], of: int, what: str) -> Iterator[str]:
     if numbers:
         shown = ", ".join(str(number) for number in numbers[:SHOWN]) + (", …" if len(numbers) > SHOWN else "")
         yield f"{len(numbers):,} of {of:,} {'is' if len(numbers) == 1 else 'are'} {what}: number {shown}"

@@ -52,7 +52,7 @@ class Mixed:
         await a.declare_topic(site.name, {"durability": "fsync"})
         self._pouring = LoadRun(a.door, target, wanted)
         self._pulse = LoadRun(a.door, TopicTarget(site.name, wanted.size), wanted)
-        await a.door.tell("POST", self._pulse.target.path, self._pulse.target.batch(self._pulse.ledger.take(0, 1)))
+        await a.door.call("POST", self._pulse.target.path, self._pulse.target.batch(self._pulse.ledger.take(0, 1)))
         turn = self._writes.turn = WriteProgress()
         self._streams = await open_streams(a.door, [site.name] * self._watchers, turn, from_seq=0)
 

@@ -57,18 +57,18 @@ class Node:
 
     async def start(self) -> None:
         """Start it; a given node must be running already."""
-        await self.door.tell("GET", "/api/v1/status")
+        await self.door.call("GET", "/api/v1/status")
 
     async def declare(self, *documents: dict[str, Any]) -> None:
         """Declare resources, to be removed at the end."""
         text = "\n---\n".join(json.dumps(document) for document in documents)
         self._declared += [f"/api/v1/resources/{one['kind']}/{one['metadata']['name']}" for one in documents]
-        await self.door.tell("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
+        await self.door.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
 
     async def listening(self, group: str) -> None:
         """Wait until it listens for a group. Raises `Unavailable` with its report when it does not."""
         deadline = now() + LISTEN_SECONDS
-        while (said := (await self.door.ask("GET", "/readyz")).told()["checks"].get(f"group {group}")) != "ok":
+        while (said := (await self.door.ask("GET", "/readyz")).decoded()["checks"].get(f"group {group}")) != "ok":
             if now() > deadline:
                 raise Unavailable(
                     f"{self.door.address} does not listen for its group: {said or 'it has not applied it'}",
@@ -80,14 +80,14 @@ class Node:
         """Create a topic, to be removed at the end."""
         path = f"/v0/topics/{topic}"
         self._declared.append(path)
-        await self.door.tell("PUT", path, config)
+        await self.door.call("PUT", path, config)
 
     async def clear(self) -> list[str]:
         """Remove everything that was declared, last first. Returns what could not be removed, and why."""
         left = []
         for path in reversed(self._declared):
             try:
-                await self.door.tell("DELETE", path)
+                await self.door.call("DELETE", path)
             except NotFound:
                 continue
             except EventdError as error:
@@ -168,15 +168,15 @@ class OwnNode(Node):
 
     async def _answers(self) -> bool:
         try:
-            await self.door.tell("GET", "/api/v1/status")
+            await self.door.call("GET", "/api/v1/status")
         except Unavailable:
             return False
         return True
 
     async def _require_empty(self) -> None:
         """Refuse a database that is not empty: it belongs to someone."""
-        groups = (await self.door.tell("GET", "/api/v1/status"))["groups"]
-        topics = (await self.door.tell("GET", "/v0/topics"))["topics"]
+        groups = (await self.door.call("GET", "/api/v1/status"))["groups"]
+        topics = (await self.door.call("GET", "/v0/topics"))["topics"]
         if groups or topics:
             raise Conflict(
                 f"the database for {self.name} is in use: it holds {len(groups)} groups and {len(topics)} topics",

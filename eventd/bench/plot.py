@@ -21,7 +21,7 @@ MOST_LABELS = 8
 def plot(results: Sequence[Mapping[str, Any]]) -> str:
     """Return an SVG image of these results of one measurement with the same settings."""
     last = results[-1]
-    told = f"{last['bench']}: {len(results)} runs, the last with {last['events_per_second']:,.0f} events a second"
+    title = f"{last['bench']}: {len(results)} runs, the last with {last['events_per_second']:,.0f} events a second"
     image = Element(
         "svg",
         {
@@ -30,7 +30,7 @@ def plot(results: Sequence[Mapping[str, Any]]) -> str:
             "width": str(WIDTH),
             "height": str(HEIGHT),
             "role": "img",
-            "aria-label": told,
+            "aria-label": title,
             "font-family": "system-ui, sans-serif",
             "font-size": "12",
         },

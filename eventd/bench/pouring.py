@@ -86,8 +86,8 @@ class LoadRun:
 
 async def held(door: NodeClient, group: str) -> int:
     """Return how many events of a group are durable on a node."""
-    told = await door.tell("GET", "/api/v1/status")
-    return next((int(one["events"]) for one in told["groups"] if one["group"] == group), 0)
+    status = await door.call("GET", "/api/v1/status")
+    return next((int(one["events"]) for one in status["groups"] if one["group"] == group), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Routers:
         for at, topic in enumerate(self._topics):
             site.show("declaring", at, self._routers)
             await node.declare_topic(topic, config)
-            await node.door.tell("PUT", f"/v0/routers/{topic}", {"source": source, "dest": topic})
+            await node.door.call("PUT", f"/v0/routers/{topic}", {"source": source, "dest": topic})
         self._pouring = LoadRun(node.door, TopicTarget(source, site.wanted.size), site.wanted)
         self._pouring.prepare()
 
@@ -86,7 +86,7 @@ class Routers:
         found, cursor = 0, ""
         while True:
             path = f"/v0/topics?prefix={site.name}-copy-&page_size={PAGE}&cursor={cursor}"
-            page = await site.nodes[0].door.tell("GET", path)
+            page = await site.nodes[0].door.call("GET", path)
             found += sum(int(one["head_seq"]) for one in page["topics"])
             if not (cursor := page.get("next_cursor") or ""):
                 return found

@@ -40,8 +40,10 @@ async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: l
         measured = await bench.measure(site)
         show("verifying", 0, 0)
         problems = await bench.verify(site)
-        told = _settings(site) | bench.settings(site)
-        return Result(bench.name, measured, problems, told, at, str(show_time(SystemClock().now())), eventd.__version__)
+        settings = _settings(site) | bench.settings(site)
+        return Result(
+            bench.name, measured, problems, settings, at, str(show_time(SystemClock().now())), eventd.__version__
+        )
 
 
 def _settings(site: Site) -> dict[str, Any]:

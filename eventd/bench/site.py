@@ -118,10 +118,10 @@ def _own(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
 
 def _given(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     if len(wanted.servers) != count:
-        told = {1: "this measurement needs one node", 2: "this measurement needs two nodes"}.get(count)
-        if told is None or len(wanted.servers) > count:
-            raise Invalid(f"{told or 'this measurement starts nodes of its own'}", hint="leave out the others")
-        raise Invalid(told, hint="give both: --server URL --peer-server URL")
+        message = {1: "this measurement needs one node", 2: "this measurement needs two nodes"}.get(count)
+        if message is None or len(wanted.servers) > count:
+            raise Invalid(f"{message or 'this measurement starts nodes of its own'}", hint="leave out the others")
+        raise Invalid(message, hint="give both: --server URL --peer-server URL")
     addresses = [Address.parse(server) for server in wanted.servers]
     keys = [wanted.key, wanted.peer_key or wanted.key]
     listen, secret = wanted.peer_listen, wanted.secret_file

@@ -92,7 +92,7 @@ class Stream(asyncio.Protocol):
         self.begun.cancel()
         self.transport.abort()
 
-    def told(self, event: str) -> list[Any]:
+    def data_of(self, event: str) -> list[Any]:
         """Return the data of all events of that kind, with chunks joined."""
         _, _, rest = b"".join(self.received).partition(HEAD_END)
         text = bytearray()
@@ -106,8 +106,8 @@ class Stream(asyncio.Protocol):
 
     def numbers(self) -> list[int | str]:
         """Return the numbers of the received records; a text stands for a reported loss."""
-        found: list[int | str] = [one["data"]["n"] for told in self.told("record") for one in told["records"]]
-        return [*found, *(f"a gap: {told['reason']}" for told in self.told("tombstone"))]
+        found: list[int | str] = [one["data"]["n"] for told in self.data_of("record") for one in told["records"]]
+        return [*found, *(f"a gap: {told['reason']}" for told in self.data_of("tombstone"))]
 
 
 def mark_of(number: int) -> bytes:

@@ -126,15 +126,15 @@ class Subscriptions:
             before = 0
             while True:
                 path = f"/api/v1/subscriptions/{_name(site.name, type)}/runs?limit={RUNS}&status=succeeded"
-                page = await node.door.tell("GET", path + (f"&before={before}" if before else ""))
+                page = await node.door.call("GET", path + (f"&before={before}" if before else ""))
                 succeeded += [self._target.number_of(run["eventId"]) for run in page["runs"]]
                 if not (before := page["next"] or 0):
                     break
         # The newest run comes first, and events of one page in any order: only presence is checked.
         ordered = sorted(succeeded, key=lambda number: (isinstance(number, str), number))
         problems += [f"in runs {words}" for words in pouring.ledger.problems(ordered)]
-        told = await node.door.tell("GET", "/api/v1/effective")
-        names = {one["metadata"]["name"] for one in told["resources"]}
+        answer = await node.door.call("GET", "/api/v1/effective")
+        names = {one["metadata"]["name"] for one in answer["resources"]}
         lacking = [n for n in range(pouring.ledger.count) if f"r-{self._target.id_of(n)}" not in names]
         if lacking:
             problems.append(f"{len(lacking)} resources are not in the effective configuration: {lacking[:SHOWN]}")
@@ -144,11 +144,11 @@ class Subscriptions:
 def _plugin(folder: Path) -> dict[str, Any]:
     """Return a Python function as plugin, in a package found through the plugin's environment."""
     package = folder / "plugin"
-    told = package / "bench_plugin-1.0.dist-info"
-    told.mkdir(parents=True)
+    metadata = package / "bench_plugin-1.0.dist-info"
+    metadata.mkdir(parents=True)
     (package / "bench_plugin.py").write_text(CODE)
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-plugin\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text("[eventd.plugins]\nbench = bench_plugin:routes\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-plugin\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[eventd.plugins]\nbench = bench_plugin:routes\n")
     spec = {
         "entryPoint": "bench",
         "capabilities": ["propose.dynamicConfig"],

@@ -86,7 +86,7 @@ class GroupTarget:
         """Read everything the group holds, page by page, in the order of that node's log."""
         after: str | None = ""
         while after is not None:
-            page = await door.tell("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
+            page = await door.call("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
             yield [self._found(event) for event in page["events"]]
             after = page["next"]
 
@@ -94,9 +94,9 @@ class GroupTarget:
         for local in ("recordedAt", "seq", "path"):  # differs between nodes
             del event[local]
         digest = hashlib.blake2b(msgspec.json.encode(event), digest_size=16).digest()
-        told = str(event["payload"].get("number"))
-        number = self.number_of(str(event["id"])) if self._named else int(told) if told.isdecimal() else told
-        return StoredEvent(event["id"] if told != f"{number:010}" else number, digest)
+        written = str(event["payload"].get("number"))
+        number = self.number_of(str(event["id"])) if self._named else int(written) if written.isdecimal() else written
+        return StoredEvent(event["id"] if written != f"{number:010}" else number, digest)
 
     def number_of(self, id: str) -> int | str:
         """Return the number an event was sent under, or the id of an unknown event."""
@@ -126,7 +126,7 @@ class TopicTarget:
         """Read all records of the topic, in order; no seq may be missing."""
         at, more = 0, True
         while more:
-            page = await door.tell("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})
+            page = await door.call("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})
             lost = page["tombstone"]
             yield [] if lost is None else [StoredEvent(f"a gap: {lost}", b"")]
             yield [_record(record) for record in page["records"]]

@@ -45,7 +45,7 @@ class Watch:
         await node.start()
         await node.declare_topic(site.name, {"durability": CLASSES[site.wanted.durability]})
         self._pouring = LoadRun(node.door, target, site.wanted)
-        await node.door.tell("POST", target.path, target.batch(self._pouring.ledger.take(0, 1)))
+        await node.door.call("POST", target.path, target.batch(self._pouring.ledger.take(0, 1)))
         site.show("opening the streams", 0, 0)
         turn = self._writes.turn = WriteProgress()
         self._streams = await open_streams(node.door, [site.name] * self._watchers, turn, from_seq=0)

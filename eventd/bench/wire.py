@@ -51,9 +51,9 @@ class Answer(NamedTuple):
         """Return the body. Raises the node's error if it is one."""
         if self.status not in (200, 201):
             raise restore(self.status, self.body)
-        return self.told()
+        return self.decoded()
 
-    def told(self) -> Any:
+    def decoded(self) -> Any:
         """Return the body, also of an answer that reports a problem. Raises an error for a body that is no JSON."""
         try:
             return msgspec.json.decode(self.body)
@@ -251,7 +251,7 @@ class NodeClient:
                 f"cannot reach {self.address}: {words}", hint="check that the node is running there"
             ) from None
 
-    async def tell(self, method: str, path: str, body: Any = None) -> Any:
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
         """Send one request outside of a measurement. Returns its JSON. Raises the node's error."""
         return (await self.ask(method, path, body)).json()
 

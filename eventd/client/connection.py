@@ -140,8 +140,8 @@ class Connection:
         begun = asyncio.get_running_loop().time()
         for failures in itertools.count(1):
             try:
-                told = await self._once(method, target, content, REQUEST_SECONDS + wait)
-                return self.decode(told, answer)
+                reply = await self._once(method, target, content, REQUEST_SECONDS + wait)
+                return self.decode(reply, answer)
             except Unavailable as error:
                 delay = self.delay(failures, getattr(error, "retry_after", 0.0))
                 late = asyncio.get_running_loop().time() - begun + delay > self.retry.patience + wait
@@ -182,8 +182,8 @@ class Connection:
                 self._url(target), headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status >= _ERRORS:
-                    told = await response.content.read(MAX_ERROR_BYTES)
-                    _require_success(response.status, response.headers.get("Retry-After", ""), told)
+                    body = await response.content.read(MAX_ERROR_BYTES)
+                    _require_success(response.status, response.headers.get("Retry-After", ""), body)
                 yield _frames(response.content)
         except _FrameTooLarge:
             raise self._transport.lost(f"an event of its stream is larger than {MAX_FRAME_BYTES >> 20} MiB") from None
@@ -249,8 +249,8 @@ def _seconds(text: str) -> float:
 
 
 def _tail(query: Query | None) -> str:
-    said = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in said.items()}
+    fields = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in fields.items()}
     return f"?{urlencode(texts)}" if texts else ""
 
 
@@ -260,7 +260,7 @@ class _FrameTooLarge(Exception):
 
 async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
     """Yield the complete events of a stream; comments only keep it alive."""
-    said: dict[bytes, bytes] = {}
+    members: dict[bytes, bytes] = {}
     size = 0
     async for line in _lines(content):
         size = size + len(line) if line else 0
@@ -268,11 +268,11 @@ async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
             raise _FrameTooLarge
         if line:
             name, _, value = line.partition(b":")
-            said[name] = value.removeprefix(b" ")
+            members[name] = value.removeprefix(b" ")
         else:
-            if b"data" in said:
-                yield Frame(said.get(b"id", b"").decode(), said.get(b"event", b"").decode(), said[b"data"])
-            said = {}
+            if b"data" in members:
+                yield Frame(members.get(b"id", b"").decode(), members.get(b"event", b"").decode(), members[b"data"])
+            members = {}
 
 
 async def _lines(content: StreamReader) -> AsyncIterator[bytes]:

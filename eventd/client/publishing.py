@@ -186,11 +186,11 @@ class Publisher:
         fates = {fate.index: fate for fate in answer.results}
         if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in fates):
             raise EventdError("the node did not return a result for every event")
-        self._tell(batch, fates)
+        self._resolve(batch, fates)
         self._release(len(batch))
         return ()
 
-    def _tell(self, batch: Sequence[Waiting], fates: Mapping[int, _Fate]) -> None:
+    def _resolve(self, batch: Sequence[Waiting], fates: Mapping[int, _Fate]) -> None:
         """Give each emitter its result: `new` unless another is listed."""
         for at, (event, future) in enumerate(batch):
             if future.done():  # its emitter was cancelled

@@ -60,13 +60,13 @@ _KINDS: dict[int, type[EventdError]] = {
 def restore(status: int, body: bytes) -> EventdError:
     """Return the error that an answer denotes. An answer in another form comes from another program."""
     try:
-        told = msgspec.json.decode(body)["error"]
-        code, message, detail = str(told["code"]), str(told["message"]), told.get("detail")
+        problem = msgspec.json.decode(body)["error"]
+        code, message, detail = str(problem["code"]), str(problem["message"]), problem.get("detail")
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         # The 404 of another program does not mean that the object is missing.
         kind = _KINDS.get(status, EventdError) if status != 404 else EventdError
         return kind(f"the server answered {status}", hint="check that a routerd-eventd serves this address")
-    hint = told.get("hint", "")
+    hint = problem.get("hint", "")
     error = _KINDS.get(status, EventdError)(message, hint=hint if isinstance(hint, str) else "")
     vars(error).update(code=code, detail=detail)
     return error

@@ -36,8 +36,10 @@ class Transport:
 
     async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
         """Send one request and return its answer, within `seconds`. Raises `Lost`."""
-        said = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{said}\r\n".encode()
+        content_headers = (
+            "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        )
+        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._lines}\r\n{content_headers}\r\n".encode()
         try:
             async with asyncio.timeout(seconds):
                 return await self._pool.ask(self._connect, head, content or b"", MOST_BYTES)

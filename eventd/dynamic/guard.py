@@ -78,13 +78,13 @@ def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tupl
     """Return description and remedy for the captured addresses, and for captures that cannot be read."""
     wanted = {*addresses, UNREADABLE}
     declared = _declared_captures(conn)
-    said = {
+    hints = {
         address: _refusal(address, declared[address], f"routerctl delete {declared[address].replace('/', ' ')}")
         for address in wanted & declared.keys()
     }
     for address, key, source in read_captures(conn, wanted, now):
-        said[address] = _refusal(address, f"{key} of {source}", f"routerctl dynamic delete {source}")
-    return said
+        hints[address] = _refusal(address, f"{key} of {source}", f"routerctl dynamic delete {source}")
+    return hints
 
 
 def _refusal(address: str, by: str, remedy: str) -> tuple[str, str]:

@@ -84,8 +84,8 @@ def _json(value: Sequence[Any] | None) -> str:
         text = json.dumps(list(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        told = "lone surrogates are not text" if isinstance(error, UnicodeError) else error
-        raise Invalid(f"the plugin's result cannot be written as JSON: {told}", hint="fix the plugin") from None
+        reason = "lone surrogates are not text" if isinstance(error, UnicodeError) else error
+        raise Invalid(f"the plugin's result cannot be written as JSON: {reason}", hint="fix the plugin") from None
     return text
 
 
@@ -99,7 +99,7 @@ def form_part(
     """
     ids = sorted(event.id for event in events)
     subjects = [event.subject for event in events if event.subject]
-    told = {
+    document = {
         SOURCE_ANNOTATION: owner,
         GROUP_ANNOTATION: events[0].group,
         ID_ANNOTATION: _named(ids),
@@ -107,7 +107,7 @@ def form_part(
     }
     return _form(
         result,
-        told,
+        document,
         owner=owner,
         source=source_of(owner, ids),
         group=events[0].group,
@@ -126,8 +126,10 @@ def form_manual_part(*, plugin: str, result: Proposal, now: int, owner: str = ""
     `ttl` in microseconds limits how long it lasts. Raises Invalid for a result that cannot be stored.
     """
     owner = owner or plugin_owner(plugin)
-    told = {SOURCE_ANNOTATION: owner}
-    part = _form(result, told, owner=owner, source=owner, group="", plugin=plugin, ends={}, grace=MANUAL_GRACE, now=now)
+    annotations = {SOURCE_ANNOTATION: owner}
+    part = _form(
+        result, annotations, owner=owner, source=owner, group="", plugin=plugin, ends={}, grace=MANUAL_GRACE, now=now
+    )
     return part if ttl is None else replace(part, expires_at=min(part.expires_at, part.observed_at + ttl))
 
 

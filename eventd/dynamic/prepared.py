@@ -162,5 +162,5 @@ def _flaw_of(key: ResourceKey, resource: Any) -> str:
 
 
 def _directive(written: Any) -> Directive:
-    said = written if isinstance(written, Mapping) else {}
-    return Directive(str(said.get("op", "")), target_of(said), str(said.get("reason") or ""))
+    values = written if isinstance(written, Mapping) else {}
+    return Directive(str(values.get("op", "")), target_of(values), str(values.get("reason") or ""))

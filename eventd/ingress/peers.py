@@ -211,16 +211,16 @@ class PeerIngress:
         except (TooLarge, Conflict) as error:  # the digest of the head suffices: the sender knows what it sent
             proven = False
             self.reject(error.reason, self._claimed(verified), sender, code=error.code)
-            status, told = error.status, encode_json(answer_to(error))
+            status, response = error.status, encode_json(answer_to(error))
         except MessageError as error:
             return self._unproven(error, self._claimed(verified), sender)
         else:
             self._metrics.verified(self.config.name, "v2")
-            status, told = await self._effect(verified, body, sender)
+            status, response = await self._effect(verified, body, sender)
             proven = status == 200
-        signed = sign_answer(verified, status, told, key, now=self._log.clock.now())
+        signed = sign_answer(verified, status, response, key, now=self._log.clock.now())
         takes = _TAKES if isinstance(verified.header, BatchHeader) else {}
-        return Answer(status, signed | takes, told, verified.key.id if proven else "")
+        return Answer(status, signed | takes, response, verified.key.id if proven else "")
 
     def most_bytes(self, path: str) -> int:
         """Return the largest body in bytes that is accepted at this path."""

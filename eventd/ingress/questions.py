@@ -162,11 +162,13 @@ def _known(conn: Connection, topic_id: int, question: KnownQuery) -> KnownEvents
     ids = question.ids
     places = read_placed(conn, topic_id, ids)
     prints = read_prints(conn, places.values()) if question.fingerprints else {}
-    told = dict(enumerate(question.fingerprints))
+    fingerprints = dict(enumerate(question.fingerprints))
     return KnownEvents(
         tuple(at for at, each in enumerate(ids) if each not in places),
         tuple(at for at, each in enumerate(ids) if each in places and places[each] is None),
-        tuple(at for at, each in told.items() if places.get(ids[at]) in prints and prints[places[ids[at]]] != each),
+        tuple(
+            at for at, each in fingerprints.items() if places.get(ids[at]) in prints and prints[places[ids[at]]] != each
+        ),
     )
 
 

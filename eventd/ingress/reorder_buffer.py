@@ -82,15 +82,15 @@ class ReorderBuffer:
         self._passed[life[0]] = (life, max(upto, before))
         if len(self._passed) > MOST_LINKS:
             del self._passed[next(iter(self._passed))]
-        self._tell(life)
+        self._wake(life)
 
     def forget(self, life: LinkLife) -> None:
         """A batch that passed was not stored: the position of the link must be read again."""
         if self.knows(life):
             del self._passed[life[0]]
-        self._tell(life)
+        self._wake(life)
 
-    def _tell(self, life: LinkLife) -> None:
+    def _wake(self, life: LinkLife) -> None:
         for future in self._waiting.get(life, ()):
             if not future.done():
                 future.set_result(None)

@@ -175,15 +175,15 @@ def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble]]:
         if isinstance(file.state, NodeState):
             states.append(file.state)
         else:
-            told = f"the state of the node {file.state}: it is unknown how far its ledgers reach"
-            troubles.append(Trouble(TroubleKind.CORRUPT, file.slug, file.epoch, None, file.path, 0, 0, told))
+            message = f"the state of the node {file.state}: it is unknown how far its ledgers reach"
+            troubles.append(Trouble(TroubleKind.CORRUPT, file.slug, file.epoch, None, file.path, 0, 0, message))
     return states, troubles
 
 
 def _stateless(node: str, epoch: str) -> Trouble:
     path = f"{NODES}/{node}/{epoch}.json"  # `node` is a slug
-    told = "the state of the node is missing: it is unknown how far its ledgers reach"
-    return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, told)
+    message = "the state of the node is missing: it is unknown how far its ledgers reach"
+    return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, message)
 
 
 def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _LedgerFiles]:
@@ -291,11 +291,11 @@ def _histories(states: Sequence[NodeState]) -> Iterator[Trouble]:
         by_node[state.node].append(state)
     for node, epochs in sorted(by_node.items()):
         for before, after in pairwise(sorted(epochs, key=lambda state: state.began_at)):
-            kind, told = TroubleKind.EPOCHS, "a new epoch"
+            kind, words = TroubleKind.EPOCHS, "a new epoch"
             if before.as_of > after.began_at:
-                kind, told = TroubleKind.TWO_NODES, "two nodes under one name"
+                kind, words = TroubleKind.TWO_NODES, "two nodes under one name"
             span = f"epoch {before.epoch} from {_iso(before.began_at)} to {_iso(before.as_of)}"
-            message = f"{told}: {span}, and epoch {after.epoch} since {_iso(after.began_at)}"
+            message = f"{words}: {span}, and epoch {after.epoch} since {_iso(after.began_at)}"
             yield Trouble(kind, node, after.epoch, None, state_path(node, after.epoch), 0, 0, message)
 
 

@@ -241,7 +241,7 @@ class _Remote:
                 package.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:
             raise LakeUnusable(
-                f"no installed package can access the lake at {self.url}: {_told(error, url)}",
+                f"no installed package can access the lake at {self.url}: {_reason(error, url)}",
                 hint="install the fsspec package of that store, such as s3fs, gcsfs or adlfs",
             ) from None
 
@@ -329,7 +329,7 @@ class _Remote:
         except (NotFound, LakeUnavailable):
             raise
         except Exception as error:  # each store has errors of its own
-            raise LakeUnavailable(f"cannot {what} in the lake at {self.url}: {_told(error, self._at)}") from None
+            raise LakeUnavailable(f"cannot {what} in the lake at {self.url}: {_reason(error, self._at)}") from None
 
 
 @contextlib.contextmanager
@@ -340,7 +340,7 @@ def _local_trouble(what: str, url: str) -> Iterator[None]:
         raise LakeUnavailable(f"cannot {what} in the lake at {url}: {error.strerror or error}") from None
 
 
-def _told(error: Exception, url: str) -> str:
+def _reason(error: Exception, url: str) -> str:
     """Return a foreign error in one line, without secrets of the address."""
     text = " ".join(str(error).replace(url, shown(url)).split())
     return f"{type(error).__name__}: {shown(text)}"[:_TOLD]

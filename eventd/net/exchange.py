@@ -192,8 +192,8 @@ class Exchange(asyncio.Protocol):
         if answer is not None:
             self._asked.set_result(answer)
             return
-        said = "the peer closed the connection without an answer"
-        self._asked.set_exception(NoAnswer(said if error is None else f"{said}: {error}"))
+        message = "the peer closed the connection without an answer"
+        self._asked.set_exception(NoAnswer(message if error is None else f"{message}: {error}"))
 
 
 class Pool:

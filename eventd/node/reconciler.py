@@ -48,7 +48,7 @@ class Reconciler:
         self._share = share
         self._log = log
         self._groups = groups
-        self._told = changed
+        self._on_change = changed
         self._changed: set[str] = set()  # links whose failures are to be cleared
 
     def begin(self, around: GroupDependencies, subscribers: Subscribers, schedules: Schedules) -> None:
@@ -89,7 +89,7 @@ class Reconciler:
         if self._settings.group is None and self._share.is_first:  # otherwise each of several processes would run them
             await self._schedules.adjust(schedules(declared))
         self.version = version
-        self._told()
+        self._on_change()
         return True
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:

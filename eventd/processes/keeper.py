@@ -187,7 +187,7 @@ class Guard(_Reaper):
                     if message[0] == RUN:
                         self._run(*message[1])
                     else:
-                        self._tell(CLEAR, 0 if self._clear() else 1)
+                        self._report(CLEAR, 0 if self._clear() else 1)
         except EOFError:
             self._clear()
         os._exit(0)
@@ -207,7 +207,7 @@ class Guard(_Reaper):
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores it; programs must not inherit that
             )
         except NotImplementedError:  # a C library that cannot start a session
-            self._tell(UNSUPPORTED, 0)
+            self._report(UNSUPPORTED, 0)
             return
         except ValueError:
             error = errno.EINVAL
@@ -216,7 +216,7 @@ class Guard(_Reaper):
         finally:
             for fd in pipes:
                 os.close(fd)
-        self._tell(STARTED, error)
+        self._report(STARTED, error)
 
     def _note(self) -> bool:
         """Reap, and report the end of the program. Returns whether anything is left."""
@@ -224,7 +224,7 @@ class Guard(_Reaper):
         left = self.any_left()
         if statuses:
             self._program = 0
-            self._tell(EXITED if left else EXITED_ALONE, statuses[0])
+            self._report(EXITED if left else EXITED_ALONE, statuses[0])
         return left
 
     def _clear(self) -> bool:
@@ -234,7 +234,7 @@ class Guard(_Reaper):
                 return False
         return True
 
-    def _tell(self, kind: bytes, number: int) -> None:
+    def _report(self, kind: bytes, number: int) -> None:
         with suppress(OSError):  # the node is gone, which the next receive reports
             self.control.send(EVENT.pack(kind, number))
 

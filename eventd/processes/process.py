@@ -221,7 +221,7 @@ class Process(Program):
     def pid(self) -> int:
         return self._popen.pid
 
-    def tell(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Send a signal to the program itself."""
         if not self._closed:
             with contextlib.suppress(ProcessLookupError):

@@ -148,9 +148,9 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
     for identity in dict.fromkeys(doomed):
         users = referring(identity.name, KINDS[identity.kind], stored) if identity.kind in KINDS else []
         if left := [row for row in users if identity_of(row) not in going]:
-            told = ", ".join(str(identity_of(row)) for row in left)
+            blockers = ", ".join(str(identity_of(row)) for row in left)
             what = "still has peers" if all(row.kind == EVENT_PEER.name for row in left) else "is still used"
-            raise Conflict(f"{identity} {what}: {told}", hint="delete those first, or together with it")
+            raise Conflict(f"{identity} {what}: {blockers}", hint="delete those first, or together with it")
     return Plan(tuple(_deletion(row) for row in _peers_first([rows[identity] for identity in going])))
 
 

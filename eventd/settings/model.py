@@ -250,15 +250,17 @@ def load(
     """
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
-    said: dict[str, tuple[Any, str]] = {}  # value and origin; stronger sources replace weaker ones
+    values: dict[str, tuple[Any, str]] = {}  # value and origin; stronger sources replace weaker ones
     if file is None and environ.get("EVENTD_CONFIG", "").strip():
         file = Path(environ["EVENTD_CONFIG"])
     if file is not None:
-        said |= _from_file(file, problems)
+        values |= _from_file(file, problems)
     names = Settings.model_fields
-    said |= {name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()}
-    said |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
-    settings = _validate(said, problems)
+    values |= {
+        name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()
+    }
+    values |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
+    settings = _validate(values, problems)
     settings._warnings = (*_strangers(environ), *_open_secrets(settings))
     if problems:
         raise BadSettings(problems)
@@ -340,13 +342,13 @@ def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> S
     return settings
 
 
-def _worded(told: str) -> str:
+def _worded(message: str) -> str:
     """Return pydantic's error for a plain number or text in this program's words."""
-    if told.startswith("Input should be a valid integer"):
+    if message.startswith("Input should be a valid integer"):
         return "must be a whole number"
     for theirs, ours in (("greater than or equal to", "at least"), ("less than or equal to", "at most")):
-        told = told.replace(theirs, ours)
-    return told.replace("Input should", "must")
+        message = message.replace(theirs, ours)
+    return message.replace("Input should", "must")
 
 
 def _database_url(settings: Settings, origins: dict[str, str], problems: list[Problem]) -> str:

@@ -61,7 +61,7 @@ class _Run:
 
     async def begin(self) -> None:
         """Learn what the log holds, and wait until the link has found its place."""
-        told = await self._a.door.tell("GET", "/api/v1/status")
+        told = await self._a.door.call("GET", "/api/v1/status")
         [group] = told["groups"]
         self._first, self._epoch = told["position"], told["epoch"]
         self._oldest, self._stored = group["evictedSeq"], group["events"]
@@ -70,7 +70,7 @@ class _Run:
     async def _until_in_step(self) -> None:
         deadline = now() + LONGEST_SECONDS
         while True:
-            [link] = (await self._a.door.tell("GET", f"{BASE}/links"))["outbound"]
+            [link] = (await self._a.door.call("GET", f"{BASE}/links"))["outbound"]
             if not link["lagEvents"] and link["lastSuccessAt"]:
                 return
             if now() > deadline:
@@ -82,7 +82,7 @@ class _Run:
     async def write(self) -> Costs:
         """Ingest while the link is paused, then let it go."""
         a, b = self._a, self._b
-        await a.door.tell("POST", f"{BASE}/peers/{B}/pause", {"by": "growth"})
+        await a.door.call("POST", f"{BASE}/peers/{B}/pause", {"by": "growth"})
         ledger, rows = Ledger(), [[] for _ in range(LINES)]  # type: tuple[Ledger, list[list[bytes]]]
         for at in range(WRITTEN // REQUEST):
             taken = ledger.take(at % LINES, REQUEST)
@@ -93,7 +93,7 @@ class _Run:
         await a.door.load(rows)
         ingest = meter.cost(WRITTEN)
         before, sender, receiver = await held(b.door, GROUP), Meter(a), Meter(b)
-        await a.door.tell("POST", f"{BASE}/peers/{B}/resume", {})
+        await a.door.call("POST", f"{BASE}/peers/{B}/resume", {})
         deadline = now() + LONGEST_SECONDS
         while await held(b.door, GROUP) < before + WRITTEN and now() < deadline:
             await pause(LOOK_SECONDS)
@@ -107,11 +107,11 @@ class _Run:
 
     async def _written(self, node: FilledNode) -> list[int]:
         """The numbers of the newest events of a node, in its order."""
-        at = (await node.door.tell("GET", "/api/v1/status"))["position"] - WRITTEN
-        epoch = (await node.door.tell("GET", "/api/v1/status"))["epoch"]
+        at = (await node.door.call("GET", "/api/v1/status"))["position"] - WRITTEN
+        epoch = (await node.door.call("GET", "/api/v1/status"))["epoch"]
         found: list[int] = []
         while len(found) < WRITTEN:
-            page = await node.door.tell("GET", f"{BASE}/events?limit={PAGE}&after={epoch}:{at + len(found)}")
+            page = await node.door.call("GET", f"{BASE}/events?limit={PAGE}&after={epoch}:{at + len(found)}")
             found += [int(event["payload"]["number"]) - self._first for event in page["events"]]
             if not page["next"]:
                 break
@@ -182,7 +182,7 @@ class _Run:
         for node in (self._b, self._a):
             meter = Meter(node)
             await node.declare(group_with(node, GROUP, listens=node is self._b, retention={"maxEvents": self._stored}))
-            await node.door.tell("POST", f"{BASE}/prune", {})
+            await node.door.call("POST", f"{BASE}/prune", {})
             cost = meter.cost(WRITTEN)
             if (left := await held(node.door, GROUP)) != self._stored:
                 raise Wrong(f"retention left {left} events and not {self._stored}")

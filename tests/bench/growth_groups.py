@@ -78,7 +78,7 @@ async def measure_groups(home: Path, groups: int, events: int) -> dict[str, floa
 async def _calls(node: FilledNode, path: str) -> tuple[list[Any], float]:
     """The answers of some calls, and the CPU in milliseconds of each."""
     meter = Meter(node)
-    told = [await node.door.tell("GET", path) for _ in range(20)]
+    told = [await node.door.call("GET", path) for _ in range(20)]
     return told, meter.cost(20).cpu_us / 1000
 
 
@@ -124,7 +124,7 @@ async def _numbers(node: FilledNode, limit: int) -> list[int]:
     found: list[int] = []
     after: str | None = ""
     while after is not None:
-        page = await node.door.tell("GET", f"/api/v1/groups/{GROUP}/events?limit={limit}&after={after}")
+        page = await node.door.call("GET", f"/api/v1/groups/{GROUP}/events?limit={limit}&after={after}")
         found += [int(event["payload"]["number"]) for event in page["events"]]
         after = page["next"]
     return found
@@ -140,7 +140,7 @@ async def measure_retention(home: Path) -> dict[str, float]:
         first = REMOVED + KEPT
         alone = await a.door.load(_rows(a, range(first, first + BASE_EVENTS)))
         first += BASE_EVENTS
-        before = (await a.door.tell("GET", "/api/v1/status"))["groups"][0]["events"]
+        before = (await a.door.call("GET", "/api/v1/status"))["groups"][0]["events"]
         begun = now()
         await a.declare(group_with(a, GROUP, retention={"maxEvents": KEPT}))
         prune = a.door.request("POST", f"/api/v1/groups/{GROUP}/prune", {})
@@ -153,7 +153,7 @@ async def measure_retention(home: Path) -> dict[str, float]:
         took = now() - begun
         await pruning
         await ask_all(a, [prune])
-        left = (await a.door.tell("GET", "/api/v1/status"))["groups"][0]
+        left = (await a.door.call("GET", "/api/v1/status"))["groups"][0]
         if left["events"] != KEPT or left["seq"] != before + written:
             raise Wrong(f"{left['events']} events are left and not {KEPT}, up to {left['seq']}")
         return {

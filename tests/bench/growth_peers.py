@@ -55,7 +55,7 @@ class Sink:
 
     async def counts(self) -> dict[str, dict[str, Any]]:
         """What each peer holds."""
-        told: dict[str, dict[str, Any]] = await self.door.tell("GET", "/counts")
+        told: dict[str, dict[str, Any]] = await self.door.call("GET", "/counts")
         return told
 
 
@@ -133,7 +133,7 @@ async def _lone(a: FilledNode, sink: Sink, living: int, events: int) -> dict[str
     for number in range(LONE):
         begun = now()
         body = Shape().request(range(events + number, events + number + 1), with_ids=False)
-        await a.door.tell("POST", f"/api/v1/groups/{GROUP}/events", body)
+        await a.door.call("POST", f"/api/v1/groups/{GROUP}/events", body)
         while _total(counts := await sink.counts()) < living * (events + number + 1):
             if now() - begun > LONGEST_SECONDS:
                 raise Wrong(f"not all peers got event {number}")

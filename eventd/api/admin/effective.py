@@ -133,14 +133,14 @@ def _state(snapshot: Snapshot) -> bytes:
 
 def _change(before: Snapshot, after: Snapshot) -> bytes:
     change = after.since(before)
-    told = {
+    document = {
         **_about(after),
         "since": before.generation,
         "added": [msgspec.Raw(entry.text) for entry in change.added],
         "changed": [msgspec.Raw(entry.text) for entry in change.changed],
         "removed": identities(change.removed),
     }
-    return _event("change", after, msgspec.json.encode(told))
+    return _event("change", after, msgspec.json.encode(document))
 
 
 def _event(name: str, snapshot: Snapshot, data: bytes) -> bytes:

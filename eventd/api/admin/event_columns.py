@@ -171,12 +171,12 @@ def _read_times(texts: list[str]) -> tuple[list[str], list[datetime]]:
     The library accepts other forms than the protocol, so a time is accepted only if the library writes it back
     unchanged.
     """
-    told = msgspec.json.encode(texts)
+    encoded = msgspec.json.encode(texts)
     try:
-        times = _TIMES.decode(told)
+        times = _TIMES.decode(encoded)
     except msgspec.ValidationError:
         times = []
-    if len(times) == len(texts) and msgspec.json.encode(times) == told and all(time.tzinfo is UTC for time in times):
+    if len(times) == len(texts) and msgspec.json.encode(times) == encoded and all(time.tzinfo is UTC for time in times):
         return texts, times
     times = [*map(parse_time, texts)]
     return _TEXTS.decode(msgspec.json.encode(times)), times

@@ -98,13 +98,13 @@ def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any],
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
     known = known if known.version == head.registry_version else _read_declared(conn)
     groups = known.groups
-    told = {
+    status = {
         "epoch": head.epoch,
         "incarnation": head.incarnation,
         "position": head.last,
         "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(groups)],
     }
-    return told, known
+    return status, known
 
 
 def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, Cursor]) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
     placed = read_placed(conn, link.topic.id, ids)
     records = {r.position: r for r in read_at(conn, [at for at in placed.values() if at is not None])}
     _require_all(link, ids, placed, records, now)
-    told = {
+    answer = {
         "events": len(records),
         "bytes": sum(record.size for record in records.values()),
         **_span([record.recorded_at for record in records.values()]),
@@ -149,7 +149,7 @@ def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
         "waiting": 0,
         "evicted": 0,
     }
-    return _Plan(sorted(records), 0, 0, told)
+    return _Plan(sorted(records), 0, 0, answer)
 
 
 def _require_all(

@@ -115,18 +115,18 @@ def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     if not found.pending:
         held = f"no event can be sent now: {_held(peer)}" if found.refused_waiting else "no event is waiting"
         return _of(peer, suffix, Status.PASS, code, detail=held)
-    told = f"{_count(found.pending, 'event')} waiting{'' if found.ahead_in_full else ' at most'}"
+    detail = f"{_count(found.pending, 'event')} waiting{'' if found.ahead_in_full else ' at most'}"
     remedy = f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
     if left is None or left >= slo.expires_soon * SECOND:
-        return _of(peer, suffix, Status.WARN, code, detail=told, remedy=remedy)
+        return _of(peer, suffix, Status.WARN, code, detail=detail, remedy=remedy)
     breach = _soon(left, slo)
     return _of(
         peer,
         suffix,
         Status.FAIL,
         code,
-        detail=f"{told}; the first expires in {_span(left)}",
+        detail=f"{detail}; the first expires in {_span(left)}",
         remedy=remedy,
         breach=breach,
     )
@@ -249,17 +249,17 @@ def check_runs(group: GroupFacts, runs: Runs) -> Check:
 def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach | None]:
     if not runs.total:
         return Status.SKIP, "it has not run yet", "", None
-    told = f"{_count(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
-    told += "" if runs.in_full else ", or more"
+    detail = f"{_count(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
+    detail += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:
         breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
-        return Status.FAIL, told, f"see why: routerctl subscription runs {runs.subscription}", breach
+        return Status.FAIL, detail, f"see why: routerctl subscription runs {runs.subscription}", breach
     if runs.pending > slo.max_pending_runs:
         breach = Breach(f"maxPendingRuns={slo.max_pending_runs}", f"pendingRuns={runs.pending}")
-        return Status.WARN, told, "check whether its plugin keeps up", breach
+        return Status.WARN, detail, "check whether its plugin keeps up", breach
     if runs.failed or runs.pending:
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
-        return Status.PASS, f"{told}; {allowed}", "", None
+        return Status.PASS, f"{detail}; {allowed}", "", None
     return Status.PASS, f"{_count(runs.total, 'run')}, all succeeded", "", None
 
 

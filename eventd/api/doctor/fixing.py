@@ -33,12 +33,12 @@ class FixResult(NamedTuple):
 async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Execute every action of the plan and return each with its outcome, as JSON. A failed action does not stop the
     others."""
-    told = []
+    outcomes = []
     for action in actions:
         done = await _do(services, action)
         shown = {name: value for name, value in action.show().items() if name == "action" or name.startswith("target")}
-        told.append({**shown, "changed": done.changed, "result": done.result})
-    return told
+        outcomes.append({**shown, "changed": done.changed, "result": done.result})
+    return outcomes
 
 
 async def _do(services: Services, action: Action) -> FixResult:
@@ -120,14 +120,14 @@ def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]
     if cursor is None:
         return "no node has registered this peer yet: start one", []
     held = [each.name for each in (cursor, *read_repairs_of(conn, peer)) if _is_held(each)]
-    return _told(cursor), held
+    return _state_words(cursor), held
 
 
 def _is_held(cursor: Cursor) -> bool:
     return cursor.state is not LinkState.RUNNING and cursor.paused_at is None
 
 
-def _told(cursor: Cursor) -> str:
+def _state_words(cursor: Cursor) -> str:
     if cursor.paused_at is not None:
         by = f" by {cursor.paused_by}" if cursor.paused_by else ""
         return f"it is paused{by}, and stays paused"

@@ -29,19 +29,19 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
         remedy = "fix the file, then send SIGHUP; the node keeps using the keys it has read"
         yield Check(f"{group.name} keys", Status.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name)
     if group.v1_requests:
-        told = f"verified v1 requests since the node started: {group.v1_requests}"
-        yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", told, group=group.name)
+        detail = f"verified v1 requests since the node started: {group.v1_requests}"
+        yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", detail, group=group.name)
     for runs in group.runs:
         yield from _subscription(group, runs)
     yield from _parts(group)
     yield from _conflicts(group)
     for gaps in group.gaps:
-        code, told, remedy = _GAPS[gaps.reason]
+        code, detail, remedy = _GAPS[gaps.reason]
         yield Check(
             f"{group.name}/{gaps.node} inbound",
             Status.WARN,
             code,
-            f"{told} ({_times(gaps.times)}, last at {_moment(gaps.last_at)})",
+            f"{detail} ({_times(gaps.times)}, last at {_moment(gaps.last_at)})",
             f"{remedy}; routerctl federation gaps --group {group.name} --from {gaps.node}",
             group=group.name,
             peer=gaps.node,
@@ -113,15 +113,15 @@ def _link(peer: PeerFacts) -> Iterator[Check]:
     if link.state == "blocked":
         yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy, reason=reason)
     elif link.state == "failed":
-        told = f"this node cannot send {since}: {why}"
-        yield _of(peer, "link", Status.FAIL, "link-failed", told, remedy, reason=reason)
+        detail = f"this node cannot send {since}: {why}"
+        yield _of(peer, "link", Status.FAIL, "link-failed", detail, remedy, reason=reason)
     elif link.state == "backing-off":
         again = f"; the next attempt is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
         yield _of(peer, "link", Status.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
     elif link.state == "paused":
-        told = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"
+        detail = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"
         remedy = f"to resume it: routerctl federation resume {peer.node} --group {peer.group}"
-        yield _of(peer, "link", Status.WARN, "link-paused", told, remedy)
+        yield _of(peer, "link", Status.WARN, "link-paused", detail, remedy)
     if link.protocol == "v1":
         yield _of(peer, "protocol", Status.PASS, "protocol-v1", "v1 is used, without signed receipts")
 
@@ -131,7 +131,7 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
     show = f"routerctl subscription runs {runs.subscription}"
     fix = "fix the reported problem; the node retries automatically"
     retry = f"{fix}, or at once: routerctl subscription retry {runs.subscription}"
-    told = {
+    findings = {
         "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", retry),
         "failed": (Status.FAIL, f"this node cannot run it: {_why(link)}", "fix the reported problem"),
         "backing-off": (Status.WARN, f"its plugin fails and is retried: {_why(link)}", f"see why: {show}"),
@@ -141,8 +141,8 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
             f"to resume it: routerctl subscription resume {runs.subscription}",
         ),
     }
-    if link.state in told:
-        status, detail, remedy = told[link.state]
+    if link.state in findings:
+        status, detail, remedy = findings[link.state]
         code = "subscription-held"
         yield Check(resource, status, code, detail, remedy, group=group.name, resource=resource)
     if runs.lost_at is not None:

@@ -15,10 +15,10 @@ async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]]
     """Return what keeps the node from being ready, for one `group` unless that is empty; nothing if no node
     is running."""
     try:
-        told = await ask()
+        checks = await ask()
     except Unavailable as error:
         return [Check(NAME, Status.SKIP, CODE, error.message, error.hint)]
-    wrong = {name: state for name, state in (told or {}).items() if state != "ok" and _concerns(name, group)}
+    wrong = {name: state for name, state in (checks or {}).items() if state != "ok" and _concerns(name, group)}
     if not wrong:
         return []
     detail = "; ".join(f"{name}: {state}" for name, state in wrong.items())

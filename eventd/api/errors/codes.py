@@ -78,10 +78,10 @@ class BadParams(Invalid):
 
     def __init__(self, fields: dict[str, str], more: int = 0) -> None:
         """`more`: the number of wrong fields besides the named ones."""
-        told = [f"{name} {message}" for name, message in fields.items()]
-        several = "".join(f"\n  {line}" for line in [*told, *([f"and {more} more"] if more else [])])
-        count = len(told) + more
-        super().__init__(told[0] if count == 1 else f"{count} problems in the request:{several}")
+        problems = [f"{name} {message}" for name, message in fields.items()]
+        several = "".join(f"\n  {line}" for line in [*problems, *([f"and {more} more"] if more else [])])
+        count = len(problems) + more
+        super().__init__(problems[0] if count == 1 else f"{count} problems in the request:{several}")
         self.detail = {"fields": fields}
 
 

@@ -78,11 +78,11 @@ def read_query(request: web.Request, model: type[Q]) -> Q:
     if not request.query_string or not model.__struct_fields__:
         defaults: Q = _defaults(model)
         return defaults
-    said = request.query
+    given = request.query
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(model):
         read = _truth if field.type is bool else _number if field.type is int else _text
-        if field.name in said and (value := read(said[field.name])) is not None:
+        if field.name in given and (value := read(given[field.name])) is not None:
             values[field.name] = value
     return model(**values)
 

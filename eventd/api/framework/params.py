@@ -149,8 +149,8 @@ def _reword(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
         return _unknown(str(detail["loc"][-1]), model)
     words = _WORDS.get(detail["type"])
-    told = words(detail.get("ctx", {})) if words else "is not valid"
-    return with_value(told, detail["input"], *detail["loc"])
+    message = words(detail.get("ctx", {})) if words else "is not valid"
+    return with_value(message, detail["input"], *detail["loc"])
 
 
 def _names(model: type[BaseModel]) -> set[str]:

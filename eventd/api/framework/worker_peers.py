@@ -73,8 +73,8 @@ class WorkerPeers:
         """Return the readiness checks of all workers; a worker that does not answer is a failed check of its own."""
         checks = self._readiness()
         for index, text in (await self._ask_all(_CHECKS)).items():
-            told: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
-            for name, state in told.items():
+            answer: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
+            for name, state in answer.items():
                 if checks.get(name, "ok") == "ok":
                     checks[name] = state
         if self.check_claim is not None:  # last: another node may take the claim while the workers are queried

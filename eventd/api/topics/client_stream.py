@@ -111,7 +111,7 @@ class FollowedTopic:
             self.look()
             return
         try:
-            self._follower.tell(self, page.without(self._hidden))
+            self._follower.send(self, page.without(self._hidden))
         except Exception:
             self.look()  # where the error affects only this client
         else:
@@ -120,8 +120,8 @@ class FollowedTopic:
 
     def is_told(self, page: Page) -> None:
         """Advance beyond a page that was sent."""
-        told = bool(page.records) or page.tombstone is not None
-        self.owes_end = (self.owes_end or told) and not page.caught_up
+        has_news = bool(page.records) or page.tombstone is not None
+        self.owes_end = (self.owes_end or has_news) and not page.caught_up
         self.is_first = False
         self.after = page.upto
         self.epoch = page.epoch or self.epoch
@@ -230,11 +230,11 @@ class Follower(ABC):
         page = await following.feed.read(following.after, following.nodes, following.epoch)
         if following.has_left or self.has_ended:
             return
-        self.tell(following, page)
+        self.send(following, page)
         if not following.has_left and not (page.caught_up and following.feed.wait(following, turn)):
             self._behind[following] = None
 
-    def tell(self, following: FollowedTopic, page: Page) -> None:
+    def send(self, following: FollowedTopic, page: Page) -> None:
         """Write a page to the client."""
         if self.stream.closed:
             self.end()

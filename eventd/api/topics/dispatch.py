@@ -61,19 +61,19 @@ class Worker(SseFollower):
         for job in jobs:
             self.held[job.seq] = job.lease_id
             text = show_job(job, self._queue).encode()
-            self.say(b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, text))
+            self.write(b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, text))
 
     def dismiss(self) -> None:
         """Notify it that the queue was deleted, and end its stream."""
-        told = {"code": 409, "error": f"the queue {self._queue!r} was deleted", "topic": self._queue}
-        self.say(b"event: error\ndata: %b\n\n" % msgspec.json.encode(told))
+        error = {"code": 409, "error": f"the queue {self._queue!r} was deleted", "topic": self._queue}
+        self.write(b"event: error\ndata: %b\n\n" % msgspec.json.encode(error))
         self.end()
 
     def error(self, code: str, message: str) -> bytes:
         data = msgspec.json.encode({"code": code, "message": message})
         return self._chunk(b"event: error\ndata: %b\n\n" % data)
 
-    def say(self, text: bytes) -> None:
+    def write(self, text: bytes) -> None:
         """Write to its stream."""
         self.stream.write(self._chunk(text))
 

@@ -143,7 +143,7 @@ async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
     )
     done = await v0.log.submit(unit)
     v0.routing.put(done.line, done.version)
-    return RouterSet(**_told(done.line), created=done.created, performance=call.performance())
+    return RouterSet(**_show(done.line), created=done.created, performance=call.performance())
 
 
 def _router(name: str, body: RouterBody) -> Router:
@@ -185,7 +185,7 @@ def _mapped(body: RouterBody) -> EventMap | None:
     return body.map
 
 
-def _told(line: RouterRow) -> dict[str, Any]:
+def _show(line: RouterRow) -> dict[str, Any]:
     options = router_of(line).options
     return {
         "router": line.name,
@@ -208,7 +208,7 @@ async def show(call: Call[NoQuery, None]) -> RouterShown:
     await v0.routing.drive(line.dest_id)
     line = await _find(call)
     return RouterShown(
-        **_told(line),
+        **_show(line),
         forwarded_total=line.forwarded,
         refused_total=line.refused,
         refused=[

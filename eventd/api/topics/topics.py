@@ -159,8 +159,8 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
     if letters is None:
         return
     if not NAME.fullmatch(letters):
-        told = letters[:255]
-        raise InvalidSetting("`dead_letter` is not a valid topic name", detail={"dead_letter": told})
+        shown = letters[:255]
+        raise InvalidSetting("`dead_letter` is not a valid topic name", detail={"dead_letter": shown})
     if config.type == "queue" and letters == topic:
         raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
     if letters.startswith(GROUP):

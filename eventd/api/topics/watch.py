@@ -179,8 +179,8 @@ class SseFollower(Follower):
         events = []
         if (lost := page.tombstone) is not None:
             is_too_old = following.is_first and lost.reason != "recreated"
-            told = page.loss(lost, "from_seq_too_old" if is_too_old else "")
-            events.append(event("tombstone", self._id(name, page.begins_after), msgspec.json.encode(told)))
+            loss = page.loss(lost, "from_seq_too_old" if is_too_old else "")
+            events.append(event("tombstone", self._id(name, page.begins_after), msgspec.json.encode(loss)))
         is_end = page.caught_up and (bool(events or page.records) or following.owes_end)
         place = self._id(name, page.upto) if page.records or is_end else b""
         if page.records:

@@ -132,7 +132,7 @@ def frame(payload: bytes) -> bytes:
     return b"\x81\x7f%b%b" % (size.to_bytes(8, "big"), payload)
 
 
-def say(op: str, **members: Any) -> bytes:
+def server_frame(op: str, **members: Any) -> bytes:
     """Return a server message as a frame."""
     return frame(msgspec.json.encode({"op": op, **members}))
 
@@ -180,22 +180,22 @@ class WsFollower(Follower):
         return _PING
 
     def error(self, code: str, message: str) -> bytes:
-        return say("error", code=code, message=message)
+        return server_frame("error", code=code, message=message)
 
 
 def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
     name, head = page.name, page.head_seq
     if page.gone:
-        return [say("topic_deleted", topic=name, head_seq=0, reason="deleted")]
+        return [server_frame("topic_deleted", topic=name, head_seq=0, reason="deleted")]
     frames = []
     if page.tombstone is not None:
-        frames.append(say("tombstone", **page.loss(page.tombstone)))
+        frames.append(server_frame("tombstone", **page.loss(page.tombstone)))
     if page.records:
         begin, end, newest = page.bounds
-        said = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{page.records}}}'
-        frames.append(frame(said.encode()))
+        text = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{page.records}}}'
+        frames.append(frame(text.encode()))
     if page.caught_up and (frames or following.owes_end):
-        frames.append(say("caught_up", topic=name, head_seq=head))
+        frames.append(server_frame("caught_up", topic=name, head_seq=head))
     return frames
 
 
@@ -228,7 +228,7 @@ class Conversation:
 
     async def run(self) -> None:
         """Serve until the client disconnects or the node stops."""
-        telling = self._v0.supervisor.spawn(self._tell(), "telling a client of a WebSocket")
+        telling = self._v0.supervisor.spawn(self._follow(), "telling a client of a WebSocket")
         self._messages.attend(self._turn_away)
         try:
             async for message in self._socket:
@@ -256,7 +256,7 @@ class Conversation:
         ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
         self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))
 
-    async def _tell(self) -> None:
+    async def _follow(self) -> None:
         """Send what the client follows. Runs once: if it fails, the connection ends, and the client reconnects."""
         try:
             await self._follower.run()
@@ -290,17 +290,17 @@ class Conversation:
 
     def _refuse(self, request_id: Raw, error: EventdError) -> None:
         detail = getattr(error, "detail", None) or UNSET
-        told = Refusal(code=TOPICS_FORM.code(error), message=str(error), detail=detail)
-        self._say("error", request_id, **msgspec.to_builtins(told))
+        refusal = Refusal(code=TOPICS_FORM.code(error), message=str(error), detail=detail)
+        self._send("error", request_id, **msgspec.to_builtins(refusal))
 
     def _fail(self, request_id: Raw) -> None:
         incident = self._v0.log.chance.token(4).hex()
         logger.exception("command failed", extra={"incident": incident})
         message = f"internal error: the node's log describes it as incident {incident}"
-        self._say("error", request_id, code="internal", message=message)
+        self._send("error", request_id, code="internal", message=message)
 
-    def _say(self, op: str, request_id: Raw, **members: Any) -> None:
-        self._follower.stream.write(say(op, request_id=request_id, **members))
+    def _send(self, op: str, request_id: Raw, **members: Any) -> None:
+        self._follower.stream.write(server_frame(op, request_id=request_id, **members))
 
     async def _settle(self) -> None:
         """Wait until everything published before is visible to what follows."""
@@ -317,7 +317,7 @@ class Conversation:
         if len(self._follower.topics.keys() | found.keys()) > MOST_FOLLOWED:
             raise Throttled.by("max_topics_per_connection", MOST_FOLLOWED)
         begun = {name: topic.begin(beginnings[name]) for name, topic in found.items()}
-        self._say("subscribed", request_id, topics=begun)
+        self._send("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
         for name, topic in found.items():
             self._follower.follow(
@@ -329,10 +329,10 @@ class Conversation:
         require_some(names)
         for name in names:
             self._follower.leave(name)
-        self._say("unsubscribed", request_id, topics=names)
+        self._send("unsubscribed", request_id, topics=names)
 
     async def _ping(self, text: str, request_id: Raw) -> None:
-        self._say("pong", request_id)
+        self._send("pong", request_id)
 
     async def _publish(self, text: str, request_id: Raw) -> None:
         self._key.require_scope("write")
@@ -363,7 +363,7 @@ class Conversation:
         elapsed = round((self._v0.clock.monotonic() - begun) * 1000, 3)
         performance = Performance(server_total_ms=elapsed)
         answer = shown(asked.topic, written, performance, seqs=asked.return_seqs)
-        self._say("ack", request_id, **{"seqs": None, **msgspec.to_builtins(answer)})
+        self._send("ack", request_id, **{"seqs": None, **msgspec.to_builtins(answer)})
 
 
 def _read_command(text: str) -> Command:

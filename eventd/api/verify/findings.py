@@ -58,10 +58,10 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
     position."""
     stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
     records = [stored[held.position] for held in absent if held.position in stored]
-    told = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))
+    deliveries = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))
     found: list[Judgement] = []
     for held in absent:
-        record, delivery = stored.get(held.position), told.get(held.position)
+        record, delivery = stored.get(held.position), deliveries.get(held.position)
         if record is None:
             verdict = Verdict.EVICTED
         elif delivery is None:
@@ -156,12 +156,12 @@ class Findings:
             self.other.append(event_id)
 
     def show(self) -> dict[str, Any]:
-        told = sum(gap.events for gap in self.gaps)
+        reported = sum(gap.events for gap in self.gaps)
         return {
             "compared": self.compared,
             "missing": self.missing,
             "gaps": [gap.show() for gap in sorted(self.gaps, key=lambda gap: gap.first.position)],
-            "untold": self.missing - told,
+            "untold": self.missing - reported,
             "extra": self.extras,
             "extraIds": sorted(self.extra),
             "other": self.others,

@@ -74,7 +74,7 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
         done = bool(why) or run.comparison.is_done
         if done:
             del runs[params.group, params.peer]
-        return _told(params, run, done=done, why=why)
+        return _answer(params, run, done=done, why=why)
 
 
 def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run]) -> _Run:
@@ -115,11 +115,11 @@ def _find(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerCon
     return config, find_peer(config, peer)
 
 
-def _told(params: Verify, run: _Run, *, done: bool, why: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"group": params.group, "peer": params.peer, "run": run.id, "done": done}
+def _answer(params: Verify, run: _Run, *, done: bool, why: str) -> dict[str, Any]:
+    answer: dict[str, Any] = {"group": params.group, "peer": params.peer, "run": run.id, "done": done}
     if not done:
-        return told | {"progress": run.comparison.progress._asdict(), "report": None}
-    return told | {"progress": None, "report": _report(run, why)}
+        return answer | {"progress": run.comparison.progress._asdict(), "report": None}
+    return answer | {"progress": None, "report": _report(run, why)}
 
 
 def _report(run: _Run, why: str) -> dict[str, Any]:

@@ -142,8 +142,8 @@ def _show(session: Session, report: Report, out: str) -> None:
         return
     import msgspec
 
-    told = msgspec.to_builtins(report)
-    session.out.value({name: told[name] for name in ("verdict", "headline", "failed", "totals", "findings")})
+    document = msgspec.to_builtins(report)
+    session.out.value({name: document[name] for name in ("verdict", "headline", "failed", "totals", "findings")})
 
 
 @offline(*SHOW)

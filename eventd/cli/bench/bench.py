@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def _events(usual: int, what: str = "events") -> Any:
     """The option for the number of events, with the measurement's default."""
-    told = f"Number of {what} (default: {usual:,})."
-    return typer.Option("--events", metavar="NUMBER", min=1, max=100_000_000, help=told)
+    text = f"Number of {what} (default: {usual:,})."
+    return typer.Option("--events", metavar="NUMBER", min=1, max=100_000_000, help=text)
 
 
 SIZE = Size(350)

@@ -101,18 +101,18 @@ def _carry_out(session: Session, job: Measurement, keeping: ResultFiles) -> None
             "note: durability normal: the last acknowledged records may be lost in a power failure; the default is full"
         )
     result = _measure(job)
-    told = result.show()
+    shown = result.show()
     if keeping.compare is not None:
-        told["compared"] = compare(kept, told)
-        if told["compared"] is None:
+        shown["compared"] = compare(kept, shown)
+        if shown["compared"] is None:
             note(f"note: {keeping.compare} contains no verified {result.bench} with these settings on such a machine")
-    _show(session, told)
-    if told["client_cpu"] > NEARLY_A_CORE:
-        note(f"note: this command took {told['client_cpu']:.0%} of a core: it may be the bottleneck, not the node")
+    _show(session, shown)
+    if shown["client_cpu"] > NEARLY_A_CORE:
+        note(f"note: this command took {shown['client_cpu']:.0%} of a core: it may be the bottleneck, not the node")
     if keeping.save is not None:
-        keep(keeping.save, told)
+        keep(keeping.save, shown)
     if keeping.plot is not None:
-        _draw(keeping.plot, read_kept(keeping.save) if keeping.save is not None else [*kept, told], told)
+        _draw(keeping.plot, read_kept(keeping.save) if keeping.save is not None else [*kept, shown], shown)
     if not result.verified:
         raise CheckFailed(
             f"the records read back differ from those sent: {'; '.join(result.problems)}",

@@ -22,20 +22,20 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """The start, or a reload, is complete."""
-        self._say("READY=1", f"STATUS={status}")
+        self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
         """A reload has begun; `ready` ends it."""
-        self._say("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * SECOND)}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * SECOND)}")
 
     def stopping(self) -> None:
         """A stop has begun."""
-        self._say("STOPPING=1", "STATUS=finishing what is under way")
+        self._notify("STOPPING=1", "STATUS=finishing what is under way")
 
     def keep_alive(self) -> None:
         """Send keep-alives from the running loop until `close`: a loop that hangs sends none."""
         if self._interval:
-            self._say("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
             self._timer = self._clock.timer(self._interval)
             self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
 
@@ -44,7 +44,7 @@ class ServiceManager:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _say(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address

@@ -31,9 +31,9 @@ class _Parent:
 
     def ready(self, _status: str) -> None:
         """The start is complete."""
-        self.say({"ready": True})
+        self.send({"ready": True})
 
-    def say(self, told: dict[str, Any]) -> None:
+    def send(self, told: dict[str, Any]) -> None:
         """Send a message."""
         os.write(1, json.dumps(told).encode() + b"\n")
 
@@ -45,7 +45,7 @@ class _Parent:
 
     def keep_alive(self) -> None:
         """Send regular messages from the running loop: a loop that hangs sends none."""
-        self.say({"alive": True})
+        self.send({"alive": True})
         self._timer = self._clock.timer(BEAT_SECONDS)
         self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
 
@@ -74,7 +74,7 @@ def main(lifeline: int) -> NoReturn:
             clock,
         )
     except EventdError as error:
-        parent.say({"error": error.message, "hint": error.hint})
+        parent.send({"error": error.message, "hint": error.hint})
         os._exit(ExitCode.ERROR)
     os._exit(ExitCode.OK)
 

@@ -134,7 +134,7 @@ class Workers:
     async def reload(self) -> None:
         """Have each process read its secrets again."""
         for worker in self._workers:
-            worker.process.tell(signal.SIGHUP)
+            worker.process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
         """Have each process finish its work, then close what they shared. May be called again."""
@@ -143,7 +143,7 @@ class Workers:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
         for worker in self._workers:
-            worker.process.tell(signal.SIGTERM)
+            worker.process.send_signal(signal.SIGTERM)
         for worker in self._workers:
             await asyncio.shield(worker.process.exited)
             await worker.close()
@@ -171,7 +171,7 @@ class _Worker:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # retrieved, if nothing awaits it
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
-        self._told = bytearray()
+        self._received = bytearray()
         self._said = bytearray()
         self._hung = False
         self.process = self._start(self.number, resumed)
@@ -196,17 +196,17 @@ class _Worker:
 
     def _hear(self, chunk: bytes) -> None:
         """Read its messages: its loop runs, it is ready, or why it will not be."""
-        self._told += chunk
+        self._received += chunk
         self._heard = True
-        while b"\n" in self._told:
-            line, _, rest = self._told.partition(b"\n")
-            self._told = bytearray(rest)
-            told = json.loads(line)
+        while b"\n" in self._received:
+            line, _, rest = self._received.partition(b"\n")
+            self._received = bytearray(rest)
+            message = json.loads(line)
             if self.ready.done():
                 continue
-            if "error" in told:
-                self.ready.set_exception(EventdError(told["error"], hint=told["hint"]))
-            elif "ready" in told:
+            if "error" in message:
+                self.ready.set_exception(EventdError(message["error"], hint=message["hint"]))
+            elif "ready" in message:
                 self.ready.set_result(None)
 
     def _relay(self, chunk: bytes) -> None:

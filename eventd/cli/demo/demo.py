@@ -76,77 +76,81 @@ async def _play(console: Console, *, keep: bool) -> None:
 class Demo:
     """The demo, step by step."""
 
-    def __init__(self, tell: Narrator) -> None:
+    def __init__(self, narrator: Narrator) -> None:
         self.clock = SystemClock()
         self.stage = Stage(self.clock, self._tick)
-        self._tell = tell
+        self._narrator = narrator
         self._nodes = list(self.stage.nodes.values())
         self._emitted = 0
 
     async def play(self) -> None:
         """Run all steps in order."""
         began = self.clock.monotonic()
-        self._tell.title("routerd-eventd", "Three nodes on this machine, and no server between them.")
-        with self._tell.live(Picture(self.stage.nodes)):
+        self._narrator.title("routerd-eventd", "Three nodes on this machine, and no server between them.")
+        with self._narrator.live(Picture(self.stage.nodes)):
             await self._start_nodes()
             await self._emit_events()
             await self._cut_one_off()
             await self._bring_it_back()
             await self._prove()
             await self._trace()
-        self._tell.note(f"The whole demo took {self.clock.monotonic() - began:.0f} seconds.", gap=True)
+        self._narrator.note(f"The whole demo took {self.clock.monotonic() - began:.0f} seconds.", gap=True)
 
     # --- acts -------------------------------------------------------------------------------------------------
 
     async def _start_nodes(self) -> None:
-        self._tell.act("1", "Three nodes, each a peer of the others")
+        self._narrator.act("1", "Three nodes, each a peer of the others")
         key = self.stage.write_key()
         for node in self._nodes:
             self.stage.write_declaration(node.name, key)
             node.start()
         for node in self._nodes:
             await self.stage.until(f"{node.name} to start", node.listens)
-        self._tell.command("routerctl apply -f site-a.yaml")
-        told = await self.stage.routerctl_each([(n.name, ("apply", "-f", f"{n.name}.yaml"), "") for n in self._nodes])
-        self._tell.output(told[0])
-        self._tell.note("and the same on site-b and site-c, each with the two others as its peers.")
+        self._narrator.command("routerctl apply -f site-a.yaml")
+        outputs = await self.stage.routerctl_each(
+            [(n.name, ("apply", "-f", f"{n.name}.yaml"), "") for n in self._nodes]
+        )
+        self._narrator.output(outputs[0])
+        self._narrator.note("and the same on site-b and site-c, each with the two others as its peers.")
         for node in self._nodes:
             await self.stage.until(f"{node.name} to be ready", self.stage.is_ready, node)
-        self._tell.show(process_table(self._nodes))
-        self._tell.proven("One short file for each node, one key for all, applied to running nodes.")
+        self._narrator.show(process_table(self._nodes))
+        self._narrator.proven("One short file for each node, one key for all, applied to running nodes.")
 
     async def _emit_events(self) -> None:
-        self._tell.act("2", "Events spread")
-        self._tell.command(f"routerctl {shlex.join(_EMIT)} --stdin < seen.jsonl")
-        self._tell.note(f"{MANY} events on each node, and then a single one on {DOWN}:")
+        self._narrator.act("2", "Events spread")
+        self._narrator.command(f"routerctl {shlex.join(_EMIT)} --stdin < seen.jsonl")
+        self._narrator.note(f"{MANY} events on each node, and then a single one on {DOWN}:")
         await self._emit([_observed(name, MANY, 0) for name in NAMES])
         await self._all_in_step()
-        self._tell.command(f"routerctl {shlex.join(_FIRST)}")
+        self._narrator.command(f"routerctl {shlex.join(_FIRST)}")
         await self._emit([], (DOWN, _FIRST, ""))
         await self._all_in_step()
-        self._tell.show(holding_table(self._nodes, await self._read_all()))
-        self._tell.show(link_table(self._nodes))
+        self._narrator.show(holding_table(self._nodes, await self._read_all()))
+        self._narrator.show(link_table(self._nodes))
         took = await self._time_of(DOWN, _BY_HAND)
-        self._tell.proven(
+        self._narrator.proven(
             f"Each node holds all {self._emitted:,} events. The single one took {took * 1000:,.0f} ms, from the moment"
             f" it was stored on {DOWN} until both others had confirmed it with a signed receipt."
         )
 
     async def _cut_one_off(self) -> None:
-        self._tell.act("3", "One is killed, the others continue")
+        self._narrator.act("3", "One is killed, the others continue")
         victim = self.stage.nodes[DOWN]
-        self._tell.command(f"kill -9 {victim.pid}")
+        self._narrator.command(f"kill -9 {victim.pid}")
         victim.kill()
         await self._emit([_observed(name, MANY, 1) for name in OTHERS])
         await self._show_waiting(MANY)
-        self._tell.command(f"routerctl {shlex.join(_MEANWHILE)}")
+        self._narrator.command(f"routerctl {shlex.join(_MEANWHILE)}")
         rounds = [_observed(name, MANY, 2) for name in OTHERS]
         await self._emit([*rounds, _observed(DOWN, OFFLINE, 2)], (OTHERS[0], _MEANWHILE, ""))
         await self._show_waiting(2 * MANY)
-        self._tell.note(f"Events can still be emitted on {DOWN}: routerctl has just written {OFFLINE} into its log.")
+        self._narrator.note(
+            f"Events can still be emitted on {DOWN}: routerctl has just written {OFFLINE} into its log."
+        )
         await self.stage.until(f"the links to {DOWN} to say why they wait", self._links_tell_why)
-        self._tell.show(link_table(self._nodes))
-        self._tell.proven(
+        self._narrator.show(link_table(self._nodes))
+        self._narrator.proven(
             f"Both links to {DOWN} show the reason, the backlog and its age. The links between the two"
             " others are not affected."
         )
@@ -154,12 +158,12 @@ class Demo:
     async def _show_waiting(self, least: int) -> None:
         await self.stage.until(f"{least} events to wait for {DOWN}", self._waiting, least)
         waiting = " and ".join(f"{self._link_to_down(name).lag_events:,} on {name}" for name in OTHERS)
-        self._tell.note(f"new events wait for {DOWN}: {waiting}")
+        self._narrator.note(f"new events wait for {DOWN}: {waiting}")
 
     async def _bring_it_back(self) -> None:
-        self._tell.act("4", "It comes back")
+        self._narrator.act("4", "It comes back")
         node = self.stage.nodes[DOWN]
-        self._tell.command(f"routerd-eventd serve --data-dir {DOWN}")
+        self._narrator.command(f"routerd-eventd serve --data-dir {DOWN}")
         began = self.clock.monotonic()
         node.start()
         await self.stage.until(f"{DOWN} to start", node.listens)
@@ -167,34 +171,34 @@ class Demo:
         ready = self.clock.monotonic()
         await self._all_in_step()
         caught_up = self.clock.monotonic()
-        self._tell.show(link_table(self._nodes))
-        self._tell.proven(
+        self._narrator.show(link_table(self._nodes))
+        self._narrator.proven(
             f"Ready after {ready - began:.1f} s, on the files the crash left behind. {caught_up - ready:.1f} s later"
             f" nothing waits any more, in either direction. Its first call told the others that it is back."
         )
 
     async def _prove(self) -> None:
-        self._tell.act("5", "The proof")
+        self._narrator.act("5", "The proof")
         held = await self._read_all()
         await self.stage.look()
-        self._tell.show(proof_table(self._nodes, held))
+        self._narrator.show(proof_table(self._nodes, held))
         for node in self._nodes:
             if (has := held[node.name]) != held[NAMES[0]]:
                 raise DemoFailed(f"{node.name} holds other events than {NAMES[0]}: {_difference(has, held[NAMES[0]])}")
             if not len(has.ids) == node.seen.records == self._emitted:
-                told = f"{len(has.ids)} ids in {node.seen.records} records, and {self._emitted} were emitted"
-                raise DemoFailed(f"{node.name} does not hold every event once: {told}")
-        self._tell.proven(
+                counts = f"{len(has.ids)} ids in {node.seen.records} records, and {self._emitted} were emitted"
+                raise DemoFailed(f"{node.name} does not hold every event once: {counts}")
+        self._narrator.proven(
             f"{self._emitted:,} events were emitted. Every node holds {self._emitted:,}, each of them once, and the"
             " three digests are the same. Nothing lost, nothing duplicated."
         )
 
     async def _trace(self) -> None:
-        self._tell.act("6", "Where did this one go?")
+        self._narrator.act("6", "Where did this one go?")
         asked = ("federation", "event", "deliveries", "--event-id", _TRACED)
-        self._tell.command(f"routerctl {shlex.join(asked)}")
-        self._tell.show(delivery_table(json.loads(await self.stage.routerctl(OTHERS[0], *asked, "-o", "json"))))
-        self._tell.proven(
+        self._narrator.command(f"routerctl {shlex.join(asked)}")
+        self._narrator.show(delivery_table(json.loads(await self.stage.routerctl(OTHERS[0], *asked, "-o", "json"))))
+        self._narrator.proven(
             f"Emitted on {OTHERS[0]} while {DOWN} was down, stored, retried, confirmed. Every event can be traced"
             " like this."
         )
@@ -240,32 +244,32 @@ class Demo:
         return max(span.total_seconds() for span in spans)
 
     async def _tick(self) -> None:
-        if self._tell.refresh():
+        if self._narrator.refresh():
             await self.stage.look()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     def say_goodbye(self) -> None:
         """Show what to do next; everything of the demo is deleted by now."""
-        self._tell.act("→", "Your turn")
-        self._tell.note("The three nodes and their files are deleted. To keep them and try things:")
-        self._tell.paste(f"{_program('routerd-eventd')} demo --keep")
-        self._tell.note("All commands:")
-        self._tell.paste(f"{_program('routerctl')} --help")
-        self._tell.note("Two nodes of your own take five minutes: see README.md.")
+        self._narrator.act("→", "Your turn")
+        self._narrator.note("The three nodes and their files are deleted. To keep them and try things:")
+        self._narrator.paste(f"{_program('routerd-eventd')} demo --keep")
+        self._narrator.note("All commands:")
+        self._narrator.paste(f"{_program('routerctl')} --help")
+        self._narrator.note("Two nodes of your own take five minutes: see README.md.")
 
     async def stay(self) -> None:
         """Leave the nodes running until Ctrl-C, with commands to paste into another terminal."""
-        self._tell.act("→", "Your turn")
+        self._narrator.act("→", "Your turn")
         for words, *commands in self._suggestions():
-            self._tell.note(words, gap=True)
+            self._narrator.note(words, gap=True)
             for command in commands:
-                self._tell.paste(command)
-        self._tell.note("The nodes run until Ctrl-C.", gap=True)
+                self._narrator.paste(command)
+        self._narrator.note("The nodes run until Ctrl-C.", gap=True)
         with suppress(asyncio.CancelledError):
             while True:
                 await self.clock.sleep(3600)
-        self._tell.note("The nodes and their files are deleted.")
+        self._narrator.note("The nodes and their files are deleted.")
 
     def _suggestions(self) -> Iterator[tuple[str, ...]]:
         daemon, control = _program("routerd-eventd"), _program("routerctl")

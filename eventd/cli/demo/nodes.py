@@ -187,14 +187,14 @@ class Stage:
         started = [self._start(node, arguments, stdin) for node, arguments, stdin in calls]
         for child, words, _ in started:
             await self.until(f"{words} to end", _has_ended, child)
-        told = []
+        outputs = []
         for child, words, output in started:
             self._commands.remove(child)
             text = output.read_text(errors="replace")
             if child.returncode != 0:
                 raise DemoFailed(f"{words} ended with status {child.returncode}:\n{text.rstrip()}")
-            told.append(text)
-        return told
+            outputs.append(text)
+        return outputs
 
     def _start(self, node: str, arguments: Sequence[str], stdin: str) -> tuple[subprocess.Popen[bytes], str, Path]:
         number = SYSTEM.token(4).hex()
@@ -219,15 +219,15 @@ class Stage:
         """Return an answer of the node's API. Raises `DemoFailed`."""
         try:
             async with self._session.get(f"http://{node.api}{path}") as answer:
-                told = await answer.json(content_type=None)
+                body = await answer.json(content_type=None)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             node.require_running()
             raise DemoFailed(
                 f"{node.name} does not answer {path} ({type(error).__name__}); {node.log_tail()}"
             ) from None
         if answer.status >= 400 and path != "/readyz":
-            raise DemoFailed(f"{node.name} answered {answer.status} to {path}: {told}")
-        return told
+            raise DemoFailed(f"{node.name} answered {answer.status} to {path}: {body}")
+        return body
 
     async def look(self) -> None:
         """Read the state of every running node and its links."""
@@ -316,10 +316,10 @@ def _link(told: Mapping[str, Any]) -> Link:
 def _hold(events: Sequence[Mapping[str, Any]]) -> Contents:
     """Compute the digest of the events without where and when the node stored them, which differs between nodes."""
     local = ("recordedAt", "seq", "path")
-    said = [{name: value for name, value in event.items() if name not in local} for event in events]
+    portable = [{name: value for name, value in event.items() if name not in local} for event in events]
     digest = hashlib.sha256()
     by_source: dict[str, int] = {}
-    for event in sorted(said, key=lambda event: str(event["id"])):
+    for event in sorted(portable, key=lambda event: str(event["id"])):
         digest.update(json.dumps(event, sort_keys=True, ensure_ascii=False).encode() + b"\n")
         by_source[event["sourceNode"]] = by_source.get(event["sourceNode"], 0) + 1
-    return Contents(by_source, frozenset(event["id"] for event in said), digest.hexdigest())
+    return Contents(by_source, frozenset(event["id"] for event in portable), digest.hexdigest())

@@ -61,7 +61,7 @@ async def list_letters(
     for name in await all_groups(session, group):
         await pages.read(name, peer=peer, event_id=event_id)
     session.out.rows(LETTERS, pages.rows, name=lambda row: str(row["id"]))
-    pages.tell()
+    pages.note_rest()
 
 
 @connected_without_table

@@ -128,23 +128,23 @@ async def emit(
         "ttl": ttl,
         "observedAt": observed_at,
     }
-    said = {name: value for name, value in given.items() if value}
+    fields = {name: value for name, value in given.items() if value}
     if stdin:
         from eventd.cli.federation.emit_lines import emit_lines
 
-        own = [name for name in said if name not in DEFAULTS]
+        own = [name for name in fields if name not in DEFAULTS]
         if own:
             option = OPTION_OF[own[0]]
             raise typer.BadParameter(f"{option} applies to one event: with --stdin, each line has its own {own[0]}")
         if ttl:
             _check_ttl(ttl)
-        await emit_lines(session, group, {name: str(value) for name, value in said.items()})
+        await emit_lines(session, group, {name: str(value) for name, value in fields.items()})
         return
     if not type:
         raise typer.BadParameter("add --type, or read events with --stdin")
-    answer = await session.call("events.emit", group=await one_group(session, group), events=[said])
+    answer = await session.call("events.emit", group=await one_group(session, group), events=[fields])
     (result,) = answer["results"]
-    session.out.one(EVENTS, result["event"] or {**said, "id": result["id"]}, name=_event_name)
+    session.out.one(EVENTS, result["event"] or {**fields, "id": result["id"]}, name=_event_name)
     if session.out.is_table and result["result"] != "new":
         note(f"note: {result['id']} exists already: {result['result']}")
 
@@ -222,7 +222,7 @@ async def list_events(
     for name in names:
         await pages.read(name, **asked)
     session.out.rows(EVENTS, pages.rows, name=_event_name)
-    pages.tell()
+    pages.note_rest()
     if id and not pages.rows:
         hidden = "" if include_expired else "; --include-expired shows expired events"
         note(f"note: no event {id} matches{hidden}")
@@ -258,7 +258,7 @@ async def deliveries(
             until=until,
         )
     session.out.rows(DELIVERIES, pages.rows, name=lambda row: f"{row['eventId']}/{row['peer']}")
-    pages.tell()
+    pages.note_rest()
     if event_id and not pages.rows:
         find = f"routerctl federation event list --id {event_id} --include-expired"
         note(f"note: no delivery of event {event_id} matches; look for the event: {find}")

@@ -40,11 +40,11 @@ class RepairReport:
         """Return it in one line."""
         if not self.asked and not self.trouble:
             return "nothing was missing; nothing was sent"
-        told = f"sent {count(self.asked, 'event')} to {peer} again"
+        outcome = f"sent {count(self.asked, 'event')} to {peer} again"
         if self.trouble:
-            return f"{told}: {self.trouble}"
+            return f"{outcome}: {self.trouble}"
         held = "some are still missing" if self.report["events"]["missing"] else "it holds all of them"
-        return f"{told}, and compared again: {held}"
+        return f"{outcome}, and compared again: {held}"
 
 
 async def repair_peer(
@@ -81,8 +81,8 @@ async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[
     sent, refused = 0, ""
     for params in parts:
         try:
-            told = await session.call("deliveries.redeliver", group=group, peer=peer, **params)
-            sent += told["events"]
+            answer = await session.call("deliveries.redeliver", group=group, peer=peer, **params)
+            sent += answer["events"]
         except (Conflict, NotFound) as error:
             refused = error.message
     return sent, refused

@@ -134,7 +134,7 @@ async def gaps(
     for name in await all_groups(session, group):
         await pages.read(name, node=node)
     session.out.rows(GAPS, pages.rows, name=lambda row: str(row["id"]))
-    pages.tell()
+    pages.note_rest()
 
 
 @connected
@@ -219,14 +219,14 @@ async def redeliver(
     if not session.out.is_table:
         session.out.one((), answer, name=_link_name)
         return
-    session.out.line(_told(answer))
+    session.out.line(_summary(answer))
 
 
-def _told(answer: Mapping[str, Any]) -> str:
+def _summary(answer: Mapping[str, Any]) -> str:
     verb = "would send" if answer["dryRun"] else "sends"
-    told = f"{verb} {count(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
+    message = f"{verb} {count(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
     if answer["events"]:
-        told += f", stored from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
+        message += f", stored from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
     words = {
         "expired": "expired",
         "notMeant": "not selected for this peer",
@@ -234,7 +234,7 @@ def _told(answer: Mapping[str, Any]) -> str:
         "evicted": "removed by retention",
     }
     left = [f"{answer[name]} {word}" for name, word in words.items() if answer[name]]
-    return f"{told}; left out: {', '.join(left)}" if left else told
+    return f"{message}; left out: {', '.join(left)}" if left else message
 
 
 @connected

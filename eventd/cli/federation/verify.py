@@ -83,12 +83,12 @@ async def verify(
 async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str, Any]:
     """Run one whole comparison. Returns its report."""
     link = {"group": group, "peer": peer, "seconds": 1}
-    told = await session.call("links.verify", **link)
-    while not told["done"]:
-        progress = told["progress"]
+    answer = await session.call("links.verify", **link)
+    while not answer["done"]:
+        progress = answer["progress"]
         bar.show(STAGES[progress["stage"]].format(peer=peer), progress["done"], progress["of"])
-        told = await session.call("links.verify", run=told["run"], **link)
-    report: dict[str, Any] = told["report"]
+        answer = await session.call("links.verify", run=answer["run"], **link)
+    report: dict[str, Any] = answer["report"]
     return report
 
 
@@ -121,12 +121,12 @@ def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], re
     if events["gaps"]:
         out.line()
         out.table(GAPS, events["gaps"] if out.format == "wide" else events["gaps"][:SHOWN_GAPS])
-    _tell(peer, report, shown=len(events["gaps"]) if out.format == "wide" else SHOWN_GAPS)
+    _note_findings(peer, report, shown=len(events["gaps"]) if out.format == "wide" else SHOWN_GAPS)
     if repaired is not None:
         note(repaired.words(peer))
 
 
-def _tell(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
+def _note_findings(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     events, link = report["events"], report["link"]
     if len(events["gaps"]) > shown:
         note(f"note: {count(len(events['gaps']) - shown, 'more gap')}: -o json lists all of them")

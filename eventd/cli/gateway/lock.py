@@ -39,8 +39,8 @@ def serving_lock(database: Database) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = file.readline(32).strip()
-            who = f"process {told}" if told.isdigit() else "another process"
+            holder = file.readline(32).strip()
+            who = f"process {holder}" if holder.isdigit() else "another process"
             raise Conflict(
                 f"{who} serves this database and holds {path}", hint="stop it first, or use another data folder"
             ) from None

@@ -25,13 +25,13 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
     process = holder(database)
     if not process:
         return None
-    told = read_serving(database)
-    if told is None:
+    serving = read_serving(database)
+    if serving is None:
         raise Unavailable(
             f"process {process} serves this database, and only it knows whether it is ready",
             hint="query it: routerctl doctor --server URL",
         )
-    address = Address.parse(told.address)
+    address = Address.parse(serving.address)
     try:
         return _ask(address)
     except (OSError, HTTPException, ValueError) as error:

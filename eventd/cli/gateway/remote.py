@@ -52,12 +52,12 @@ class RemoteGateway:
 
             raise restore(answer.status, content)
         try:
-            told = json.loads(content)
+            decoded = json.loads(content)
         except (ValueError, RecursionError):
-            told = None
-        if not isinstance(told, dict):
+            decoded = None
+        if not isinstance(decoded, dict):
             raise EventdError(f"{self._address} does not answer like a routerd-eventd node")
-        return told
+        return decoded
 
     def _connect(self) -> HTTPConnection:
         if self._connection is None:

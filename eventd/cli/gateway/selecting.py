@@ -115,7 +115,7 @@ class Pages:
                 f"note: group {group} has {what}: continue with --group {group} {option} {place} (--limit 0 shows all)"
             )
 
-    def tell(self) -> None:
+    def note_rest(self) -> None:
         """Report that the list is incomplete."""
         for words in self._notes:
             note(words)

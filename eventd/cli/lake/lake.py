@@ -130,7 +130,7 @@ def compact(
     from eventd.lake.compaction import compacting
 
     storage, now = _storage(lake), _now()
-    _tell(session, compacting(storage, _nodes(storage, node), now=now, after=after))
+    _show_work(session, compacting(storage, _nodes(storage, node), now=now, after=after))
 
 
 @offline(*SHOW)
@@ -201,8 +201,8 @@ def close(
 
     state = close_node(_storage(lake), node, now=_now())
     row = {"node": state.node, "completeUntil": state.complete_until, "closedAt": state.closed_at}
-    told = {name: format_time(value) if isinstance(value, int) else value for name, value in row.items()}
-    session.out.one(CLOSED, told, name=lambda row: str(row["node"]))
+    cells = {name: format_time(value) if isinstance(value, int) else value for name, value in row.items()}
+    session.out.one(CLOSED, cells, name=lambda row: str(row["node"]))
 
 
 def _storage(lake: str) -> Storage:
@@ -226,7 +226,7 @@ def _now() -> int:
     return SystemClock().now()
 
 
-def _tell(session: Session, work: Iterable[Done]) -> None:
+def _show_work(session: Session, work: Iterable[Done]) -> None:
     done = list(work)
     row = {"compacted": sum(each.compacted for each in done), "removed": sum(each.removed for each in done)}
     session.out.one(TIDIED, row, name=lambda row: f"{row['compacted']} {row['removed']}")

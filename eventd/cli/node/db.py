@@ -66,7 +66,7 @@ def restore(
             if not yes:
                 _ask(found, place)
             done = _replace(found, place)
-    _tell(session, done)
+    _show_done(session, done)
 
 
 @contextmanager
@@ -94,9 +94,9 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
 
 def _ask(found: BackupCopy, place: Path) -> None:
     """Ask for confirmation. Raises `EventdError` unless the answer is yes."""
-    told = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
+    question = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
     verb = "replace" if place.exists() else "make"
-    print(f"{told}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{question}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise EventdError("nothing was changed")
 
@@ -137,7 +137,7 @@ def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
         database.close()
 
 
-def _tell(session: Session, done: Mapping[str, Any]) -> None:
+def _show_done(session: Session, done: Mapping[str, Any]) -> None:
     out = session.out
     if not out.is_table:
         out.one((), done, name=lambda row: str(row["database"]))

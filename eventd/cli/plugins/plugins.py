@@ -224,14 +224,14 @@ async def logs(
         raise typer.BadParameter("name the plugin or the run: NAME or --run RUN")
     further = {} if run is None else {"before": run + 1, "limit": 1}
     found = (await session.call("plugins.runs", plugin=name, status=[], **further))["runs"]
-    said = [one for one in found if one["error"] or one["stderr"]] or found
-    if not said or run not in (None, said[0]["id"]):
+    failed = [one for one in found if one["error"] or one["stderr"]] or found
+    if not failed or run not in (None, failed[0]["id"]):
         what = f"run {run}" if run else "run"
         raise NotFound(f"no {what} of {name or 'any plugin'} is kept", hint="`routerctl plugin runs` lists the runs")
     if session.out.is_table:
-        _show_log(session, said[0])
+        _show_log(session, failed[0])
     else:
-        session.out.one((), said[0], name=lambda row: str(row["id"]))
+        session.out.one((), failed[0], name=lambda row: str(row["id"]))
 
 
 def _show_log(session: Session, run: Mapping[str, Any]) -> None:

@@ -48,10 +48,10 @@ class _Parameter:
         shown = default not in (None, "", False, []) and self.show_default
         bounds = {"at least": self.min, "at most": self.max} if self.min or self.max is not None else {}
         kind = self.type_descriptor.annotation
-        told = [f"default: {default}"] if shown else []
-        told += [f"{words} {kind(bound)}" for words, bound in bounds.items() if bound is not None]
-        told += ["required"] if self.required else []
-        return f"  [{'; '.join(told)}]" if told else ""
+        remarks = [f"default: {default}"] if shown else []
+        remarks += [f"{words} {kind(bound)}" for words, bound in bounds.items() if bound is not None]
+        remarks += ["required"] if self.required else []
+        return f"  [{'; '.join(remarks)}]" if remarks else ""
 
 
 class Argument(_Parameter, TyperArgument):  # type: ignore[misc]

@@ -185,14 +185,14 @@ async def diff(
 
 def _print_diff(session: Session, answer: Mapping[str, Any], *, again: bool = False) -> None:
     out = session.out
-    told = {name: value for name, value in answer.items() if name != "state"}
+    shown = {name: value for name, value in answer.items() if name != "state"}
     if out.format == "name":
         for added in answer["addedResources"]:
             out.line(f"{added['kind'].lower()}/{added['name']}")
     elif out.format == "json":
-        _print_json(session, told, again=again)
+        _print_json(session, shown, again=again)
     elif out.format == "yaml":
-        out.value(told)
+        out.value(shown)
     else:
         for line in _diff_lines(answer):
             out.line(printable(line))

@@ -65,7 +65,7 @@ async def write(
     client = await session.client(again=True)
     written = await _write(client, topic, batches, node=node or None, create=create, idempotency_key=idempotency_key)
     if session.out.is_table:
-        session.out.line(f"topic/{topic}: {_told(written)}")
+        session.out.line(f"topic/{topic}: {_summary(written)}")
     else:
         session.out.rows((), written, name=lambda row: str(row["last_seq"]))
 
@@ -111,7 +111,7 @@ async def _write(
     return rows
 
 
-def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "nothing to write"
     first, last = rows[0]["first_seq"], rows[-1]["last_seq"]

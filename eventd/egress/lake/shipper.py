@@ -188,7 +188,7 @@ class Shipper:
             round_.books.pop(0)  # the ledger is shipped as far as the round goes, or as far as possible
         until = round_.began - SETTLING
         for node in round_.state.nodes:
-            self._tell(round_, node, look, until, now)
+            self._write_state(round_, node, look, until, now)
         self._round = None
         return RoundEnd(complete_until=until)
 
@@ -227,7 +227,7 @@ class Shipper:
 
     # --- the states of the nodes --------------------------------------------------------------------------------
 
-    def _tell(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
+    def _write_state(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
         """Write the node's state if it changed, or some time has passed."""
         before = self._known.states[node]
         state = describe(

@@ -58,8 +58,8 @@ def _answer(step: Callable[[int], Answer], tidy: Callable[[int], Answer], raw: b
         return step(request.now) if isinstance(request, ShipRequest) else tidy(request.now)
     except Exception as error:  # a defect: the node logs it and starts another process
         traceback.print_exc()
-        told = f"{type(error).__name__} in the shipping process; see the node's log"
-        return Failure(kind="fault", reason="internal", message=told)
+        message = f"{type(error).__name__} in the shipping process; see the node's log"
+        return Failure(kind="fault", reason="internal", message=message)
 
 
 def _read(fd: int) -> Iterator[bytes]:

@@ -210,7 +210,7 @@ class PeerSink:
             raise
         self._primed, self._fresh, self._room.answers = True, False, True
         if outbound.records:
-            self._tell(outbound, ack)
+            self._count(outbound, ack)
         return ack
 
     def settled(self, ack: Ack) -> None:
@@ -225,7 +225,7 @@ class PeerSink:
     def wind_down(self) -> None:
         """Do nothing: a request under way has its own time limit."""
 
-    def _tell(self, outbound: PeerBatch, ack: Ack) -> None:
+    def _count(self, outbound: PeerBatch, ack: Ack) -> None:
         where = (self._group.name, self._peer.node_name)
         lag = (self._dependencies.clock.now() - outbound.records.oldest) / SECOND
         self._dependencies.metrics.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))

@@ -281,12 +281,12 @@ class PushV2:
 
     def _parked(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
         """Return the records that the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
-        told = receipt.accepted + receipt.duplicates + len(receipt.refused)
-        if told == len(outbound.records) and not receipt.refused:
+        total = receipt.accepted + receipt.duplicates + len(receipt.refused)
+        if total == len(outbound.records) and not receipt.refused:
             return []  # in most cases, and then the lines need not be split
         by_position = {record.position: record for record in outbound.records}
         refused = {refusal.position: refusal for refusal in receipt.refused}
-        if told != len(by_position) or not refused.keys() <= by_position.keys():
+        if total != len(by_position) or not refused.keys() <= by_position.keys():
             raise Blocked("unproven_answer", "the receipt's sums differ from what was sent")
         return [
             RecordRefusal(by_position[position], plain(refusal.reason), self._words(refusal))

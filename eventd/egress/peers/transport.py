@@ -86,15 +86,19 @@ class Transport:
         """Return what an answer other than 2xx says about the link to the peer at `endpoint`."""
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
-        said = f"the peer answered {answer.status}" + (f" {code}" if code else "") + (f": {detail}" if detail else "")
+        message = (
+            f"the peer answered {answer.status}" + (f" {code}" if code else "") + (f": {detail}" if detail else "")
+        )
         reason = code or f"http_{answer.status}"
         path = urlsplit(endpoint).path
         if answer.status == 404 and path:
-            said += f"; the endpoint has the path {path!r}, but a peer serves its paths at the root: leave the path out"
-            return Blocked("wrong_path", said)
+            message += (
+                f"; the endpoint has the path {path!r}, but a peer serves its paths at the root: leave the path out"
+            )
+            return Blocked("wrong_path", message)
         if answer.status == 429 or answer.status >= 500:
-            return Unavailable(reason, said, retry_after=self._retry_after(answer))
-        return Blocked(reason, said)
+            return Unavailable(reason, message, retry_after=self._retry_after(answer))
+        return Blocked(reason, message)
 
     def _retry_after(self, answer: Answer) -> float | None:
         """Return the seconds, from either form of the header (RFC 9110, 10.2.3); None for any other form."""

@@ -151,7 +151,9 @@ def _event_id(original: Original, router: Router, origin: Origin) -> str:
 
 def _draft(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Draft:
     is_event = original.event and router.options.map is None
-    event = _again(original, event_id, router, group) if is_event else _told(original, event_id, router, origin, group)
+    event = (
+        _again(original, event_id, router, group) if is_event else _event_of(original, event_id, router, origin, group)
+    )
     event = normalise(event, now=original.recorded_at)
     body = encode(event)
     if len(body) > group.limits.max_event_bytes:
@@ -172,7 +174,7 @@ def _again(original: Original, event_id: str, router: Router, group: GroupConfig
     )
 
 
-def _told(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Event:
+def _event_of(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Event:
     """Return a record as an event."""
     stored, options = read_body(original.body), router.options
     kept = stored._replace(

@@ -174,7 +174,7 @@ class Graph:
         while waiting:
             lead, edge, is_last = waiting.pop()
             again = edge.dest in drawn and bool(self.out(edge.dest))
-            yield f"{lead}{'└─' if is_last else '├─'} {edge.dest}  {_told(edge)}{'  (see above)' if again else ''}"
+            yield f"{lead}{'└─' if is_last else '├─'} {edge.dest}  {_label(edge)}{'  (see above)' if again else ''}"
             if edge.dest not in drawn:
                 drawn.add(edge.dest)
                 below, beyond = lead + ("   " if is_last else "│  "), self.out(edge.dest)
@@ -202,7 +202,7 @@ def _way(came: dict[_Step, _Step | None], step: _Step | None) -> list[str]:
     return topics[::-1]
 
 
-def _told(router: Router) -> str:
+def _label(router: Router) -> str:
     """Return a router's name and options."""
     options = router.options
     marks = [

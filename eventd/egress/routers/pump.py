@@ -114,15 +114,15 @@ class Routing:
     async def load(self) -> None:
         """Load the routers, and start to move them."""
         async with self._loading:
-            if self._told not in self._log.wakeups.listeners:
-                self._log.wakeups.listeners.append(self._told)
+            if self._on_growth not in self._log.wakeups.listeners:
+                self._log.wakeups.listeners.append(self._on_growth)
             self._stale = False
             version, found = await self._log.database.read(read_declared)
             try:
                 await self._registry.replace(found, lambda: self._log.wakeups.head, self._log.clock.sleep)
                 self._version = version
             finally:  # those that were loaded move
-                self._told(None)
+                self._on_growth(None)
 
     def changed(self) -> None:
         """Routers, topics or groups may have changed: load them again. Cheap if no version changed."""
@@ -167,7 +167,7 @@ class Routing:
 
     # --- when to move them ----------------------------------------------------------------------------------------
 
-    def _told(self, topics: Collection[int] | None) -> None:
+    def _on_growth(self, topics: Collection[int] | None) -> None:
         """Topics have grown or changed: their routers may have work, and routers into them room."""
         if topics is None:
             self._look_everywhere()
@@ -280,8 +280,8 @@ class Routing:
     async def stop(self) -> None:
         """Start nothing more, and wait for the work under way."""
         self._closed = True
-        if self._told in self._log.wakeups.listeners:
-            self._log.wakeups.listeners.remove(self._told)
+        if self._on_growth in self._log.wakeups.listeners:
+            self._log.wakeups.listeners.remove(self._on_growth)
         for rest in [*self._rests]:
             rest.cancel()
         tasks = [*self._passes, *(task for task in (self._reloading, self._looking) if task is not None)]

@@ -88,8 +88,8 @@ def _event(
 
 
 def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
-    said = msgspec.json.encode([given.type, given.subject, given.dedupe_key, sorted(payload.items())])
-    return f"derived-{hashlib.sha256(origin.encode() + said).hexdigest()[:24]}"
+    content = msgspec.json.encode([given.type, given.subject, given.dedupe_key, sorted(payload.items())])
+    return f"derived-{hashlib.sha256(origin.encode() + content).hexdigest()[:24]}"
 
 
 def _chain(batch: Batch, derivation: str) -> list[str]:

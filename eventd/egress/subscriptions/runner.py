@@ -228,7 +228,7 @@ class PluginRunner:
             await self._database.read_for_delivery(refuse_captured, observations, self._now())
         except Conflict as error:
             raise refused_after(outcome, error.code, error.message) from None
-        self._tell(batch, RunStatus.SUCCEEDED)
+        self._report(batch, RunStatus.SUCCEEDED)
         effect = self._effect(
             batch,
             part=part,
@@ -263,22 +263,22 @@ class PluginRunner:
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))
         self._open = ""
-        self._tell(batch, status)
+        self._report(batch, status)
         if failure.about_plugin:
             held = Unavailable if failure.transient else Blocked
             raise held(failure.reason, str(failure)) from None
 
     def _park(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
         """Make the one event a dead letter that the plugin cannot process, with the plugin's message."""
-        said = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
-        letter = RecordRefusal(batch.kept[0], failure.reason, said[:KEPT], attempt)
+        message = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
+        letter = RecordRefusal(batch.kept[0], failure.reason, message[:KEPT], attempt)
         effect = self._effect(
             batch,
             run_id=run_id,
             ending=lambda now, given: ended_badly(failure, at=now, status=RunStatus.PARKED),
         )
         self._open = NOT_STORED
-        self._tell(batch, RunStatus.PARKED)
+        self._report(batch, RunStatus.PARKED)
         return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
     def _park_untried(self, batch: Batch, last: Run) -> Ack:
@@ -286,13 +286,13 @@ class PluginRunner:
         allowed before.
         """
         reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
-        said = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
-        letter = RecordRefusal(batch.kept[0], reason, said[:KEPT], last.attempt)
+        message = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
+        letter = RecordRefusal(batch.kept[0], reason, message[:KEPT], last.attempt)
         effect = self._effect(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
-        self._tell(batch, RunStatus.PARKED, ran=False)
+        self._report(batch, RunStatus.PARKED, ran=False)
         return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
-    def _tell(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
+    def _report(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
         seconds = self._dependencies.log.clock.monotonic() - self._begun if ran else 0.0
         self._dependencies.metrics.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
 

@@ -176,11 +176,11 @@ def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[Tr
 
     So a backfill that ends at a position knows that all events beyond it are newer than those it runs.
     """
-    told: set[str] = set()
+    names: set[str] = set()
     for index, one in enumerate(seen):
         if one.runs or one.ends:
-            told.add(one.about)
-        elif one.about in told:
+            names.add(one.about)
+        elif one.about in names:
             return seen[:index], one.position - 1
     return seen, upto
 

@@ -105,14 +105,14 @@ class Batch:
     def of(cls, after: int, upto: int, seen: Sequence[TriggerEvent]) -> Batch:
         """Return the batch of the collected events."""
         last: dict[tuple[str, str], TriggerEvent] = {}
-        said: dict[str, bool] = {}
+        kinds: dict[str, bool] = {}
         for one in seen:
             if one.runs:
                 last[one.key] = one
             if one.event.subject:
-                said[one.event.subject] = one.ends
+                kinds[one.event.subject] = one.ends
         kept = sorted(last.values(), key=lambda one: (one.record.ts, one.event.id))
-        ended = [subject for subject, is_over in said.items() if is_over]
+        ended = [subject for subject, is_over in kinds.items() if is_over]
         return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
 
     def first_half(self) -> Batch:

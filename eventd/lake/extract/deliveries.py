@@ -43,11 +43,11 @@ def spread(
         peer = places.peers[batch.cursor]
         parts = _delivered(conn, batch, peer, selections, memory)
         missing = batch.events - count(parts)
-        said = _said(batch, peer, places.epoch)
-        _add(columns, parts, said)
+        evidence = _evidence_columns(batch, peer, places.epoch)
+        _add(columns, parts, evidence)
         for outcome, error, left_out in _left_out(conn, batch, memory):
             missing += len(left_out.positions) - count(left_out.parts)
-            _add(columns, left_out.parts, said | _but(outcome, error))
+            _add(columns, left_out.parts, evidence | _but(outcome, error))
         if missing > 0:
             bounds = (batch.epoch, batch.after, batch.upto)
             lost.append(EvictedRows(peer.place.group, peer.peer, *bounds, missing, "deliveries_lost"))
@@ -118,7 +118,7 @@ def _letters(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapp
     return dict(fetch_in(conn, sql, (cursor,), positions))
 
 
-def _said(batch: BatchRow, peer: PeerCursor, epoch: str) -> dict[str, Any]:
+def _evidence_columns(batch: BatchRow, peer: PeerCursor, epoch: str) -> dict[str, Any]:
     """Return the column values shared by all events that a batch delivered."""
     proof = read_proof(batch.receipt)
     return {

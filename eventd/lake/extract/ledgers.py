@@ -41,8 +41,8 @@ def read_book(
         return read_events(conn, places, after, rows=rows, payloads=payloads, memory=memory)
     if book in LISTS:
         columns, upto, full = read_list(conn, book, places, after, min(rows, MOST_LISTED))
-        return _told(conn, places, Extract(book, after, upto, columns, full))
-    return _told(conn, places, _read_batches(conn, book, places, after, rows, memory))
+        return _with_losses(conn, places, Extract(book, after, upto, columns, full))
+    return _with_losses(conn, places, _read_batches(conn, book, places, after, rows, memory))
 
 
 def _read_batches(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int, memory: Memory) -> Extract:
@@ -61,7 +61,7 @@ def table_of(book: Ledger) -> str:
     return LISTS[book][0] if book in LISTS else "batches"
 
 
-def _told(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
+def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
     """Add the rows that were deleted before they were read; a ledger whose end was deleted ends there."""
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)

@@ -94,8 +94,8 @@ def _answered(receipt: str) -> dict[str, Any]:
         proof = read_answer(receipt)
     except msgspec.MsgspecError:  # no release of this program writes such a line
         return {"accepted": 0, "duplicates": 0, "refused": 0, "receipt_digest": ""}
-    told = {"accepted": proof.accepted, "duplicates": proof.duplicates, "refused": proof.refused}
-    return told | {"receipt_digest": proof.digest}
+    counts = {"accepted": proof.accepted, "duplicates": proof.duplicates, "refused": proof.refused}
+    return counts | {"receipt_digest": proof.digest}
 
 
 def _covered(text: str) -> dict[str, Any]:

@@ -66,8 +66,8 @@ class Block(NamedTuple):
     @property
     def path(self) -> str | None:
         """Return the path of all its records; None if each line has its own."""
-        told = names(self.paths)
-        return next(iter(told)) if told is not None and len(told) == 1 else None
+        paths = names(self.paths)
+        return next(iter(paths)) if paths is not None and len(paths) == 1 else None
 
     def rows(self, start: int = 0, stop: int | None = None) -> list[str]:
         """Return the lines `start` to before `stop`, without line breaks."""
@@ -144,9 +144,9 @@ def names(told: str) -> frozenset[str] | None:
 
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
     """Yield the blocks of drafts of one kind. `seq` and `position`: of the first."""
-    told = (int(drafts.own), drafts.expires_first, _told(drafts.types), _told(drafts.sources))
+    summary = (int(drafts.own), drafts.expires_first, _listed(drafts.types), _listed(drafts.sources))
     for paths, records, size, lines in _texts(drafts):
-        yield Block(position, topic_id, seq, records, size, now, *told, paths, lines)
+        yield Block(position, topic_id, seq, records, size, now, *summary, paths, lines)
         position, seq = position + records, seq + records
 
 
@@ -157,7 +157,7 @@ BlockText = tuple[str, int, int, str]
 def _texts(drafts: Drafts) -> Iterator[BlockText]:
     distinct, bodies = set(drafts.paths), drafts.bodies
     if len(distinct) == 1 and isinstance(bodies, Bodies) and all(map(_fits, bodies.pieces)):
-        return _of_pieces(bodies.pieces, _told(distinct))
+        return _of_pieces(bodies.pieces, _listed(distinct))
     # A path may be longer than its body, and reads should stay about as small.
     longest = max(map(len, distinct)) if len(distinct) > 1 else 0
     return _of_rows(drafts, min(BLOCK_RECORDS, max(1, BLOCK_BYTES // (1 + longest))))
@@ -196,11 +196,11 @@ def _of_rows(drafts: Drafts, most: int) -> Iterator[BlockText]:
         rows = held if len(distinct) == 1 else map("\t".join, zip(paths, held, strict=True))
         lines = "\n".join([*rows, ""])
         sizes = drafts.sizes[start:stop] or map(len if lines.isascii() else size_of, held)
-        yield _told(distinct), len(held), sum(sizes), lines
+        yield _listed(distinct), len(held), sum(sizes), lines
         start = stop
 
 
-def _told(values: Set[str]) -> str:
+def _listed(values: Set[str]) -> str:
     return _write(frozenset(values)) if len(values) <= MOST_NAMES else ""
 
 

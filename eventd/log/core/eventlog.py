@@ -72,8 +72,8 @@ class EventLog:
     ) -> EventLog:
         """Return the log of a database with a current schema. `timed(seconds, records)` is called after each
         transaction."""
-        acknowledged, told = _open_head_file(database)
-        found = await database.write(recover, told)
+        acknowledged, mark = _open_head_file(database)
+        found = await database.write(recover, mark)
         if found.reason:
             logger.warning("epoch renewed", extra={"reason": found.reason, "epoch": found.head.epoch})
         return cls(database, clock, found, acknowledged, timed)

@@ -134,19 +134,19 @@ class Wakeups:
         for watch in self._everything:
             if own or not watch.own:
                 watch.raise_to(last)
-        self._tell(topics)
+        self._notify(topics)
 
     def touch(self, topic_id: int) -> None:
         """A topic has changed without an append: records or the topic were deleted, or it was configured."""
         for watch in [*self._by_topic.get(topic_id, ()), *self._everything]:
             watch.look()
-        self._tell((topic_id,))
+        self._notify((topic_id,))
 
     def touch_all(self) -> None:
         """Another process changed unknown topics."""
         for watch in self._all:
             watch.look()
-        self._tell(None)
+        self._notify(None)
 
     def foreign(self, last: int) -> None:
         """The head is at `last`, in unknown topics: every reader reads."""
@@ -154,8 +154,8 @@ class Wakeups:
             self.head = last
         for watch in self._all:
             watch.raise_to(self.head)
-        self._tell(None)
+        self._notify(None)
 
-    def _tell(self, topics: Collection[int] | None) -> None:
+    def _notify(self, topics: Collection[int] | None) -> None:
         for listener in self.listeners:
             listener(topics)

@@ -134,7 +134,7 @@ class Writer:
                 _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
                 return
             self._start()  # the next transaction need not wait until the results are delivered
-            self._tell(group, committed, begun, spent, flushed=durable)
+            self._deliver_results(group, committed, begun, spent, flushed=durable)
             return
         self.work.trouble = str(error) or type(error).__name__
         for _, future in group:
@@ -155,9 +155,9 @@ class Writer:
         if error is not None:
             committed.results = [error] * len(group)
         self._start()
-        self._tell(group, committed, begun, spent, flushed=error is None)
+        self._deliver_results(group, committed, begun, spent, flushed=error is None)
 
-    def _tell(
+    def _deliver_results(
         self,
         group: Sequence[QueuedUnit],
         committed: CommitResult,
@@ -182,11 +182,11 @@ def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
     """Call `then` in the loop as soon as the writer thread is done, without an intermediate future."""
     loop = asyncio.get_running_loop()
 
-    def tell(done: Future[T]) -> None:
+    def deliver(done: Future[T]) -> None:
         with suppress(RuntimeError):  # the loop has ended, and with it every caller
             loop.call_soon_threadsafe(then, done)
 
-    running.add_done_callback(tell)
+    running.add_done_callback(deliver)
 
 
 def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:

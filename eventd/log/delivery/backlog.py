@@ -161,9 +161,9 @@ def read_backlogs(
         while block is not None and block.position > after:
             kinds.add(block, block.records)
             block = next(looked, None)
-        told = kinds if block is None or block.last <= after else kinds.and_part(block, after)
+        ahead = kinds if block is None or block.last <= after else kinds.and_part(block, after)
         whole = block is not None or kinds.blocks < COUNTED
-        found = told.backlog(wanted) if whole else None
+        found = ahead.backlog(wanted) if whole else None
         backlogs[at] = read_backlog(conn, topic_id, wanted, after=after, now=now) if found is None else found
     return backlogs
 

@@ -99,7 +99,7 @@ class CopyPage:
         if not copies:
             return cls()
         positions, seqs, ids, paths, bodies = zip(*copies, strict=True)
-        tags, nodes = _told(bodies)
+        tags, nodes = _tags_and_nodes(bodies)
         keeps = bool(ids[0])
         sizes = [*map(content_size, bodies)]
         drafts = Drafts(ids if keeps else (), paths, bodies, tags, nodes, None, sizes)
@@ -125,7 +125,7 @@ class CopyPage:
         return self.drafts.sizes or [*map(size_of, self.drafts.bodies)]
 
 
-def _told(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+def _tags_and_nodes(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tags and the nodes that occur, or more of them than a block lists."""
     tags: set[str] = set()
     nodes: set[str] = set()

@@ -24,9 +24,9 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
     if not view.data or (not view.meta and '"meta":' in block.text):
         ts = block.recorded_at // 1000
         return [render(seq, ts, body, view) for seq, body in zip(seqs, bodies, strict=True)]
-    told = names(block.types)
+    types = names(block.types)
     begin = f',"$ts":{block.recorded_at // 1000},'
-    if not view.tags and (told is None or told - _UNTAGGED or _TAG in block.text):  # a tag may be empty
+    if not view.tags and (types is None or types - _UNTAGGED or _TAG in block.text):  # a tag may be empty
         parts = _BODY.findall("\n".join(["", *bodies]))
         return [f'{{"$seq":{seq}{begin}{node}{rest}' for seq, (node, rest) in zip(seqs, parts, strict=True)]
     return [f'{{"$seq":{seq}{begin}{body[1:]}' for seq, body in zip(seqs, bodies, strict=True)]

@@ -142,14 +142,14 @@ def list_routers(conn: sa.Connection, choice: RouterFilter, *, after: str, limit
 
 
 def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[RouterRow]:
-    where, told = ["r.name >= ?"], list[str]()
+    where, values = ["r.name >= ?"], list[str]()
     if choice.prefix:
-        where, told = [*where, "r.name < ?"], [*told, choice.prefix + "\x7f"]
+        where, values = [*where, "r.name < ?"], [*values, choice.prefix + "\x7f"]
     for column, name in (("s.name", choice.source), ("d.name", choice.dest)):
         if name:
-            where, told = [*where, f"{column} = ?"], [*told, name]
+            where, values = [*where, f"{column} = ?"], [*values, name]
     sql = f"{_LINES} WHERE {' AND '.join(where)} ORDER BY r.name LIMIT ?"
-    while lines := _complete(conn, fetch(conn, sql, (beyond(after, choice.prefix), *told, MOST_NAMES))):
+    while lines := _complete(conn, fetch(conn, sql, (beyond(after, choice.prefix), *values, MOST_NAMES))):
         yield from lines
         after = lines[-1].name
 

@@ -302,11 +302,11 @@ class _PageBuilder:
             self.size += block.bytes
 
     def _take_some(self, block: Block, done: Collection[int], may_be_empty: bool) -> None:
-        told = names(block.sources)
-        if self.nodes and told is not None and told <= self.nodes and "" not in told:
+        sources = names(block.sources)
+        if self.nodes and sources is not None and sources <= self.nodes and "" not in sources:
             self.looked += PASSED_OVER
             return
-        hides = bool(self.nodes) and (told is None or not told.isdisjoint(self.nodes))
+        hides = bool(self.nodes) and (sources is None or not sources.isdisjoint(self.nodes))
         first, last = max(block.seq, self.upto + 1), min(block.last_seq, self.stop)
         room = self.ask.limit - len(self.seqs)
         whole = not (hides or done or (may_be_empty and block.has_empty))

@@ -261,8 +261,8 @@ _COUNTED: Final[dict[str, Callable[[Outcome], int]]] = {
 
 def _summary(outcome: Outcome) -> str:
     counted = {name: count(outcome) for name, count in _COUNTED.items()}
-    told = [f"{number} {name}{'s' if number > 1 else ''}" for name, number in counted.items() if number]
-    return ", ".join(told) or "proposes nothing"
+    counts = [f"{number} {name}{'s' if number > 1 else ''}" for name, number in counted.items() if number]
+    return ", ".join(counts) or "proposes nothing"
 
 
 def _proposal(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:

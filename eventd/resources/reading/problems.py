@@ -80,5 +80,5 @@ class InvalidResources(Invalid):
         noun = (
             "1 problem" if count == 1 else f"at least {count} problems" if count >= MOST_FOUND else f"{count} problems"
         )
-        told = "\n".join(lines)
-        super().__init__(f"{noun} in the declared resources, nothing was changed:\n{told}")
+        text = "\n".join(lines)
+        super().__init__(f"{noun} in the declared resources, nothing was changed:\n{text}")

@@ -51,8 +51,8 @@ def _reword(detail: ErrorDetails, spec: type[Spec]) -> Iterator[Finding]:
         yield _unknown(path, spec)
     else:
         words = _WORDS.get(detail["type"])
-        told = words(context) if words else "is not valid"
-        yield Finding(path, with_value(told, detail["input"], *detail["loc"]), _hint(detail))
+        text = words(context) if words else "is not valid"
+        yield Finding(path, with_value(text, detail["input"], *detail["loc"]), _hint(detail))
 
 
 def _hint(detail: ErrorDetails) -> str:

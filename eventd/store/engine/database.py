@@ -326,8 +326,8 @@ def _telling_keys(table: str) -> Iterator[None]:
 
 
 def _says_key_taken(error: Exception) -> bool:
-    told = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    return told in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", "23505")
+    code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+    return code in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", "23505")
 
 
 def _copy(conn: sa.Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

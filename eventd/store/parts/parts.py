@@ -88,10 +88,12 @@ class NewerEvents(NamedTuple):
     def origins_among(self, conn: sa.Connection, part_ids: Collection[int]) -> set[int]:
         """Return those of the parts that such an event produced."""
         rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
-        told = {part_id: _ids(text) for part_id, text in rows}
+        resource_ids = {part_id: _ids(text) for part_id, text in rows}
         sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND position > ? AND event_id {in}"
-        late = {event_id for (event_id,) in fetch_in(conn, sql, self, sorted(frozenset().union(*told.values())))}
-        return {part_id for part_id, ids in told.items() if not late.isdisjoint(ids)}
+        late = {
+            event_id for (event_id,) in fetch_in(conn, sql, self, sorted(frozenset().union(*resource_ids.values())))
+        }
+        return {part_id for part_id, ids in resource_ids.items() if not late.isdisjoint(ids)}
 
 
 def _ids(text: str) -> frozenset[str]:
