@@ -116,7 +116,7 @@ def _runs(count: int) -> PeerBatch:
 async def test_a_receipt_beyond_the_log_blocks_the_link() -> None:
     push, peer = _push(lambda positions: [])
     push.head, peer.mark = HEAD, HEAD.last + 1
-    with pytest.raises(Blocked, match="up to position 3 of the epoch epoch, and this log ends at position 2") as held:
+    with pytest.raises(Blocked, match="up to position 3 of the epoch epoch, but this log ends at position 2") as held:
         await push.push(_load(2))
     assert held.value.reason == "impossible_mark"
 
