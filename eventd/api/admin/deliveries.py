@@ -39,11 +39,11 @@ class ListDeliveries(Params):
 
     group: str
     event_id: str = Field(default="", description="Only this event.")
-    peer: str = Field(default="", description="Only to this peer, by its node name.")
-    status: list[DeliveryState] = Field(default=[], description="Only in this state; repeat it for several.")
-    type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
-    since: str = Field(default="", description="Observed at this time or later.")
-    until: str = Field(default="", description="Observed at this time or earlier.")
+    peer: str = Field(default="", description="Only deliveries to this peer, by its node name.")
+    status: list[DeliveryState] = Field(default=[], description="Only deliveries in this state; repeatable.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeatable.")
+    since: str = Field(default="", description="Only events observed at this time or later.")
+    until: str = Field(default="", description="Only events observed at this time or earlier.")
     newest: bool = Field(default=False, description="Newest events first; `after` then continues with older ones.")
     after: After = ""
     limit: Limit = Field(default=PAGE_SIZE, description="Maximum rows of the page; those of one event stay together.")
@@ -148,8 +148,8 @@ class SummariseDeliveries(Params):
     """Which deliveries to sum up."""
 
     group: str
-    peer: str = Field(default="", description="Only to this peer, by its node name.")
-    type: list[str] = Field(default=[], description="Only events of this type; repeat it for several.")
+    peer: str = Field(default="", description="Only deliveries to this peer, by its node name.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeatable.")
     include_expired: bool = Field(default=False, description="Count events that expired after their delivery, too.")
 
 

@@ -32,7 +32,7 @@ _UNLESS = Field(
 class ListParts(Params):
     """Which parts to list."""
 
-    owner: str = Field(default="", description="Only of this owner: `EventSubscription/NAME` or `Plugin/NAME`.")
+    owner: str = Field(default="", description="Only parts of this owner: `EventSubscription/NAME` or `Plugin/NAME`.")
     unless: str = _UNLESS
 
 
@@ -78,7 +78,7 @@ def _line(part: StoredPart, fate: Fate) -> dict[str, Any]:
 class OnePart(Params):
     """One part."""
 
-    source: str = Field(description="Its source, such as `EventSubscription/NAME/8b5cc4df7eec7d32`.")
+    source: str = Field(description="The source of the part, such as `EventSubscription/NAME/8b5cc4df7eec7d32`.")
 
 
 async def describe(services: Services, params: OnePart) -> dict[str, Any]:

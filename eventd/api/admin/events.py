@@ -194,12 +194,12 @@ class ListEvents(Params):
     """Which events to list. Times are RFC 3339 or ages (`15m`)."""
 
     group: str
-    type: list[str] = Field(default=[], description="Only these types; repeat it for several.")
-    subject_prefix: str = Field(default="", description="Only subjects with this prefix.")
+    type: list[str] = Field(default=[], description="Only events of this type; repeatable.")
+    subject_prefix: str = Field(default="", description="Only events whose subject has this prefix.")
     source: str = Field(default="", description="Only events of this node.")
     id: str = Field(default="", description="Only this event.")
-    since: str = Field(default="", description="Observed at this time or later.")
-    until: str = Field(default="", description="Observed at this time or earlier.")
+    since: str = Field(default="", description="Only events observed at this time or later.")
+    until: str = Field(default="", description="Only events observed at this time or earlier.")
     include_expired: bool = Field(default=False, description="Show expired events, too.")
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: After = ""

@@ -74,9 +74,11 @@ class ReadLedgerTable(Params):
 
     book: Ledger = Field(description="The ledger table.")
     after: int = Field(default=0, ge=0, description="Only rows after this number: the `upto` of the previous answer.")
-    rows: int = Field(default=5000, ge=1, le=MOST_ROWS, description="About how many rows; batches are never split.")
+    rows: int = Field(
+        default=5000, ge=1, le=MOST_ROWS, description="Approximate number of rows; a batch is never split."
+    )
     epoch: str = Field(default="", description="The epoch that `after` belongs to; status 409 in another epoch.")
-    node: str = Field(default="", description="Only of groups in which this node has this name.")
+    node: str = Field(default="", description="Only rows of groups in which this node has this name.")
     payloads: bool = Field(default=False, description="Include the payloads of events.")
 
 

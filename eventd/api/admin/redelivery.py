@@ -36,12 +36,12 @@ class Redeliver(Params):
     ids: list[str] = Field(
         default=[], max_length=MOST_POSITIONS, description="The ids of the events; all of them or none are sent."
     )
-    from_seq: int | None = Field(default=None, ge=1, description="The first seq of the group.")
-    to_seq: int | None = Field(default=None, ge=1, description="The last seq of the group.")
+    from_seq: int | None = Field(default=None, ge=1, description="The first seq to send, in the group.")
+    to_seq: int | None = Field(default=None, ge=1, description="The last seq to send, in the group.")
     since: str = Field(
-        default="", description="Recorded at this node at this time or later: RFC 3339, or an age (`15m`)."
+        default="", description="Only events stored at this node at this time or later: RFC 3339, or an age (`15m`)."
     )
-    until: str = Field(default="", description="Recorded at this node at this time or earlier.")
+    until: str = Field(default="", description="Only events stored at this node at this time or earlier.")
     dry_run: bool = Field(default=False, description="Only show what would be sent.")
 
     @model_validator(mode="after")

@@ -52,7 +52,9 @@ class Source(BaseModel):
 class Sources(Params):
     """Resources as YAML or JSON text; problems show the name of their source."""
 
-    sources: Annotated[list[Source], FailFast()] = Field(min_length=1, description="Each has a name and a text.")
+    sources: Annotated[list[Source], FailFast()] = Field(
+        min_length=1, description="The files to read, each with a name and a text."
+    )
 
     def load(self) -> ReadResult:
         """Return the drafts, and the problems of reading. Large sources take seconds: not for the event loop."""
@@ -139,7 +141,9 @@ def _takes_events(change: Change) -> bool:
 class Diff(Sources):
     """Compare the sources with the stored resources."""
 
-    prune: bool = Field(default=False, description="Show stored resources that are not in the sources, too.")
+    prune: bool = Field(
+        default=False, description="Also show the deletion of stored resources that are not in the sources."
+    )
 
 
 async def diff(services: Services, params: Diff) -> dict[str, Any]:
@@ -154,9 +158,9 @@ class ListResources(Params):
 
     kind: str = Field(
         default="",
-        description="Only of this kind: EventGroup, eventgroups, eg …; other programs' kinds as Route.v1.net.example.",
+        description="Only this kind: EventGroup, eventgroups or eg; other programs' kinds as Route.v1.net.example.",
     )
-    name: str = Field(default="", description="Only of this name.")
+    name: str = Field(default="", description="Only resources of this name.")
 
 
 async def list_resources(services: Services, params: ListResources) -> dict[str, Any]:
@@ -200,8 +204,10 @@ def _show(row: StoredResource) -> dict[str, Any]:
 class OneResource(Params):
     """One resource."""
 
-    kind: str = Field(description="EventGroup, eventgroups, eg …; other programs' kinds as Route.v1.net.example.")
-    name: str
+    kind: str = Field(
+        description="The kind: EventGroup, eventgroups or eg; other programs' kinds as Route.v1.net.example."
+    )
+    name: str = Field(description="The name of the resource.")
 
 
 def _find(conn: Connection, params: OneResource) -> StoredResource:

@@ -37,8 +37,8 @@ def find_subscription(conn: Connection, name: str, group: str = "") -> Subscript
 class ListSubscriptions(Params):
     """The subscriptions of one group, or of all."""
 
-    group: str = Field(default="", description="Only of this EventGroup.")
-    subscription: str = Field(default="", description="Only this one.")
+    group: str = Field(default="", description="Only subscriptions of this EventGroup.")
+    subscription: str = Field(default="", description="Only this subscription.")
 
 
 def read_states(conn: Connection, params: ListSubscriptions, now: int) -> list[dict[str, Any]]:

@@ -56,8 +56,10 @@ def _backfills(conn: Connection, one: SubscriptionConfig) -> list[Cursor]:
 class OneSubscription(Params):
     """One subscription."""
 
-    subscription: str = Field(description="`EventSubscription/NAME`, or NAME.")
-    group: str = Field(default="", description="Its EventGroup; required for a key that is limited to some groups.")
+    subscription: str = Field(description="The subscription, as `EventSubscription/NAME` or NAME.")
+    group: str = Field(
+        default="", description="The EventGroup of the subscription; required for a key that is limited to some groups."
+    )
 
 
 class Retry(OneSubscription):
@@ -137,9 +139,9 @@ class Reset(OneSubscription):
     """Where to continue: at the oldest stored event, at a time, or after the newest."""
 
     since: str = Field(
-        default="", description="At the first event recorded at this time or later: RFC 3339, or an age (`15m`)."
+        default="", description="Start at the first event stored at this time or later: RFC 3339, or an age (`15m`)."
     )
-    latest: bool = Field(default=False, description="After the newest event: the backlog is skipped.")
+    latest: bool = Field(default=False, description="Start after the newest event; the backlog is skipped.")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -187,7 +189,9 @@ def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, n
 class Pause(OneSubscription):
     """Stop running the plugin; events wait."""
 
-    by: str = Field(default="", max_length=200, description="The name or reason to show.")
+    by: str = Field(
+        default="", max_length=200, description="Shown with the subscription: the operator's name, or the reason."
+    )
 
 
 async def pause(services: Services, params: Pause) -> dict[str, Any]:

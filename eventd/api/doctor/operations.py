@@ -24,7 +24,7 @@ AREAS = (AREA,)
 class ExamineParams(Params):
     """What to examine."""
 
-    area: str = Field(default="", description="federation; all areas if empty.")
+    area: str = Field(default="", description="The area to check: `federation`; all areas if empty.")
     group: str = Field(default="", description="Only this group; all if empty.")
     remediation_plan: bool = Field(default=False, description="Include the plan of fixes.")
 

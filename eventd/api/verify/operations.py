@@ -34,7 +34,7 @@ class Verify(Params):
     group: str
     peer: str = Field(description="The peer, by its node name.")
     run: str = Field(default="", description="Continue this comparison; empty begins a new one.")
-    seconds: int = Field(default=20, ge=0, le=50, description="Seconds to work before answering.")
+    seconds: int = Field(default=20, ge=0, le=50, description="Longest time to work before the answer, in seconds.")
 
 
 @dataclass(slots=True)

@@ -113,7 +113,7 @@ def test_what_is_missing_is_said_beside_the_table(routerctl: Control) -> None:
         routerctl("topic", "write", "jobs", n)
     told = routerctl("topic", "read", "jobs", "-o", "name")
     assert told.lines == ["3", "4"]
-    assert told.err == ("gap: topic jobs: records 1 to 2 is lost (evicted by the caps of the topic)\n")
+    assert told.err == ("gap: topic jobs: records 1 to 2 are lost (evicted by the caps of the topic)\n")
 
 
 def test_a_purge_says_what_it_took(routerctl: Control) -> None:
