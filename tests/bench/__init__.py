@@ -1,3 +1,3 @@
-"""Figures, measured on real processes. Never part of the tests: `make bench` runs a short set of them."""
+"""Benchmarks on real processes. Not part of the tests: `make bench` runs a short set of them."""
 
 from __future__ import annotations

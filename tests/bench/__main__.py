@@ -1,4 +1,4 @@
-"""Measure two nodes: `python -m tests.bench [catchup|latency|previews] [options]`. Every run verifies what arrived."""
+"""Measures two nodes: `python -m tests.bench [catchup|latency|previews] [options]`. Every run verifies what arrived."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _options() -> argparse.Namespace:
 async def _catch_up(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
-    """A holds events, B none: events per second from B's first to its last."""
+    """Measure the catch-up of an empty node B with A: events per second from B's first event to its last."""
     (directory / "key").write_text("bench-secret")
     a, b = BenchNode("a", directory, make_url()), BenchNode("b", directory, make_url())
     for node, other in ((a, b), (b, a)):
@@ -63,7 +63,7 @@ async def _catch_up(
         while first <= 0:
             first = b.stored()
         begun = time.perf_counter()
-        while b.stored() < options.events:  # noqa: ASYNC110 another process: there is nothing to wait for but its answer
+        while b.stored() < options.events:  # noqa: ASYNC110 another process: it can only be polled
             await asyncio.sleep(0.02)
         seconds = time.perf_counter() - begun
         figures = {
@@ -83,7 +83,8 @@ async def _catch_up(
 
 
 def _bare_rate(directory: Path, make_url: Callable[[], str | None], drafts: list) -> float:  # type: ignore[type-arg]
-    """The yardstick of the same run: the same events into the same tables, one process, no network, no decoding."""
+    """Measure the yardstick of the same run: the same events into the same tables, in one process, without network and
+    decoding."""
     database = Database(make_url() or f"sqlite:///{directory / 'bare.db'}")
     try:
         database.write_now(upgrade, now=1)

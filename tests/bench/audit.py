@@ -1,9 +1,8 @@
-"""Measure the audit: `python -m tests.bench.audit --rows 1e6 1e7`. What it finds is checked against what is there.
+"""Measures the audit: `python -m tests.bench.audit --rows 1e6 1e7`. Its findings are compared with the injected faults.
 
-Each round generates nothing: a lake is made once for each size, and kept where `--lakes` says. The audit runs in a
-process of its own, as a user runs it, with everything to be read anew. Beside it, in the same round and on the same
-files, Spark alone counts the rows of deliveries, and reads every column of them; and of deliveries and events together,
-which is what the audit has to read at the least.
+A lake is generated once for each size and reused from the folder `--lakes`. The audit runs in a process of its own, as
+a user runs it, without cached files. In the same round and on the same files, Spark alone counts the rows of deliveries
+and reads all their columns, then those of deliveries and events together: the minimum that the audit has to read.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _folder(named: Path | None) -> Iterator[Path]:
 
 
 def make(lakes: Path, rows: int, options: argparse.Namespace) -> tuple[Truth, Path]:
-    """A lake with about so many rows of deliveries, and what is hidden in it; made if it is not there."""
+    """Return a lake with about this number of delivery rows, and its faults; it is generated if it is missing."""
     events = round(rows / (options.nodes - 1))
     settings = FullSettings(nodes=options.nodes, events=events, seed=options.seed, **FAULTS)
     lake = lakes / f"{rows:.0e}-{options.nodes}-{options.seed}"
@@ -95,8 +94,8 @@ def _size(folder: Path) -> int:
 
 
 def measure(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, float]:
-    """One round: Spark alone, then the audit."""
-    for path in lake.rglob("*.parquet"):  # neither of them is to wait for the disk
+    """Measure one round: Spark alone, then the audit."""
+    for path in lake.rglob("*.parquet"):  # so that neither of them waits for the disk
         path.read_bytes()
     spark = ["--master", options.master, "--memory", options.memory]
     bare = Watched([sys.executable, "-m", "tests.bench.audit", "--bare", str(lake), *spark])
@@ -122,7 +121,7 @@ def measure(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, 
 
 
 def _compare(report: dict[str, Any], truth: Truth) -> None:
-    """End here if the audit has found anything else than what is hidden."""
+    """Exit if the audit's findings differ from the injected faults."""
     found = [msgspec.convert(one, Finding) for one in report["findings"]]
     wrong = Counter(map(_what, found))
     wrong.subtract(map(_what, truth.findings))
@@ -139,7 +138,7 @@ def _what(one: Finding) -> tuple[object, ...]:
 
 
 class Watched:
-    """A process that has ended: what it wrote, how long it took, and the most memory that it and its children had."""
+    """An exited process: its output, its duration, and the peak memory of it and its children."""
 
     def __init__(self, command: list[str]) -> None:
         self.peak = 0
@@ -160,7 +159,7 @@ class Watched:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and all that it has started."""
+    """Yield a process and all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -172,7 +171,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _memory(pid: int) -> int:
-    """Bytes of a process; what several share is parted between them."""
+    """Return the memory of a process in bytes; shared memory is divided between the processes."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -181,7 +180,8 @@ def _memory(pid: int) -> int:
 
 
 def scan_bare(lake: Path, master: str, memory: str) -> dict[str, float]:
-    """Seconds that Spark takes for the same files without us: the first time each is asked, but not for its start."""
+    """Return the seconds that Spark takes for the same files without the audit: the first run of each query, without
+    Spark's start."""
     from eventd.audit.spark.session import open_session
 
     both = [str(lake / "landing" / book) for book in ("deliveries", "events")]

@@ -1,6 +1,7 @@
-"""Measure how fast a node's books are read: `python -m tests.bench.books [options]`.
+"""Measures how fast a node's delivery ledger is read: `python -m tests.bench.books [options]`.
 
-A log is filled, two peers' batches are settled in it, and each book is read from its beginning, as who ships it does.
+A log is filled, batches of two peers are settled in it, and each ledger table is read from its beginning, as the
+shipper reads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How long a declared change holds the lock that every write takes: `python -m tests.bench.declaring [options]`.
+"""Measures how long applying a changed resource holds the lock of the writer: `python -m tests.bench.declaring
+[options]`.
 
-A log with many routers, and groups with peers. One change at a time, to one peer's selector; measured is the whole
-transaction of applying it, and that of a node that brings its cursors in line with it.
+The log has many routers, and groups with peers. Each change alters one peer's selector; measured are the whole
+transaction that applies it, and the transaction in which a node updates its cursors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What grows with a node's work, and what does not: `python -m tests.bench.growth WHAT [options]`.
+"""Measures which costs grow with the size of a node's log: `python -m tests.bench.growth WHAT [options]`.
 
-`fill` makes logs of each size and keeps them in a folder; `costs` measures them, in any order and as often as wanted.
-The other measurements make nodes of their own. Every run reads back what it counted; results are added to a file, a
-line of JSON each, and `page` makes tables and a picture of that.
+`fill` creates logs of each size and keeps them in a folder; `costs` measures them, in any order and repeatedly. The
+other measurements create nodes of their own. Every run reads back what it counted; each appends its results to a file
+as a line of JSON, from which `page` makes tables and a picture.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def _options() -> argparse.Namespace:
 
 
 def files(folder: Path, ids: Ids, events: int) -> tuple[Path, Path]:
-    """Where the logs of A and of B lie."""
+    """Return the files of the logs of A and of B."""
     home = folder / f"{ids}-{events}"
     return home / "a.db", home / "b.db"
 
 
 def _fill(folder: Path, ids: Ids, events: int) -> None:
-    """Make the logs of one size, unless they are there."""
+    """Create the logs of one size if they are missing."""
     a, b = files(folder, ids, events)
     if (a.parent / "whole").exists():
         return
@@ -105,7 +105,7 @@ def _fill(folder: Path, ids: Ids, events: int) -> None:
 
 
 def _on_postgres(options: argparse.Namespace, logs: Sequence[tuple[Ids, int]]) -> None:
-    """The costs of logs in a server that ends with the run, filled for it."""
+    """Measure the costs of logs on a Postgres server that is created and filled for this run."""
     with databases("postgres") as make_url:
         for ids, events in logs:
             urls = str(make_url()), str(make_url())

@@ -1,6 +1,6 @@
-"""What each operation costs on a log of a given size: CPU of the node and time, for an event or for a call.
+"""Measures the cost of each operation on a log of a given size: CPU of the node and time, for an event or for a call.
 
-What is written is removed again by retention, so a log keeps its size from run to run.
+Retention removes what a run writes, so a log keeps its size from run to run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITTEN = 20_480
 REQUEST = 256
 """Events of a request."""
 LINES = 4
-"""Connections over which is written."""
+"""Connections for writing."""
 PAGE = 1000
 CALLS = 40
 LOOK_UPS = 400
@@ -34,11 +34,11 @@ Costs = dict[str, Cost]
 
 
 class Wrong(Exception):
-    """What was counted is not what is there: the figures are not valid."""
+    """The count differs from what is stored: the figures are not valid."""
 
 
 async def measure(urls: tuple[str, str], home: Path, shape: Shape) -> tuple[Costs, dict[str, float]]:
-    """All costs of one log, and the peak memory of its nodes in MiB. Raises `Wrong`."""
+    """Measure all costs of one log, and the peak memory of its nodes in MiB. Raises `Wrong`."""
     with node_site(home, urls, (A, B)) as (a, b):
         assert b.listen is not None
         declare_down(urls[1], group_with(b, GROUP, listens=True))
@@ -52,7 +52,7 @@ async def measure(urls: tuple[str, str], home: Path, shape: Shape) -> tuple[Cost
 
 
 class _Run:
-    """One log that is measured. `first` is the number of the first event that is written, and its place."""
+    """The measurement of one log. `first` is the number of the first event that it writes, and its position."""
 
     def __init__(self, a: FilledNode, b: FilledNode, shape: Shape) -> None:
         self._a, self._b, self._shape = a, b, shape
@@ -60,7 +60,7 @@ class _Run:
         self._epoch = ""
 
     async def begin(self) -> None:
-        """Learn what the log holds, and wait until the link has found its place."""
+        """Read what the log holds, and wait until the link is idle."""
         told = await self._a.door.call("GET", "/api/v1/status")
         [group] = told["groups"]
         self._first, self._epoch = told["position"], told["epoch"]
@@ -80,7 +80,7 @@ class _Run:
     # --- writing ------------------------------------------------------------------------------------------------
 
     async def write(self) -> Costs:
-        """Ingest while the link is paused, then let it go."""
+        """Measure the ingest while the link is paused, then the delivery."""
         a, b = self._a, self._b
         await a.door.call("POST", f"{BASE}/peers/{B}/pause", {"by": "growth"})
         ledger, rows = Ledger(), [[] for _ in range(LINES)]  # type: tuple[Ledger, list[list[bytes]]]
@@ -106,7 +106,7 @@ class _Run:
         return {"ingest": ingest, "push": push, "receive": receive}
 
     async def _written(self, node: FilledNode) -> list[int]:
-        """The numbers of the newest events of a node, in its order."""
+        """Return the numbers of the newest events of a node, in the order of its log."""
         at = (await node.door.call("GET", "/api/v1/status"))["position"] - WRITTEN
         epoch = (await node.door.call("GET", "/api/v1/status"))["epoch"]
         found: list[int] = []
@@ -120,7 +120,8 @@ class _Run:
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def read(self) -> Costs:
-        """Pages of the log at its beginning, in its middle and at its end, and filtered; single events."""
+        """Measure pages at the beginning, in the middle and at the end of the log, filtered pages, and single
+        events."""
         last = self._first + WRITTEN
         ends = {"start": self._oldest, "middle": (self._oldest + last) // 2, "end": last - PAGE}
         found: Costs = {}
@@ -154,7 +155,7 @@ class _Run:
     # --- asking about ---------------------------------------------------------------------------------------------
 
     async def ask(self) -> Costs:
-        """What operators ask: deliveries, their summary, doctor, links, the status."""
+        """Measure what operators read: deliveries, their summary, doctor, links, the status."""
         found: Costs = {}
         end = f"{self._epoch}:{self._first + WRITTEN - 100}"
         for name, path in (("start", "deliveries?limit=100"), ("end", f"deliveries?limit=100&after={end}")):
@@ -177,7 +178,7 @@ class _Run:
     # --- removing -------------------------------------------------------------------------------------------------
 
     async def prune(self) -> Costs:
-        """Let retention remove as many of the oldest as were written; at both nodes, A is measured."""
+        """Measure how retention removes as many of the oldest events as were written: at both nodes, A is measured."""
         cost = Cost(0, 0, 0)
         for node in (self._b, self._a):
             meter = Meter(node)

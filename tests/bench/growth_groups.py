@@ -1,4 +1,5 @@
-"""One node with many groups, each with a peer; events of 64 KiB; retention that removes a million beside writers."""
+"""Measures one node with many groups with a peer each; events of 64 KiB; retention of a million events beside
+writers."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ LARGE_REQUEST = 8
 REMOVED = 1_000_000
 KEPT = 100_000
 BASE_EVENTS = 100_000
-"""Events that are written while retention has nothing to do."""
+"""Events that are written while retention is idle."""
 REQUEST = 256
 
 
 async def measure_groups(home: Path, groups: int, events: int) -> dict[str, float]:
-    """So many groups with a peer each get so many events together. Raises `Wrong`."""
+    """Measure the delivery of `events` spread over groups with one peer each. Raises `Wrong`."""
     url, names = f"sqlite:///{home / 'a.db'}", [f"growth-{number:03}" for number in range(groups)]
     with node_site(home, [url], [A]) as (a,), open_sink("growth") as sink:
         await start_all([a])
@@ -76,14 +77,14 @@ async def measure_groups(home: Path, groups: int, events: int) -> dict[str, floa
 
 
 async def _calls(node: FilledNode, path: str) -> tuple[list[Any], float]:
-    """The answers of some calls, and the CPU in milliseconds of each."""
+    """Return the answers of some calls, and the CPU milliseconds of each."""
     meter = Meter(node)
     told = [await node.door.call("GET", path) for _ in range(20)]
     return told, meter.cost(20).cpu_us / 1000
 
 
 async def measure_bodies(home: Path) -> dict[str, float]:
-    """Events of 64 KiB into A, and from there to B. Raises `Wrong`."""
+    """Measure events of 64 KiB: the ingest at A and the delivery to B. Raises `Wrong`."""
     urls = [f"sqlite:///{home / name}" for name in ("a.db", "b.db")]
     shape = Shape(size=LARGE)
     with node_site(home, urls, [A, B]) as (a, b):
@@ -120,7 +121,7 @@ async def measure_bodies(home: Path) -> dict[str, float]:
 
 
 async def _numbers(node: FilledNode, limit: int) -> list[int]:
-    """The numbers of all events of a node, in its order."""
+    """Return the numbers of all events of a node, in the order of its log."""
     found: list[int] = []
     after: str | None = ""
     while after is not None:
@@ -131,7 +132,7 @@ async def _numbers(node: FilledNode, limit: int) -> list[int]:
 
 
 async def measure_retention(home: Path) -> dict[str, float]:
-    """What writers notice while retention removes a million. Raises `Wrong`."""
+    """Measure the latency of writes while retention removes a million events. Raises `Wrong`."""
     url = f"sqlite:///{home / 'a.db'}"
     fill_own(url, REMOVED + KEPT, Shape())
     with node_site(home, [url], [A]) as (a,):

@@ -1,7 +1,7 @@
-"""Logs of a given size, filled fast: through the log's own append, in large transactions, while no node runs.
+"""Fills logs to a given size quickly: through the log's own append, in large transactions, while no node runs.
 
-Node A holds the events as its own and has sent all of them to its peer; node B has got all of them from A. So both are
-as if they had been at work for long, and what is written next finds books of that size.
+Node A holds the events as its own and has sent all of them to its peer; node B has received all of them from A. Both
+are in the state of nodes that have run for long, and further events meet a ledger of that size.
 """
 
 from __future__ import annotations
@@ -32,33 +32,36 @@ SIZE = 350
 FILLED = 20_000
 """Events of one transaction."""
 SORTED = 1_000_000
-"""The same of random ids, which are written in their order: singly each would cost a page of the index."""
+"""Events of one transaction with random ids, which are inserted in order: singly each would cost a page of the index.
+"""
 UNSORTED = 200_000
-"""The oldest of them are as they came: the index is small then, and they are those that retention removes."""
+"""Of the oldest events, this number is inserted unsorted: the index is still small, and retention removes these first.
+"""
 BATCH = 1000
 """Events of a delivered batch."""
 RARE = 100_000
-"""One event in so many is of the rare type."""
+"""One event in this number is of the rare type."""
 FIRST_TIME = 1_760_000_000_000
 """Milliseconds since 1970 of the first id; ten events share one."""
 INCARNATION = 1
-"""Of a new log."""
+"""The incarnation of a new log."""
 
 Ids = Literal["node", "random"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How events of a measurement look. A number is in the id and in the payload, so each can be told when it is read.
+    """The format of the events of a measurement. The number is in the id and in the payload, so each event is
+    identifiable.
 
-    `ids`: ordered by time as a node makes them, or random as clients may supply them.
+    `ids`: ordered by time as a node generates them, or random as clients may supply them.
     """
 
     ids: Ids = "node"
     size: int = SIZE
 
     def id_of(self, number: int) -> str:
-        """36 characters, the number in the last twelve digits."""
+        """Return an id of 36 characters with the number in the last twelve digits."""
         if self.ids == "node":
             millis = FIRST_TIME + number // 10
             return f"{millis >> 16:08x}-{millis & 0xFFFF:04x}-7{number % 10:03x}-8000-{number:012x}"
@@ -66,11 +69,11 @@ class Shape:
         return f"{mixed >> 32:08x}-{mixed >> 16 & 0xFFFF:04x}-4{mixed & 0xFFF:03x}-8000-{number:012x}"
 
     def type_of(self, number: int) -> str:
-        """One in ten is of another type, and very few of a third."""
+        """Return the type of an event: one in ten is of a second type, and very few are of a third."""
         return "bench.rare" if number % RARE == RARE // 2 else "bench.tenth" if number % 10 == 3 else "bench.client"
 
     def request(self, numbers: range, *, with_ids: bool) -> bytes:
-        """The body of a request that writes these."""
+        """Return the body of a request that writes these events."""
         name = '"id":"%s",' if with_ids else "%s"
         event = (
             '{' + name + '"type":"%s","subject":"10.%d.%d.0/24","observedAt":"' + OBSERVED + '",'
@@ -82,7 +85,7 @@ class Shape:
         return f'{{"brief":true,"events":[{",".join(rows)}]}}'.encode()
 
     def drafts(self, numbers: range, *, path: str = "") -> Drafts:
-        """The same as they are stored."""
+        """Return these events as drafts of the log."""
         template = self._canonical()
         order = sorted(numbers, key=self.id_of) if self.ids == "random" and numbers.start >= UNSORTED else numbers
         ids = [self.id_of(n) for n in order]
@@ -118,7 +121,7 @@ OBSERVED = from_micros(FIRST_TIME * 1000).isoformat().replace("+00:00", "Z")
 
 
 def _mixed(number: int) -> int:
-    """64 bits that look random, others for each number (splitmix64)."""
+    """Return 64 bits that look random and differ for each number (splitmix64)."""
     mixed = (number + 1) * 0x9E3779B97F4A7C15 & _BITS
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _BITS
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _BITS
@@ -129,7 +132,7 @@ _BITS = (1 << 64) - 1
 
 
 def fill(urls: tuple[str, str], events: int, shape: Shape) -> None:
-    """Make both logs, empty databases before. Raises RuntimeError where they do not hold what they should."""
+    """Fill both logs, whose databases are empty. Raises RuntimeError if they do not hold what they should."""
     with closing(Database(urls[0])) as a, closing(Database(urls[1])) as b:
         topic = _fill_one(a, events, shape, "")
         a.write_now(_sent, topic, events)
@@ -139,13 +142,13 @@ def fill(urls: tuple[str, str], events: int, shape: Shape) -> None:
 
 
 def fill_own(url: str, events: int, shape: Shape) -> None:
-    """Make the log of A alone, which has no peer yet."""
+    """Fill the log of A alone, which has no peer yet."""
     with closing(Database(url)) as database:
         _fill_one(database, events, shape, "")
 
 
 def _fill_one(database: Database, events: int, shape: Shape, path: str) -> int:
-    """Migrate and fill; the id of the topic. Raises RuntimeError where it does not hold what it should."""
+    """Migrate and fill a database; return the topic's id. Raises RuntimeError if it does not hold what it should."""
     database.write_now(upgrade, now=SystemClock().now())
     topic = database.write_now(ensure_topic, topic_of(GROUP), SystemClock().now())
     for numbers in _portions(events, shape):
@@ -170,7 +173,7 @@ def _append(conn: Connection, topic: int, drafts: Drafts) -> None:
 
 
 def _sent(conn: Connection, topic: int, events: int) -> None:
-    """A's books: all was delivered to B, batch by batch."""
+    """Write A's ledger: all events were delivered to B, batch by batch."""
     now, name = SystemClock().now(), link_name(GROUP, B)
     create_cursor(conn, name, kind="peer", topic_id=topic, position=0, now=now)
     declare_selection(conn, name, 1, {}, now)

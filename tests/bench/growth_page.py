@@ -1,4 +1,4 @@
-"""What was measured, as Markdown tables and as one picture. Pure."""
+"""Formats results as Markdown tables and as one picture. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ HEADS = {
     "beside_p99_ms": "p99 of a request, ms",
     "removed_per_second": "removed, events/s",
 }
-"""What the cases are told of, in this order; what else was measured is in the results alone."""
+"""The columns of each case, in order; further measurements are in the result file only."""
 CURVES = (
     *(("node", name) for name in ("ingest", "push", "receive", "page_middle", "list", "look_up", "doctor", "prune")),
     *(("random", name) for name in ("ingest", "receive", "prune")),
@@ -83,7 +83,7 @@ ALLOWED = 1.2
 
 
 class Costs(NamedTuple):
-    """Medians of all rounds over logs of one kind: microseconds of CPU and of the clock, by size and operation."""
+    """Medians of all rounds over logs of one kind: microseconds of CPU and of wall time, by size and operation."""
 
     ids: str
     rounds: int
@@ -93,7 +93,7 @@ class Costs(NamedTuple):
 
 
 def read_costs(results: Sequence[Result], ids: str) -> Costs:
-    """The costs among some results."""
+    """Return the costs among some results."""
     found: dict[int, list[Result]] = defaultdict(list)
     for one in results:
         if one["case"] == "costs" and one["ids"] == ids:
@@ -117,7 +117,7 @@ def read_costs(results: Sequence[Result], ids: str) -> Costs:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """All tables."""
+    """Return all tables."""
     parts = []
     for ids in ("node", "random"):
         costs = read_costs(results, ids)
@@ -148,7 +148,7 @@ def _of_costs(costs: Costs) -> str:
 
 
 def _of_case(name: str, found: Sequence[Result]) -> str:
-    """One row for each setting, the medians of its rounds; of the peaks the highest."""
+    """Yield one row for each setting: the medians of its rounds, and the maximum of the peaks."""
     by: dict[tuple[tuple[str, Any], ...], list[Mapping[str, float]]] = defaultdict(list)
     for one in found:
         settings = tuple((key, one[key]) for key in ("peers", "dead", "groups") if key in one)
@@ -175,7 +175,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def picture(results: Sequence[Result]) -> str:
-    """What each operation costs, as a multiple of what it costs in the smallest log; what is allowed is shaded."""
+    """Draw each operation's cost as a multiple of its cost in the smallest log; the allowed range is shaded."""
     by_ids = {ids: read_costs(results, ids).cpu for ids in ("node", "random")}
     sizes = [*by_ids["node"]]
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "width": str(WIDTH), "height": str(HEIGHT)}
@@ -212,7 +212,7 @@ def _curve(image: Element, ids: str, name: str, points: Sequence[tuple[int, floa
     line = {"points": places, "fill": "none", "stroke": COLOURS[name], "stroke-width": "2", **dashes}
     SubElement(image, "polyline", line)
     y = _down(points[-1][1])
-    while any(abs(y - other) < 13 for other in ends):  # names do not lie over each other
+    while any(abs(y - other) < 13 for other in ends):  # labels must not overlap
         y += 1
     ends.append(y)
     words = f"{name.replace('_', ' ').replace('page middle', 'read a page')}{', random ids' if ids == 'random' else ''}"
@@ -225,7 +225,7 @@ def _across(size: int, sizes: Sequence[int]) -> float:
 
 
 def _down(value: float) -> float:
-    """Where a multiple lies; those beyond the scale lie at its end."""
+    """Return the y coordinate of a multiple, limited to the scale."""
     share = math.log(min(MOST, max(LEAST, value)) / LEAST) / math.log(MOST / LEAST)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 

@@ -1,7 +1,8 @@
-"""One node and many peers, some of them dead: what all of them get together, how soon, and what it costs the node.
+"""Measures one node with many peers, some of them dead: throughput and latency of all together, and the cost at the
+node.
 
-Every other dead peer refuses connections, and the rest take requests and never answer. The peers that live are one
-small process, so that the node and not they are measured; it shares the machine with the node all the same.
+Every other dead peer refuses connections, and the rest accept requests and never answer. One small process plays the
+living peers, so that the node is the bottleneck and not they; both share the machine.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tests.bench.growth_sites import (
 )
 
 DELIVERIES = 2_000_000
-"""Events that all living peers get together, about."""
+"""The approximate number of events that all living peers receive together."""
 MOST_EVENTS = 200_000
 LONE = 40
 """Single events, one after the other."""
@@ -44,7 +45,7 @@ LONGEST_SECONDS = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """The process that answers for the peers."""
+    """The process that plays the peers."""
 
     port: int
     process: Popen[str]
@@ -54,14 +55,14 @@ class Sink:
         return NodeClient(Address(False, "127.0.0.1", self.port, ""))
 
     async def counts(self) -> dict[str, dict[str, Any]]:
-        """What each peer holds."""
+        """Return what each peer has received."""
         told: dict[str, dict[str, Any]] = await self.door.call("GET", "/counts")
         return told
 
 
 @contextmanager
 def open_sink(secret: str) -> Iterator[Sink]:
-    """A sink that runs until the block ends."""
+    """Yield a sink that runs until the end of the block."""
     [port] = free_ports(1)
     command = [sys.executable, "-m", "tests.bench.growth_sink", str(port), secret]
     with Popen(command, stdout=PIPE, text=True, env=bare_environment()) as process:
@@ -74,7 +75,7 @@ def open_sink(secret: str) -> Iterator[Sink]:
 
 
 async def measure_peers(home: Path, peers: int, dead: int) -> dict[str, float]:
-    """Figures of so many peers. Raises `Wrong` where any that lives does not hold all, once and in order."""
+    """Measure this number of peers. Raises `Wrong` if a living peer does not hold all events, once and in order."""
     living = peers - dead
     events = min(MOST_EVENTS, DELIVERIES // living)
     url = f"sqlite:///{home / 'a.db'}"
@@ -120,14 +121,14 @@ def _total(counts: dict[str, dict[str, Any]]) -> int:
 
 
 def _check(counts: dict[str, dict[str, Any]], living: int, events: int) -> None:
-    """Every one that lives has got the same bytes, as many events as there are."""
+    """Check that all living peers have received the same bytes, and every event."""
     different = {(one["events"], one["checksum"]) for one in counts.values()}
     if len(counts) != living or len(different) != 1 or next(iter(different))[0] != events:
         raise Wrong(f"{len(counts)} of {living} peers hold events, and these: {list(different)[:5]}")
 
 
 async def _lone(a: FilledNode, sink: Sink, living: int, events: int) -> dict[str, float]:
-    """Single events: from the request until the last of all peers has it."""
+    """Measure single events: from the request until the last peer has the event."""
     times: list[float] = []
     meter = Meter(a)
     for number in range(LONE):

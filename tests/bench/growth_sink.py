@@ -1,8 +1,8 @@
-"""Many peers in one small process: it answers for all of them, with signed receipts, and keeps nothing but counts.
+"""Many peers in one small process: it answers for all of them, with signed receipts, and keeps only counters.
 
-`python -m tests.bench.growth_sink PORT SECRET`. A peer is told from another by its group and its name. It
-stands where the last range ended, a checksum goes over all bytes that came, and `GET /counts` tells of both. A peer
-whose name begins with `silent` takes requests and never answers.
+`python -m tests.bench.growth_sink PORT SECRET`. A peer is identified by its group and its name. Its position is the end
+of the last range, a checksum covers all received bytes, and `GET /counts` returns both. A peer whose name begins with
+`silent` accepts requests and never answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from federation.wire import BatchHeader, LinkAnswer, Receipt, encode_json
 
 SILENT = "silent"
 WINDOW = 300_000_000
-"""Microseconds by which a request may be old."""
+"""The maximum age of a request in microseconds."""
 
 
 Reply = Callable[[dict[str, str], bytes], None]
@@ -36,7 +36,7 @@ Reply = Callable[[dict[str, str], bytes], None]
 
 @dataclass(slots=True)
 class Held:
-    """What one peer has got. `upto` is where it stands in the sender's history."""
+    """What one peer has received. `upto` is its position in the sender's history."""
 
     events: int = 0
     batches: int = 0
@@ -46,7 +46,7 @@ class Held:
     incarnation: int = 0
 
     def take(self, header: BatchHeader, digest: str, body: bytes) -> Receipt:
-        """Count the batch that goes on from the one before."""
+        """Count the batch that follows the one before."""
         covers = header.range
         self.upto, self.epoch, self.incarnation = covers.upto or 0, covers.epoch, covers.incarnation
         lines = body.count(b"\n")
@@ -69,7 +69,7 @@ class Held:
 
 
 class Sink:
-    """All peers, by their names. A batch that comes before its turn waits for it."""
+    """All peers, by their names. A batch that arrives early waits for its predecessor."""
 
     def __init__(self, secret: str) -> None:
         self._keys = KeyRing.shared(secret)
@@ -77,7 +77,7 @@ class Sink:
         self._early: dict[tuple[str, int], tuple[VerifiedRequest, bytes, Reply]] = {}
 
     def ask(self, head: Head, body: bytes, reply: Reply) -> None:
-        """Answer a request, now or when it is its turn."""
+        """Answer a request, now or when its predecessor has arrived."""
         if head.path == "/counts":
             told = {name: asdict(held) for name, held in self._held.items()}
             reply({"Content-Type": "application/json"}, msgspec.json.encode(told))
@@ -136,7 +136,8 @@ class Connection(asyncio.Protocol):
 
 
 def _length(data: bytearray) -> int:
-    """Bytes of the request that begins here; 0 while that cannot be told. One without a length has no body."""
+    """Return the bytes of the request that begins here; 0 while its head is incomplete. One without a length has no
+    body."""
     end = data.find(HEAD_END)
     if end < 0:
         return 0
@@ -144,7 +145,7 @@ def _length(data: bytearray) -> int:
 
 
 async def serve(port: int, sink: Sink) -> None:
-    """Answer until it is ended."""
+    """Serve until the process is ended."""
     server = await asyncio.get_running_loop().create_server(lambda: Connection(sink), "127.0.0.1", port, backlog=4096)
     print("ready", flush=True)
     await server.serve_forever()

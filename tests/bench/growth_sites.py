@@ -1,4 +1,4 @@
-"""The nodes of a measurement of growth: over logs that are there already, with what their processes used."""
+"""The nodes of the growth measurements: over filled logs, with the resource usage of their processes."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from eventd.store.rows.registry import announce, put_resource
 
 
 class FilledNode(OwnNode):
-    """A node over a database that holds something already; what was filled in is its own."""
+    """A node over a database that was filled with events of its own."""
 
     async def _require_empty(self) -> None:
         return
 
     @property
     def pid(self) -> int:
-        """Of its process, which runs."""
+        """Return the pid of its running process."""
         assert self._child is not None
         return self._child.pid
 
     def cpu(self) -> float:
-        """Seconds of all cores that its threads have used, to the microsecond."""
+        """Return the CPU seconds that its threads have used, to the microsecond."""
         return cpu_of(self.pid)
 
     def peak_mib(self) -> float:
-        """Most memory it ever had resident."""
+        """Return its peak resident memory."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of all cores that the threads of a process have used, those that have ended left out."""
+    """Return the CPU seconds of the living threads of a process."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):
@@ -50,33 +50,33 @@ def cpu_of(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What so many operations took of a node, each: microseconds of CPU and of the clock."""
+    """The cost of each of `count` operations at a node: microseconds of CPU and of wall time."""
 
     count: int
     cpu_us: float
     wall_us: float
 
     def of(self, each: int) -> Cost:
-        """The same cost, told for another number of operations."""
+        """Return the same total cost, divided by another number of operations."""
         share = self.count / each
         return Cost(each, self.cpu_us * share, self.wall_us * share)
 
 
 class Meter:
-    """Reads a node's clock of CPU before and after."""
+    """Reads a node's CPU time before and after."""
 
     def __init__(self, node: FilledNode) -> None:
         self._node = node
         self._cpu, self._begun = node.cpu(), now()
 
     def cost(self, count: int) -> Cost:
-        """What was used since this was made, for each of so many operations."""
+        """Return what was used since creation, divided by a number of operations."""
         cpu, wall = self._node.cpu() - self._cpu, now() - self._begun
         return Cost(count, cpu / count * 1e6, wall / count * 1e6)
 
 
 async def ask_all(node: FilledNode, asked: Sequence[bytes]) -> tuple[list[Any], Cost]:
-    """Ask one after the other over one connection: the answers, and what the node used for each.
+    """Send requests one after the other over one connection: return the answers, and the node's cost for each.
 
     Raises the node's error. The connection is opened before the clock starts.
     """
@@ -92,7 +92,8 @@ async def ask_all(node: FilledNode, asked: Sequence[bytes]) -> tuple[list[Any], 
 
 @contextmanager
 def node_site(home: Path, urls: Sequence[str], names: Sequence[str]) -> Iterator[list[FilledNode]]:
-    """Nodes over these databases, not started; they end with the block. `home` is for their logs and the secret."""
+    """Yield nodes over these databases, not started; they are stopped at the end. `home` holds their logs and the
+    secret."""
     secret = home / "secret"
     secret.touch(0o600)
     secret.write_text("growth\n")
@@ -107,13 +108,13 @@ def node_site(home: Path, urls: Sequence[str], names: Sequence[str]) -> Iterator
 
 
 def peer_with(group: str, name: str, port: int, **spec: Any) -> dict[str, Any]:
-    """A peer on this machine as it is declared by most: tried again at the usual intervals."""
+    """Return a peer on this machine with the default retry intervals."""
     told = {"groupRef": group, "nodeName": name, "endpoint": f"http://127.0.0.1:{port}", **spec}
     return {"apiVersion": API, "kind": "EventPeer", "metadata": {"name": f"{group}-{name}"}, "spec": told}
 
 
 def declare_down(url: str, *documents: dict[str, Any]) -> None:
-    """Declare resources while the node is down: of a peer that is not there at its start it forgets all."""
+    """Apply resources while the node is down: at its start it drops the cursors of peers that are not declared."""
     with closing(Database(url)) as database, database.transaction() as conn:
         for told in documents:
             put_resource(
@@ -129,14 +130,14 @@ def declare_down(url: str, *documents: dict[str, Any]) -> None:
 
 
 async def start_all(nodes: Sequence[FilledNode]) -> None:
-    """Start them together, and wait until all answer."""
+    """Start nodes together, and wait until all answer."""
     for node in nodes:
         node.launch()
     await asyncio.gather(*(node.start() for node in nodes))
 
 
 def group_with(node: OwnNode, name: str, *, listens: bool = False, **spec: Any) -> dict[str, Any]:
-    """A group as a node declares it, with more in its spec."""
+    """Return a group of a node; `spec` holds further fields."""
     told: dict[str, Any] = {"nodeName": node.name, "auth": {"secretFile": node.secret}, **spec}
     if listens and node.listen is not None:
         told["listen"] = {"address": node.listen[0], "port": node.listen[1]}

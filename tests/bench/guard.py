@@ -1,7 +1,7 @@
-"""`make bench`: a short run over the hot paths, each beside a yardstick of the same minute, held against kept ratios.
+"""`make bench`: a short run over the hot paths, each next to a yardstick, compared with stored ratios.
 
-`python -m tests.bench.guard [--keep]`. It reports and judges nothing: whatever got slower, it ends with 0. It ends with
-1 where what it counted was not all there, for then the figures are not valid.
+`python -m tests.bench.guard [--keep]`. It reports and does not judge: however slow a path is, it exits with status 0.
+It exits with status 1 if the counts are wrong, because the figures are then not valid.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BATCH = 256
 LONE = 100
 """Single events of a round."""
 TWICE = 2
-"""How often each start is made in a round; the faster one counts: whatever else the machine does only adds to it."""
+"""How often each start is repeated in a round; the fastest counts, because other load only adds time."""
 
 LOOP, FLUSH, IMPORTS = "decode + insert", "fdatasync", "imports"
 INGEST = Measure("ingest over the API", "events/s", LOOP, is_rate=True)
@@ -66,7 +66,7 @@ Figures = dict[Measure, list[tuple[float, float]]]
 
 
 class NotVerified(Exception):
-    """What was counted was not all there: the figures are not valid."""
+    """The counts are wrong: the figures are not valid."""
 
 
 def main() -> int:
@@ -142,7 +142,7 @@ def _report(rows: list[Row], kept: dict[str, Any], machine: dict[str, Any]) -> N
 
 
 async def _measure(options: argparse.Namespace) -> Figures:
-    """All rounds. Each figure stands beside its yardstick of the same round."""
+    """Run all rounds. Each figure is stored with its yardstick of the same round."""
     figures: Figures = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="eventd-bench-", dir=options.folder) as directory:
         folder = Path(directory)
@@ -157,7 +157,7 @@ async def _measure(options: argparse.Namespace) -> Figures:
 
 
 async def _flow(figures: Figures, folder: Path, events: int) -> None:
-    """What events take: many that come in, are read, and go to another node; and one alone."""
+    """Measure events: many that are ingested, read, and delivered to another node; and a single one."""
     wanted = BenchPlan(events, size=SIZE, batch=BATCH, folder=str(folder))
     before = bare_loop(folder, _bodies(events), events)
     ingest = await _run(IngestAndRead(), wanted)
@@ -178,7 +178,7 @@ async def _flow(figures: Figures, folder: Path, events: int) -> None:
 
 
 def _bodies(events: int) -> list[bytes]:
-    """The requests that the ingest sends."""
+    """Return the requests that the ingest sends."""
     target = GroupTarget("bench", "bench-a", "0" * 8, SIZE, SystemClock().now())
     return [target.batch(range(first, min(first + BATCH, events))) for first in range(0, events, BATCH)]
 
@@ -192,7 +192,7 @@ async def _run(bench: Benchmark, wanted: BenchPlan) -> dict[str, Any]:
 
 
 async def _starts(figures: Figures, starts: Starts) -> None:
-    """What has to be imported anyway, and each start, one after the other."""
+    """Measure the unavoidable imports, and each start, one after the other."""
     taken: dict[Measure | str, list[float]] = defaultdict(list)
     for _ in range(TWICE):
         taken[IMPORTS].append(imports())
@@ -207,14 +207,14 @@ async def _starts(figures: Figures, starts: Starts) -> None:
 
 
 class IngestAndRead(Ingest):
-    """Pour, and then read all of it page by page: what is verified is what those pages held."""
+    """An ingest, followed by reading all events page by page; the pages are verified."""
 
     def __init__(self) -> None:
         super().__init__()
         self._pages: list[bytes] = []
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """The ingest, with the rate of the reading among its figures."""
+        """Return the result of the ingest, with the reading rate among its figures."""
         measured = await super().measure(site)
         target = self._pouring.target
         assert isinstance(target, GroupTarget)
@@ -224,7 +224,7 @@ class IngestAndRead(Ingest):
         return measured
 
     async def _read(self, site: Site, target: GroupTarget) -> None:
-        """Over one connection; of a page only where the next begins is looked at."""
+        """Read over one connection; of each page only the cursor of the next one is parsed."""
         door, token = site.nodes[0].door, msgspec.json.Decoder(_Next)
         line = await door.open(HttpConnection)
         try:
@@ -240,7 +240,7 @@ class IngestAndRead(Ingest):
             line.close()
 
     async def verify(self, site: Site) -> list[str]:
-        """Each event once, in order."""
+        """Return the errors: each event must be there once, in order."""
         target = self._pouring.target
         assert isinstance(target, GroupTarget)
         events = [event for page in self._pages for event in msgspec.json.decode(page)["events"]]

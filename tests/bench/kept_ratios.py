@@ -1,4 +1,4 @@
-"""Figures as ratios to a yardstick of the same run, held against those that were kept. Pure."""
+"""Compares ratios of figures to a yardstick of the same run with stored ones. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 WORSE = 0.20
-"""From here on a change is told in a line of its own: smaller ones come and go with what else the machine does."""
+"""The change from which a line of its own reports it: smaller changes vary with the load of the machine."""
 
 
 class Measure(NamedTuple):
-    """What is measured. Of a rate more is better, of a time less."""
+    """A measured figure: a rate (more is better) or a time (less is better)."""
 
     name: str
     unit: str
@@ -23,7 +23,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure over all rounds: medians. The ratio is the median of the ratios of the rounds, each by itself."""
+    """One measure over all rounds: medians. The ratio is the median of the rounds' own ratios."""
 
     measure: Measure
     figure: float
@@ -36,14 +36,15 @@ class Row:
         return cls(measure, statistics.median(figures), statistics.median(bares), statistics.median(ratios))
 
     def change(self, kept: float | None) -> float | None:
-        """How much longer the same takes than when the ratio was kept: 0.1 is a tenth more time. None: nothing kept."""
+        """Return how much longer it takes than when the ratio was stored: 0.1 is 10 % more time. None: no
+        stored ratio."""
         if not kept:
             return None
         return kept / self.ratio - 1 if self.measure.is_rate else self.ratio / kept - 1
 
 
 def table(rows: Sequence[Row], kept: Mapping[str, float]) -> Iterator[str]:
-    """The figures, line by line."""
+    """Yield the table of figures, line by line."""
     cells = [("FIGURE", "", "", "BARE", "", "RATIO", "KEPT", "CHANGE")]
     for row in rows:
         name, unit, yardstick, _, digits = row.measure
@@ -58,7 +59,7 @@ def table(rows: Sequence[Row], kept: Mapping[str, float]) -> Iterator[str]:
 
 
 def words_of(change: float | None) -> str:
-    """A change as it is read."""
+    """Return a change as text."""
     if change is None:
         return "-"
     percent = round(change * 100)
@@ -66,7 +67,7 @@ def words_of(change: float | None) -> str:
 
 
 def worse(rows: Sequence[Row], kept: Mapping[str, float]) -> Iterator[str]:
-    """A line for each that got worse by more than `WORSE`."""
+    """Yield a line for each measure that became worse by more than `WORSE`."""
     for row in rows:
         change = row.change(kept.get(row.measure.name))
         if change is not None and change > WORSE:
@@ -78,6 +79,6 @@ def worse(rows: Sequence[Row], kept: Mapping[str, float]) -> Iterator[str]:
 
 
 def to_keep(rows: Sequence[Row], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written down: the ratios, and the figures they are of, for who reads the file."""
+    """Return what is stored: the ratios, and for readers of the file the figures that they are computed from."""
     figures = {row.measure.name: [round(row.figure, 6), round(row.bare, 6)] for row in rows}
     return {**machine, "ratios": {row.measure.name: round(row.ratio, 4) for row in rows}, "figures": figures}

@@ -1,7 +1,7 @@
-"""Does the time of a refusal tell a stranger which key ids a group knows? `python -m tests.bench.key_ids`.
+"""Tests whether the time of a refusal reveals which key ids a group knows: `python -m tests.bench.key_ids`.
 
-Requests with a signature that does not fit are sent to a real node over one connection, a known and an unknown key id
-by turns in random order. Both get the same answer; what is compared is the median of how long each takes.
+Requests with an invalid signature are sent to a real node over one connection, a known and an unknown key id
+alternating in random order. Both get the same answer; the medians of their times are compared.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.support.v2_sender import raw
 
 LIMIT_US = 5.0
 VARIANTS = 500
-"""Requests of each kind: how long Ed25519 takes depends on the signature and on what was signed, by some µs."""
+"""Requests of each kind: the time of Ed25519 depends on the signature and the signed text, by some µs."""
 
 
 def main() -> None:
-    """Print the medians of every kind of key, and end with status 1 where two differ by more than the limit."""
+    """Print the medians of every kind of key, and exit with status 1 if two differ by more than the limit."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.key_ids")
     parser.add_argument("--pairs", type=int, default=10_000)
     pairs = parser.parse_args().pairs
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def measure(directory: Path, pairs: int) -> dict[str, dict[str, float]]:
-    """Medians in microseconds, by what the known key is."""
+    """Return medians in microseconds, by the kind of the known key."""
     node = BenchNode("b", directory, None)
     (directory / "key").write_text("bench-secret")
     (directory / "key").chmod(0o600)
@@ -82,7 +82,7 @@ def _compare(link: socket.socket, port: int, pairs: int, known: str, algorithm: 
         order = chance.choice([(0, 1), (1, 0)])
         for which in order:
             took = _ask(link, requests[which][number % VARIANTS])
-            if number >= 200:  # the first ones warm it up
+            if number >= 200:  # the first requests warm up the node
                 times[which].append(took)
     return _figures(times)
 
@@ -97,7 +97,7 @@ def _figures(times: Sequence[Sequence[float]]) -> dict[str, float]:
 
 
 def _request(port: int, key_id: str, algorithm: Algorithm) -> bytes:
-    """A link query whose signature does not fit. It is looked at before the time is, so it never goes stale."""
+    """Return a link query with an invalid signature, which the node checks before the timestamp: it never expires."""
     header = LinkQuery(from_node="x", to_node="b", group=GROUP)
     if algorithm is Algorithm.HMAC_SHA256:
         key = Key.hmac(key_id, "another secret")

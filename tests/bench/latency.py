@@ -1,7 +1,7 @@
-"""One event at a time: from the call that appends it at A to the moment it can be read at B, and to B's receipt at A.
+"""Measures single events: from their append at A until they are readable at B, and until A has B's receipt.
 
-A runs in this process, so that no HTTP of the measurement stands in between; B is a process of its own. A thread looks
-into B's database about every third of a millisecond; what it sees is committed and durable there.
+A runs in this process, so that the measurement includes no HTTP of its own; B is a process. A thread reads B's database
+about every third of a millisecond; what it sees is committed and durable there.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ WARM_UP = 50
 
 
 Rounds = list[tuple[float, float, float]]
-"""Seconds until an event was appended at A, could be read at B, and B's receipt was at A."""
+"""Seconds until an event was appended at A, was readable at B, and B's receipt was at A."""
 
 
 async def measure_latency(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
-    """Milliseconds, percentiles over single events with a pause between them."""
+    """Return milliseconds, as percentiles over single events with a pause between them."""
     async with _pair(directory, make_url) as pair:
         rounds = await pair.send(make_drafts("a", EVENTS + WARM_UP, options.size))
     appends, sights, receipts = zip(*rounds[WARM_UP:], strict=True)
@@ -55,8 +55,8 @@ async def measure_latency(
 async def measure_previews(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
-    """The same beside a node that is asked for nothing, and while redeliveries of all its events are previewed."""
-    async with _pair(directory, make_url, subjectPrefixes=["10."]) as pair:  # so that every event is looked at
+    """Measure latencies at an idle node, and while redeliveries of all its events are previewed."""
+    async with _pair(directory, make_url, subjectPrefixes=["10."]) as pair:  # so that every event is examined
         await pair.hold(make_drafts("a", options.events, options.size))
         drafts = make_drafts("a", 2 * EVENTS + WARM_UP, options.size, start=options.events)
         await pair.send(drafts[:WARM_UP])
@@ -81,7 +81,7 @@ async def measure_previews(
 
 @asynccontextmanager
 async def _pair(directory: Path, make_url: Callable[[], str | None], **of_peers: object) -> AsyncIterator[_Pair]:
-    """The two nodes; at the end they are stopped, and what B has is compared with what A sent."""
+    """Yield the two nodes; at the end they are stopped, and B's events are compared with those that A sent."""
     sys.setswitchinterval(0.0005)  # as `serve` does
     (directory / "key").write_text("bench-secret")
     a, b = BenchNode("a", directory, make_url()), BenchNode("b", directory, make_url())
@@ -118,7 +118,7 @@ class _Pair:
         self._delivered(group, peer, count, lag)
 
     async def hold(self, drafts: Sequence[Draft]) -> None:
-        """Have both nodes hold these events."""
+        """Store these events at both nodes."""
         topic = await self._node.log.topic(topic_of(GROUP))
         for start in range(0, len(drafts), 1000):
             await self._node.log.append(topic, drafts[start : start + 1000])
@@ -128,7 +128,7 @@ class _Pair:
             arrived += (await self._acknowledged.get())[1]
 
     async def send(self, drafts: Sequence[Draft]) -> Rounds:
-        """Append one after the other, each when the one before has arrived."""
+        """Append events one after the other, each when the one before has arrived."""
         topic = await self._node.log.topic(topic_of(GROUP))
         rounds: Rounds = []
         for draft in drafts:
@@ -143,7 +143,7 @@ class _Pair:
         return rounds
 
     async def preview(self, events: int, seconds: list[float]) -> None:
-        """Preview a redelivery of so many events, again and again."""
+        """Preview a redelivery of this number of events, repeatedly."""
         asked = Redeliver(group=GROUP, peer="b", from_seq=1, to_seq=events, dry_run=True)
         while True:
             begun = time.perf_counter()
@@ -153,7 +153,8 @@ class _Pair:
 
 
 def _first_sight(witness: Database, number: int) -> float:
-    """When B's log first reached that many records. It asks little and rarely: it shares the interpreter with A."""
+    """Return when B's log first reached this number of records. It polls sparingly: it shares the interpreter
+    with A."""
     if witness.path is not None:
         with closing(sqlite3.connect(f"file:{witness.path}?mode=ro", uri=True)) as file:
             while file.execute("SELECT next_position FROM log_heads").fetchone()[0] <= number:

@@ -1,8 +1,8 @@
-"""Merging many parts: `python -m tests.bench.merge [--parts N] [--declared N]`. Milliseconds, median of five.
+"""Measures the merge of many parts: `python -m tests.bench.merge [--parts N] [--declared N]`. Milliseconds, median of
+five.
 
-`merge` is the function alone, over parts that were looked at before. The others are what a node pays, database and all:
-`first` after its start, `one part` after one was written, `expiry` when the time has come for one, `nothing` when it
-looks and nothing has changed.
+`merge` is the function alone, over validated parts. The others include the database, as in a node: `first` after its
+start, `one part` after one was written, `expiry` when one expires, `nothing` when nothing has changed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def fill(conn: Connection, declared: int, parts: int) -> None:
 
 
 def give(conn: Connection, number: int, *, event_id: str = "", ttl: int = 30 * MINUTE) -> None:
-    """One claim, as the example of a plugin makes it."""
+    """Write one claim, as the example plugin does."""
     lock_head(conn)
     address = f"10.{88 + number // 65536}.{number // 256 % 256}.{number % 256}"
     resource = {

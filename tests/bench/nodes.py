@@ -1,4 +1,4 @@
-"""Two real nodes for a measurement: their databases, their processes, and what they hold at the end."""
+"""Two real nodes for a measurement: their databases, their processes, and a check of what they hold at the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ API = "federation.routerd.net/v1alpha1"
 
 
 def make_drafts(node: str, count: int, size: int, *, start: int = 0) -> list[Draft]:
-    """Events of one node, each `size` bytes in canonical form, with time-ordered ids."""
+    """Return events of one node, each `size` bytes in canonical form, with time-ordered ids."""
     clock = SystemClock()
     drafts = []
     padding = 0
@@ -66,9 +66,9 @@ class BenchNode:
     def declare(
         self, secret: Path, peers: Sequence[BenchNode], keys: Sequence[dict[str, str]] = (), **of_peers: object
     ) -> None:
-        """Migrate, and write the group, with more keys than the secret where there are any, and the peers.
+        """Migrate, and apply the group and the peers; `keys` are further keys of the group.
 
-        `of_peers` is more of their spec.
+        `of_peers` holds further fields of their spec.
         """
         database = Database(self.url)
         now = SystemClock().now()
@@ -101,7 +101,7 @@ class BenchNode:
         database.close()
 
     def start(self, **settings: str) -> None:
-        """Start the process with more variables; returns when it is ready."""
+        """Start the process with further variables; return when it is ready."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
         environment |= {
             "EVENTD_DATA_DIR": str(self.directory),
@@ -119,7 +119,7 @@ class BenchNode:
             time.sleep(0.02)
 
     def stored(self) -> int:
-        """Events of the group that are durable here; -1 while the node does not answer."""
+        """Return the number of durable events of the group; -1 while the node does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
                 return int(json.load(answer)["storedEvents"])
@@ -127,25 +127,25 @@ class BenchNode:
             return -1
 
     def cpu_seconds(self) -> float:
-        """CPU time of the process so far."""
+        """Return the CPU time of the process so far."""
         assert self._process is not None
         return cpu_of(self._process.pid) or 0.0
 
     def resident_mib(self) -> float:
-        """Most memory the process ever had resident."""
+        """Return the peak resident memory of the process."""
         assert self._process is not None
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
     def stop(self) -> None:
-        """End the process."""
+        """Stop the process."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(30)
             self._process = None
 
     def read(self, source: str) -> Iterator[tuple[str, str]]:
-        """Every stored event of a source, id and canonical form, in the order of this log."""
+        """Yield every stored event of a source, id and canonical form, in the order of this log."""
         database = Database(self.url)
         try:
             after = 0
@@ -162,7 +162,7 @@ class BenchNode:
 
 
 def verify(sender: BenchNode, receiver: BenchNode, count: int) -> None:
-    """Raise unless the receiver holds exactly what the sender has of its own, once, in its order."""
+    """Raise unless the receiver holds exactly the sender's own events, once, in its order."""
     sent, received = list(sender.read(sender.name)), list(receiver.read(sender.name))
     if len(sent) != count or sent != received:
         raise RuntimeError(f"not what was sent: {len(sent)} sent, {len(received)} received, {count} expected")

@@ -1,7 +1,7 @@
-"""Measure plugins: `python -m tests.bench.plugins [--events N] [--batch N] [--concurrency N] [--size N]`.
+"""Measures plugins: `python -m tests.bench.plugins [--events N] [--batch N] [--concurrency N] [--size N]`.
 
-One resource comes back for each event, over a host process and over a program; each is counted and compared with the
-event it came from. Nothing of it is stored: this is the cost of the plugin alone.
+A plugin returns one resource for each event, as a host process and as a program; all are counted and compared with
+their events. Nothing is stored: this is the cost of the plugin alone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def _measure(folder: Path, options: argparse.Namespace) -> dict[str, float
 
 
 async def _alone(plugins: Plugins, config: PluginConfig) -> float:
-    """Median seconds of a run over one event."""
+    """Return the median seconds of a run over one event."""
     times = []
     for number in range(50):
         begun = time.perf_counter()
@@ -82,7 +82,8 @@ async def _alone(plugins: Plugins, config: PluginConfig) -> float:
 
 
 async def _throughput(plugins: Plugins, config: PluginConfig, options: argparse.Namespace) -> float:
-    """Events a second in full batches. What came back is compared with what was given after the clock has stopped."""
+    """Return events per second in full batches. The resources are compared with the events after the clock
+    has stopped."""
     padding = "x" * max(0, options.size - 220)
     batches = [
         range(first, min(first + options.batch, options.events)) for first in range(0, options.events, options.batch)

@@ -1,7 +1,7 @@
-"""The yardstick: aiohttp with handlers that do nothing, in a process of its own. It tells its port like a node does.
+"""The yardstick: aiohttp with handlers that do nothing, in a process of its own, which writes a port file like a node.
 
-`POST /answer/N` reads the body and answers N constant bytes. `POST /tell` gives its body to all who hang on `POST
-/wait`, or on `GET /stream` as server-sent events; nothing is stored. It imports nothing of this project.
+`POST /answer/N` reads the body and answers N constant bytes. `POST /tell` sends its body to all clients of `POST
+/wait`, and of `GET /stream` as server-sent events; nothing is stored. It imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JSON = "application/json"
 
 
 class Rival:
-    """What it knows: who listens."""
+    """The state of the server: its waiting clients."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, bytes] = {}
@@ -40,7 +40,7 @@ class Rival:
         for stream in [*self._streams]:
             try:
                 await stream.write(event)
-            except ConnectionError:  # it has gone
+            except ConnectionError:  # it has disconnected
                 self._streams.discard(stream)
         return web.Response(body=b"{}", content_type=JSON)
 

@@ -1,4 +1,4 @@
-"""What every measurement shares: its settings are printed first, then each round, and the medians of all last."""
+"""The common frame of the measurements: it prints the settings, then each round, and finally the medians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.postgres import PostgresServer, find_programs
 def run_rounds(
     settings: dict[str, object], rounds: int, measure: Callable[[], dict[str, float]], *, digits: int = 3
 ) -> None:
-    """Measure so many times. Figures are rounded to `digits`."""
+    """Run a measurement repeatedly. Figures are rounded to `digits`."""
     print(json.dumps({"settings": settings | machine()}, indent=2))
     figures = []
     for number in range(rounds):
@@ -28,13 +28,14 @@ def run_rounds(
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on besides the options."""
+    """Return what the figures depend on besides the options."""
     return {"sqlite": sqlite3.sqlite_version, **this.machine(Path(tempfile.gettempdir()))}
 
 
 @contextmanager
 def databases(kind: str) -> Iterator[Callable[[], str | None]]:
-    """Makes the URL of a new database; None stands for SQLite, whose file is the measurement's own matter."""
+    """Yield a function that returns the URL of a new database; None stands for SQLite, whose file the measurement
+    chooses."""
     if kind != "postgres":
         yield lambda: None
         return

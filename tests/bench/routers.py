@@ -1,10 +1,10 @@
-"""Routers over one source: `python -m tests.bench.routers [in-step|alone] [options]`.
+"""Measures routers over one source: `python -m tests.bench.routers [in-step|alone] [options]`.
 
-`in-step`: as a node moves them, all that stand at one place together. `alone`: each as a consumer of its own, with a
-cursor, pages and settles like any other; nothing else differs. Records are written one by one, each once all copies of
-the one before are there (`--every 0`), or in a steady stream. Printed are the CPU time per copy, the time until all
-copies of a record are there, and the longest stretch for which the loop and the writer did nothing else. Every run
-verifies that each destination has each record once.
+`in-step`: as in a node, routers at the same position read and commit together. `alone`: each is a consumer of its own
+with its cursor and pages; nothing else differs. Records are written one by one, each once all copies of the one before
+are there (`--every 0`), or in a steady stream. The output is the CPU time per copy, the time until all copies of a
+record are there, and the longest time for which the loop and the writer did nothing else. Every run verifies that each
+destination has each record once.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ async def _write(log: EventLog, drafts: Drafts, routers: int) -> None:
 
 
 async def _gauge(longest: list[float]) -> None:
-    """How late the loop comes to what it has to do."""
+    """Record how late the loop runs its callbacks."""
     while True:
         at = time.perf_counter()
         await asyncio.sleep(TICK)
@@ -167,7 +167,7 @@ async def _verify(log: EventLog, options: argparse.Namespace, records: int) -> N
 
 
 class _Writer:
-    """How long the transactions of the writer take."""
+    """Records how long the transactions of the writer take."""
 
     longest = 0.0
 
@@ -176,7 +176,7 @@ class _Writer:
 
 
 class _Alone:
-    """A router as a sink of the loop that every consumer has: it does no I/O, and gives back what is to be written."""
+    """A router as a sink of the consumer loop: it does no I/O, and returns what is to be written."""
 
     window = 1
     own = False
@@ -215,7 +215,7 @@ class _Alone:
 
 
 class _All:
-    """Every record is wanted."""
+    """A filter that matches every record."""
 
     own = False
     settles: Callable[..., bool] = staticmethod(lambda _block, _now: True)
@@ -228,7 +228,7 @@ class _Copies(OutboundBatch):
 
 
 class _Copying:
-    """What the step of one router writes beside its cursor."""
+    """What the step of one router writes besides its cursor."""
 
     def __init__(self, line: RouterRow, cut: CopyPage) -> None:
         self._line = line

@@ -1,7 +1,8 @@
-"""What shipping costs the node that does it, and how fast it ships what has piled up.
+"""Measures what shipping to a lake costs a node, and how fast a backlog is shipped.
 
-`python -m tests.bench.shipping push` sends events from one node to another, shipping off and on in turns within the
-same run. `… behind` fills a node's books while nothing is shipped, then starts it with a lake. Both verify the lake.
+`python -m tests.bench.shipping push` sends events from one node to another, with shipping alternately off and on within
+the same run. `… behind` fills a node's ledger while nothing is shipped, then starts it with a lake. Both verify the
+lake.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ async def _pair(directory: Path, options: argparse.Namespace) -> tuple[BenchNode
 
 
 async def _push(directory: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Events per second from one node to the other, which ships, or does not."""
+    """Return events per second from one node to the other, with or without shipping."""
     rates: dict[str, list[float]] = {"off": [], "on": []}
     rows = 0
     for turn in range(options.turns):
@@ -97,7 +98,7 @@ async def _push_once(place: Path, lake: str, options: argparse.Namespace) -> flo
 
 
 async def _behind(directory: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Rows per second that come into the lake of a node which has shipped nothing so far and does nothing else."""
+    """Return rows per second that an otherwise idle node ships from its backlog."""
     a, b = await _pair(directory / "pair", options)
     a.start(), b.start()
     try:
@@ -121,7 +122,8 @@ async def _behind(directory: Path, options: argparse.Namespace) -> dict[str, flo
 
 
 def _rate(lake: str, book: Ledger) -> int:
-    """Rows per second, by when each segment was begun: asking, reading, writing, and settling in the node included."""
+    """Return rows per second from the start times of the segments: extracting, writing and settling in the node
+    included."""
     found = [segment.manifest for segment in survey(connect(lake)).segments if segment.place.book is book]
     seconds = (found[-1].written_at - found[0].written_at) / 1e6
     return round(sum(one.rows for one in found[:-1]) / seconds)
@@ -136,7 +138,7 @@ async def _until(fact) -> None:  # type: ignore[no-untyped-def]
 
 
 def _rows(lake: str) -> dict[Ledger, int]:
-    """Rows in the lake by book; its manifests are right, and nothing is missing between them."""
+    """Return the rows in the lake by ledger table, after a check of its manifests and for gaps."""
     rows = dict.fromkeys(Ledger, 0)
     if not Path(lake, "eventd-lake.json").exists():
         return rows

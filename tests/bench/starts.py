@@ -1,7 +1,7 @@
-"""How long it takes to start: a node until it is ready, and a command from its first line to its end.
+"""Measures the start of a node until it is ready, and a command from start to exit.
 
-Each time is that of a new process, with the files of Python and of the database in the memory of the system, and code
-that is compiled already. A node that starts again was killed before, as a crash would.
+Each time is that of a new process, with the files of Python and of the database in the page cache, and with compiled
+code. A node that starts again was killed before, as by a crash.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ GROUP = "bench"
 APPENDED = 500
 """Stored events of one append."""
 PADDING = 120
-"""Bytes that bring an event to about 350."""
+"""Bytes that pad an event to about 350."""
 LOOK_SECONDS = 0.002
 LONGEST_SECONDS = 30.0
 CONTROL = str(Path(sys.executable).with_name("routerctl"))
 
 
 class Starts:
-    """Nodes in a folder: one with a group and nothing in it, one with many events, and always a new one."""
+    """Nodes in a folder: one with an empty group, one with many events, and a new one for each run."""
 
     def __init__(self, folder: Path, events: int) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class Starts:
         return OwnNode(name, self._folder, "", (api, port), "")
 
     async def prepare(self) -> None:
-        """Declare the group, and fill the one."""
+        """Apply the group, and fill the second node."""
         for node in (self._empty, self._full):
             try:
                 await node.start()
@@ -62,27 +62,27 @@ class Starts:
         await _fill(self._full, self._events)
 
     async def of_new_node(self) -> float:
-        """Seconds until a node is ready that finds nothing, and makes its database."""
+        """Return the seconds until a node is ready that has to create its database."""
         return await _until_ready(self._make(f"new-{next(self._numbers)}"), 0)
 
     async def of_empty_node(self) -> float:
-        """The same of one that finds its database, without an event in it."""
+        """Return the seconds until a node with a database without events is ready."""
         return await _until_ready(self._empty, 0)
 
     async def of_full_node(self) -> float:
-        """The same with many events in it."""
+        """Return the seconds until a node with many events is ready."""
         return await _until_ready(self._full, self._events)
 
     def of_version(self) -> float:
-        """Seconds that `routerctl --version` takes."""
+        """Return the seconds of `routerctl --version`."""
         return _run(["--version"], eventd.__version__)
 
     def of_get(self) -> float:
-        """Seconds that `routerctl get EventGroup` takes, on the database."""
+        """Return the seconds of `routerctl get EventGroup`, on the database."""
         return _run(["get", "EventGroup", "--data-dir", str(self._empty.home)], GROUP)
 
     async def of_asking(self) -> float:
-        """The same, asked of a node that runs."""
+        """Return the seconds of `routerctl get EventGroup`, answered by a running node."""
         node = self._empty
         try:
             await node.start()
@@ -92,7 +92,7 @@ class Starts:
 
 
 async def _until_ready(node: OwnNode, events: int) -> float:
-    """Start it, ask until it says that it is ready, see that it holds what it should, and kill it."""
+    """Start a node, poll until it is ready, check what it holds, and kill it."""
     begun = time.perf_counter()
     try:
         node.launch()
@@ -130,7 +130,7 @@ def _run(arguments: Sequence[str], expected: str) -> float:
 
 
 async def _fill(node: OwnNode, events: int) -> None:
-    """Write events into the log of a node that is down; it had its first start already."""
+    """Write events into the log of a node that is down; it was started once before."""
     database = Database(f"sqlite:///{node.file}")
     try:
         log = await EventLog.open(database, SystemClock())
@@ -145,7 +145,7 @@ async def _fill(node: OwnNode, events: int) -> None:
 
 
 def _template(source: str) -> str:
-    """The canonical form of all of them, with a place for the number: made once, because a million take their time."""
+    """Return the canonical form of all events, with a placeholder for the number: to encode a million takes long."""
     event = Event(
         id="bench-@@",
         group=GROUP,

@@ -1,4 +1,5 @@
-"""A client that asks at a steady pace, whether or not what it asked before is answered: no slow answer hides others."""
+"""A client that sends requests at a steady pace, whether or not earlier ones are answered: slow answers hide
+no others."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Steady:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send requests until cancelled."""
         due, number = now(), 0
         while True:
             asking = asyncio.create_task(self._ask(number, due))
@@ -41,7 +42,7 @@ class Steady:
         assert answer.status in (200, 201), answer
 
     async def end(self) -> None:
-        """Wait for what was asked; raises what failed."""
+        """Wait for all answers; raises what failed."""
         await asyncio.gather(*self._asking)
         for line in self._free:
             line.close()
@@ -49,7 +50,7 @@ class Steady:
 
 @asynccontextmanager
 async def steady(port: int, make: Callable[[int], bytes], *, every: float) -> AsyncIterator[Steady]:
-    """A client that asks `make(number)` every so many seconds while the block runs."""
+    """Yield a client that sends `make(number)` at this interval while the block runs."""
     client = Steady(port, make, every)
     running = asyncio.create_task(client.run())
     try:

@@ -1,10 +1,10 @@
-"""From an event to the effective configuration: `python -m tests.bench.subscriptions [options]`.
+"""Measures from an event to the effective configuration: `python -m tests.bench.subscriptions [options]`.
 
 `waiting`: many subscriptions over one log hold events in open windows, and one gets single events: milliseconds from
-the call that emits one to the resource in the effective configuration. Its plugin is warm and takes below one of them.
-`draining`: the node starts with that many events waiting for all of them: seconds until each has its part.
-`python`: one subscription with a Python plugin and a long log: events per second that become parts.
-Every run verifies what arrived: each event in one successful run, each resource there.
+the call that emits an event to its resource in the effective configuration. Its plugin is a running process that takes
+less than one of them. `draining`: the node starts with that many events waiting for all subscriptions: seconds until
+each has its part. `python`: one subscription with a Python plugin and a long log: events per second that become parts.
+Every run verifies that each event was in one successful run, and that each resource exists.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def _measure(directory: Path, options: argparse.Namespace) -> dict[str, fl
 
 
 class _Bench:
-    """One node in this process, its database made anew."""
+    """One node in this process, with a new database."""
 
     def __init__(self, directory: Path, options: argparse.Namespace) -> None:
         self.directory = directory
@@ -103,7 +103,7 @@ class _Bench:
             self.node = None
 
     async def declare(self, node: Node, *documents: dict[str, Any]) -> None:
-        """Declare, and wait until it is in force."""
+        """Apply resources, and wait until the node runs them."""
         sources = [{"name": "bench", "text": declare(*documents)}]
         await resources.apply(Services(node.log), resources.Apply.model_validate({"sources": sources}))
         await node._take_over_now()
@@ -171,7 +171,7 @@ class _Bench:
         return {"events_per_second": round(self.options.events / seconds), "seconds": round(seconds, 3)}
 
     async def _all_derived(self, node: Node) -> None:
-        """Until every event was in a run that succeeded; each in one."""
+        """Wait until every event was in a successful run; each must be in one."""
         sql = "SELECT coalesce(sum(events), 0) FROM plugin_runs WHERE status = 'succeeded'"
         while True:
             found = await node.log.database.read(lambda conn: fetch(conn, sql))

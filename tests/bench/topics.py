@@ -1,7 +1,7 @@
-"""Measure topics: `python -m tests.bench.topics WHAT …`; `--help` lists what.
+"""Measures topics: `python -m tests.bench.topics WHAT …`; `--help` lists the measurements.
 
-A node and its rival run as processes of their own; clients are of this process. Every run verifies that what was
-counted arrived. A ratio is to the rival, or to a bare insert, of the same round; what is printed last are medians.
+A node and its rival run as processes of their own; clients run in this process. Every run verifies that what was
+counted arrived. A ratio compares with the rival, or with a bare insert, of the same round; the last output is medians.
 """
 
 from __future__ import annotations

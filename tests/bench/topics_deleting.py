@@ -1,8 +1,8 @@
-"""What a single write takes while topics are deleted, and until the node has removed all that they held.
+"""Measures single writes while topics are deleted, and until the node has removed their rows.
 
-A client writes a record at a steady pace to a topic that is not deleted: first beside a node with nothing else to do,
-then while another client deletes all the others, then until the node has removed their rows. Trimming is measured
-beside it: keys of writes whose time is over were stored before, and must be gone at the end.
+A client writes a record at a steady pace to a topic that stays: first next to an idle node, then while another client
+deletes all other topics, then until the node has removed their rows. Trimming is measured too: expired idempotency keys
+are stored beforehand, and must be gone at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Workers that claim the jobs of a queue and ack them, a few at a time, until there are none.
+"""Measures workers that claim the jobs of a queue and ack them, a few at a time, until the queue is empty.
 
-The jobs are written beforehand in batches of 1000. A worker claims, acks all it got in one request, and claims again.
-Every job is counted once: none may be handed out twice, and none may be left.
+The jobs are written beforehand in batches of 1000. A worker claims jobs, acks all of them in one request, and claims
+again. Every job is counted once: none may be claimed twice, and none may be left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SEQ = re.compile(rb'"\$seq":(\d+)')
 
 
 class _Worker:
-    """One node that works, on a connection of its own."""
+    """One worker, on a connection of its own."""
 
     def __init__(self, line: HttpConnection, queue: str, name: str, most: int) -> None:
         self.done: list[int] = []
@@ -31,7 +31,7 @@ class _Worker:
         self._claim = request("POST", f"/v0/topics/{queue}/claim", {"node": name, "max": most})
 
     async def work(self) -> None:
-        """Until there is nothing to be had."""
+        """Claim and ack until the queue is empty."""
         while seqs := await self._take():
             acking = request("POST", f"/v0/topics/{self._queue}/ack", {"node": self._name, "seqs": seqs})
             begun = time.perf_counter()

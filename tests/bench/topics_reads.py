@@ -1,4 +1,4 @@
-"""Pages of one topic, of 1, 256 and 1,000 records, read by one client and by four, each from its beginning on.
+"""Measures pages of one topic, of 1, 256 and 1,000 records, read by one client and by four, each from the beginning.
 
 The rival answers as many constant bytes as the page has. Verified: each page holds exactly the records of its seqs.
 """
@@ -16,7 +16,7 @@ LIMITS = (1, 256, 1000)
 CLIENTS = (1, 4)
 TOPIC = "pages"
 MOST_BYTES = 128 << 20
-"""Of answers that are kept until the clock has stopped."""
+"""Bytes of answers that are kept until the clock has stopped."""
 
 
 async def measure_reads(directory: Path, options: argparse.Namespace) -> Figures:

@@ -1,11 +1,11 @@
-"""What a node is after kill -9.
+"""Measures and verifies a node after kill -9.
 
 `recovery`: seconds from the start of the process to the first 200 of /v0/ready, of an empty node and of one that was
-killed while it took more on top of many records; all that was acknowledged is read again. `kills`: a node is killed
-at moments drawn by lot while clients write to a topic that flushes, and two routers in a row and one beside them, all
-exactly_once, copy. Every client repeats what was not answered, under the same key, until it is. Verified at the end:
-each batch is in its topic once, where its client was told; each topic of copies holds the same records in the same
-order; the file is sound.
+killed while it wrote to a topic with many records; everything acknowledged is read again. `kills`: a node is killed at
+random moments while clients write to a topic with flushed commits, and two routers in a chain and one next to them, all
+exactly_once, copy. Every client repeats an unanswered write under the same key until it is answered. Verified at the
+end: each batch is in its topic once, at the seqs of its answer; each destination holds the same records in the same
+order; the file is intact.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tests.bench.wire import HttpConnection, open_line, read_answer, request, te
 
 TOPIC = "records"
 SLICE = 100_000
-"""Records whose requests are made at once."""
+"""Records whose requests are prepared at once."""
 
 SOURCE = "source"
 ROUTERS = {"copy": SOURCE, "beside": SOURCE, "onward": "copy"}
-"""Destination and source of each."""
+"""Destination and source of each router."""
 MOST_RECORDS = 20
 LONGEST = 120.0
 ALIVE_SECONDS = (0.05, 1.5)
-"""How long a node lives, ready, until it is killed."""
+"""How long a ready node lives until it is killed."""
 
 
 async def measure_recovery(directory: Path, options: argparse.Namespace) -> Figures:
@@ -60,7 +60,7 @@ async def measure_recovery(directory: Path, options: argparse.Namespace) -> Figu
 
 
 async def _write_until_killed(at: Site, options: argparse.Namespace) -> int:
-    """Write on, and kill the node amid that; up to which number all was acknowledged."""
+    """Write, and kill the node meanwhile; return the number up to which all was acknowledged."""
     line, acknowledged = await open_line(at.port), options.held
     killing = asyncio.create_task(_kill_after(at, 0.3))
     with contextlib.suppress(Unavailable):
@@ -130,7 +130,7 @@ async def _declare(at: Site) -> None:
 
 
 class _Writer:
-    """One client. `told`: where each batch is, and its numbers."""
+    """One client. `told`: the seq of each batch, and its numbers."""
 
     def __init__(self, at: Site, number: int, size: int, lot: Random) -> None:
         self.told: list[tuple[int, int, range]] = []
@@ -144,7 +144,7 @@ class _Writer:
         self._line: HttpConnection | None = None
 
     async def run(self) -> None:
-        """Until it is told to stop, and its last batch is acknowledged."""
+        """Write until it is stopped, and its last batch is acknowledged."""
         while not self.stopping:
             count = self._lot.randint(1, MOST_RECORDS)
             batch, self._next = range(self._next, self._next + count), self._next + count
@@ -164,14 +164,14 @@ class _Writer:
                 if answer.status < 500:
                     self.repeated += bool(tries)
                     return answer.json()
-            except (OSError, AssertionError, EventdError):  # no port file, nobody there, or gone without a word
+            except (OSError, AssertionError, EventdError):  # no port file, no listener, or a lost connection
                 self._line = None
             tries += 1
             await asyncio.sleep(0.01)
 
 
 async def _verify_source(at: Site, writers: list[_Writer]) -> list[int]:
-    """The numbers in the source, in order."""
+    """Return the numbers in the source, in order."""
     found = await read_numbers(at.port, SOURCE)
     for writer in writers:
         for first, last, batch in writer.told:

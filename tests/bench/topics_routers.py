@@ -1,9 +1,9 @@
-"""One topic with no, 1, 10, 100 and 1,000 routers, each into a topic of its own, all over HTTP.
+"""Measures one topic with no, 1, 10, 100 and 1,000 routers, each into a topic of its own, all over HTTP.
 
-One client writes single records as fast as it can while the routers work: p50 and p99 of its writes, and copies a
-second from the first write to the last copy. `one_ms`: from a write into a resting node to the last copy of it. Looked
-at in the node's file, so that nobody asks it. The bare insert is as many rows into one table as there are copies.
-Verified: each topic holds each record once, in order. `kills` has routers too.
+One client writes single records as fast as it can while the routers work: p50 and p99 of its writes, and copies per
+second from the first write to the last copy. `one_ms`: from a write into an idle node to its last copy. The copies are
+counted in the node's file, so that no request disturbs the node. The bare insert is as many rows into one table as
+there are copies. Verified: each topic holds each record once, in order. `kills` has routers too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.bench.wire import LoadResult, load, open_line, request, tell
 
 SOURCE = "source"
 FEWEST, MOST = 200, 2000
-"""Writes, as many as make the wanted number of copies."""
+"""The least and the most writes; in between, as many as make the wanted number of copies."""
 ONES = 10
 BARE_RECORDS = 250
 LONGEST = 600.0
@@ -46,7 +46,7 @@ async def measure_routers(directory: Path, options: argparse.Namespace) -> Figur
 
 
 def _compare(figures: Figures, count: int, directory: Path, options: argparse.Namespace) -> Figures:
-    """With the same without routers, and with a bare insert."""
+    """Compare with the same measurement without routers, and with a bare insert."""
     name = f"routers_{count}"
     compared: Figures = {}
     if "routers_0_write_p50_ms" in figures and count:
@@ -65,7 +65,7 @@ def _compare(figures: Figures, count: int, directory: Path, options: argparse.Na
 
 
 def writes_for(routers: int, copies: int) -> int:
-    """How many records are written to a source with so many routers."""
+    """Return how many records are written to a source with this number of routers."""
     return min(MOST, max(FEWEST, copies // max(1, routers)))
 
 
@@ -110,7 +110,7 @@ async def _declare(at: Site, count: int, options: argparse.Namespace) -> LoadRes
 
 
 async def _all_copied(at: Site, count: int, records: int, *, every: float = 0.02) -> None:
-    """Until each destination has so many records."""
+    """Wait until each destination has this number of records."""
     sql = "SELECT coalesce(min(next_seq), ?) FROM topics WHERE name LIKE 'dest-%'"
     async with asyncio.timeout(LONGEST):
         while count and at.ask_file(sql, records + 1)[0][0] <= records:  # noqa: ASYNC110 another process
@@ -118,7 +118,7 @@ async def _all_copied(at: Site, count: int, records: int, *, every: float = 0.02
 
 
 async def _one_by_one(at: Site, count: int, before: int, size: int) -> float:
-    """Milliseconds from one write to the last copy of it, median."""
+    """Return the median milliseconds from one write to its last copy."""
     taken = []
     line = await open_line(at.port)
     for number in range(before + 1, before + ONES + 1):

@@ -1,7 +1,7 @@
-"""A node with 100 topics, and one with 100,000: making them, listing them, writing to them, and what they take.
+"""Measures a node with 100 topics and one with 100,000: to create them, list them, write to them, and their resources.
 
-Pages of the list are walked from the first to the last, so each topic is listed once; single writes go to topics drawn
-by lot. Memory is what is resident: of the empty node, with all topics made, after the writes, and after a start anew.
+All pages of the list are read, so each topic is listed once; single writes go to random topics. Memory is resident
+memory: of the empty node, with all topics created, after the writes, and after a restart.
 """
 
 from __future__ import annotations

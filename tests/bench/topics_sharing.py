@@ -1,9 +1,9 @@
-"""Readers that share one topic, beside readers of whom each has a copy of it, made by a router.
+"""Compares readers that share one topic with readers that each have a copy of it, made by a router.
 
 First records are written one at a time, each when all readers have the one before: milliseconds from the first byte of
-a write until each reader has it, and the node's CPU per written record, with what it sends to the readers. Then batches
-are written, as fast as the node takes them, while no reader is connected, until all copies are there. Bytes are what
-the database grows by. Verified: each reader got each record once, in order, and each copy is there.
+a write until each reader has it, and the node's CPU per written record, including delivery. Then batches are written as
+fast as the node accepts them, while no reader is connected, until all copies are there. Bytes are the growth of the
+database. Verified: each reader received each record once, in order, and each copy exists.
 """
 
 from __future__ import annotations

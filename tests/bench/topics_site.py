@@ -1,4 +1,4 @@
-"""What is measured, and its rival: processes of their own. And what every measurement of topics does with them."""
+"""The node under test and its rival, as processes of their own, and what the measurements of topics have in common."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Site:
         return self.node.port
 
     async def restart(self) -> float:
-        """Start the node again; seconds until it says that it is ready."""
+        """Restart the node; return the seconds until it is ready."""
         begun = time.perf_counter()
         self.node.start()
         while not _is_ready(self.node):
@@ -49,16 +49,16 @@ class Site:
         return time.perf_counter() - begun
 
     def ask_file(self, sql: str, *values: object) -> list[Any]:
-        """Look into the node's database without troubling the node."""
+        """Query the node's database file directly, without a request to the node."""
         with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as file:
             return file.execute(sql, values).fetchall()
 
 
 @contextmanager
 def site(directory: Path, url: str | None = None, **env: str) -> Iterator[Site]:
-    """A site that ends with its processes killed; their logs are shown only when something failed.
+    """Yield a site whose processes are killed at the end; their logs are shown only after a failure.
 
-    `url` is that of a migrated Postgres database, None for a SQLite file of its own. `env` sets the node.
+    `url` is that of a migrated Postgres database, None for a SQLite file of its own. `env` configures the node.
     """
     processes = Processes(directory)
     try:
@@ -78,7 +78,7 @@ def _is_ready(process: Process) -> bool:
 
 
 def resident_mib(process: Process) -> float:
-    """Of its memory what is in RAM."""
+    """Return the resident memory of a process."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -86,7 +86,7 @@ def resident_mib(process: Process) -> float:
 
 
 def cpu_seconds(process: Process) -> float:
-    """What it used of all cores since its start."""
+    """Return the CPU seconds of a process since its start."""
     return cpu_of(process.pid) or 0.0
 
 
@@ -94,17 +94,17 @@ def cpu_seconds(process: Process) -> float:
 
 
 def make_record(number: int, size: int) -> dict[str, Any]:
-    """A record that can be told from all others; its data have about `size` bytes."""
+    """Return a record that differs from all others; its data have about `size` bytes."""
     return {"data": {"n": number, "pad": "x" * max(0, size - 24)}, "tag": "bench:tag"}
 
 
 def write_of(topic: str, numbers: Sequence[int], size: int) -> bytes:
-    """The request that writes one batch."""
+    """Return the request that writes one batch."""
     return request("POST", f"/v0/topics/{topic}", {"records": [make_record(number, size) for number in numbers]})
 
 
 def parts(count: int, size: int, *, first: int = 1) -> list[range]:
-    """The numbers from `first` on, `count` of them, in batches."""
+    """Return `count` numbers from `first` on, in batches."""
     end = first + count
     return [range(start, min(end, start + size)) for start in range(first, end, size)]
 
@@ -116,7 +116,7 @@ async def fill(port: int, topic: str, count: int, size: int, *, first: int = 1) 
 
 
 async def read_numbers(port: int, topic: str, at: int = 0) -> list[int]:
-    """The numbers of all records of a topic beyond a seq, as readers get them; no seq may be missing."""
+    """Return the numbers of all records of a topic after a seq, as readers get them; no seq may be missing."""
     numbers: list[int] = []
     while True:
         page = await tell(port, "POST", f"/v0/topics/{topic}/diff", {"from_seq": at, "limit": 1000})
@@ -130,7 +130,7 @@ async def read_numbers(port: int, topic: str, at: int = 0) -> list[int]:
 
 
 async def verify(port: int, topic: str, told: Sequence[Sequence[Any]], written: Sequence[Sequence[range]]) -> None:
-    """Each batch that was `written` by a client is in the topic once, where its answer told; nothing else is."""
+    """Check that each batch that a client wrote is in the topic once, at the seqs of its answer, and nothing else."""
     found = await read_numbers(port, topic)
     assert len(found) == sum(len(batch) for row in written for batch in row), "as many records as were written"
     for answers, batches in zip(told, written, strict=True):

@@ -1,9 +1,9 @@
-"""From a write to those who wait for it: streams of server-sent events, and long polls; 1, 100 and 1,000 of them.
+"""Measures from a write to its watchers: 1, 100 and 1,000 streams of server-sent events or long polls.
 
-A write is sent when all have heard of the one before and wait again; milliseconds from its first byte to the first byte
-that each got of it. The rival keeps nothing: it gives as many bytes to as many connections. `stalled`: the same while
-one more watcher does not read what it is sent, in turns with the same without it. Verified: each watcher got each
-record once, in order; the stalled one too, when it reads again.
+A write is sent when all watchers have received the one before and wait again; measured are milliseconds from its first
+byte to the first byte at each watcher. The rival stores nothing: it sends as many bytes to as many connections.
+`stalled`: the same while one more watcher does not read, alternating with the same without it. Verified: each watcher
+received each record once, in order; the stalled one too, when it reads again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tests.bench.wire import HttpConnection, compact, door, load, open_line, per
 
 SOME_SECONDS = 0.02
 SECONDS_PER_WATCHER = 0.0005
-"""After which those who have heard of a write wait again, long polls too."""
+"""Time for each watcher to wait again after a write, long polls too."""
 LONGEST = 60.0
 STALL_BYTES = 16 << 20
-"""What is written while nobody but the stalled watcher is there: far more than sockets hold."""
+"""Bytes that are written while only the stalled watcher is connected: far more than sockets buffer."""
 STALL_SIZE = 16 << 10
 
 
@@ -42,7 +42,7 @@ async def measure_watch(directory: Path, options: argparse.Namespace) -> Figures
 
 
 class Poll(HttpConnection):
-    """A watcher that asks again as soon as it is answered. `asked(n)` is its question after n answers."""
+    """A watcher that polls again after each answer. `asked(n)` is its request after n answers."""
 
     def __init__(self, turn: WriteProgress, asked: Callable[[int], bytes]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Poll(HttpConnection):
 async def write_all(
     port: int, turn: WriteProgress, asked: Callable[[int], bytes], numbers: range, watchers: int
 ) -> tuple[list[float], list[float], float]:
-    """Write one after the other: seconds to each watcher, to the last one of each write, and of a core a second."""
+    """Write one after the other: seconds to each watcher, to the last one of each write, and the share of a core."""
     line = await open_line(port)
     seconds: list[float] = []
     longest: list[float] = []
@@ -109,7 +109,7 @@ def _told(
 
 
 async def _make_topic(port: int, topic: str, size: int) -> None:
-    """With one record, of number 0."""
+    """Create a topic with one record, number 0."""
     await load(port, [[write_of(topic, [0], size)]])
 
 
@@ -137,7 +137,7 @@ def _tell(number: int, size: int) -> bytes:
 
 
 async def open_streams(port: int, topic: str, count: int, turn: WriteProgress, *, from_seq: int) -> list[Stream]:
-    """So many watchers, each with a session of its own, all at the head."""
+    """Return watchers with a session each, all at the head."""
     return await watchers.open_streams(door(port), [topic] * count, turn, from_seq=from_seq)
 
 
@@ -184,7 +184,7 @@ async def _stalled(at: Site, options: argparse.Namespace) -> Figures:
 
 
 async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stalled: bool) -> float:
-    """Milliseconds to the watchers of a topic, with one among them that does not read, or without it."""
+    """Measure milliseconds to the watchers of a topic, with or without one among them that does not read."""
     turn, count = WriteProgress(), options.beside
     await _make_topic(at.port, topic, STALL_SIZE)
     stalled = await _open_stalled(at.port, topic) if is_stalled else None
@@ -203,7 +203,7 @@ async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stall
 
 
 async def _open_stalled(port: int, topic: str) -> Stream:
-    """A watcher that reads its first record and nothing more, with little room in its socket."""
+    """Return a watcher that reads its first record and nothing more, with a small socket buffer."""
     room = socket.socket()
     room.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     room.connect(("127.0.0.1", port))
@@ -217,7 +217,7 @@ async def _open_stalled(port: int, topic: str) -> Stream:
 
 
 async def _read_on(stalled: Stream, last: int) -> None:
-    """It has been sent less than there is; when it reads on it gets all of it."""
+    """Check that it has received less than was written, and receives the rest when it reads again."""
     got = len(stalled.received)
     stalled.transport.resume_reading()
     mark = mark_of(last)

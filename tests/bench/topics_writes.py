@@ -1,7 +1,7 @@
-"""Writes to one topic: single ones by one client and by 16, batches of 16; the rival is fed the same bytes.
+"""Measures writes to one topic: single ones by one client and by 16, batches of 16; the rival receives the same bytes.
 
-Verified: each batch is there once, at the seqs that its writer was told. The bare insert is one connection to a SQLite
-file with the durability of the node, that gets the same records, as many in a transaction as all writers send at once.
+Verified: each batch is there once, at the seqs of its answer. The bare insert is one connection to a SQLite file with
+the durability of the node, which inserts the same records, as many in a transaction as all writers send at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.bench.wire import LoadResult, compact, load, request, tell
 CLIENTS = 16
 BATCH = 100
 WARM_UP = 20
-"""Questions of each client that are not counted."""
+"""Requests of each client that are not counted."""
 
 
 async def measure_writes(directory: Path, options: argparse.Namespace) -> Figures:
@@ -71,7 +71,7 @@ async def _batches(at: Site, name: str, durability: str, batches: int, size: int
 async def _write(
     at: Site, topic: str, durability: str, batches: Sequence[Sequence[range]], size: int
 ) -> tuple[LoadResult, LoadResult, float]:
-    """Write, and feed the rival: how both went, and the seconds of a core that the node took."""
+    """Write, and send the same to the rival: both results, and the CPU seconds of the node."""
     await tell(at.port, "PUT", f"/v0/topics/{topic}", {"durability": durability})
     await _warm_up(at, durability, len(batches), size)
     cpu = cpu_seconds(at.node)
@@ -95,7 +95,7 @@ async def _warm_up(at: Site, durability: str, clients: int, size: int) -> None:
 
 
 def bare_insert_rate(file: Path, records: Sequence[object], times: int, *, synchronous: str = "FULL") -> float:
-    """Records a second that SQLite takes in transactions of all the `records`; FULL flushes each to the disk."""
+    """Return records per second of SQLite in transactions of all the `records`; FULL flushes each to the disk."""
     with closing(sqlite3.connect(file, isolation_level=None)) as bare:
         bare.execute("PRAGMA journal_mode = WAL")
         bare.execute(f"PRAGMA synchronous = {synchronous}")

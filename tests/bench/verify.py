@@ -1,7 +1,8 @@
-"""Verifying a peer that holds much: how long it takes, and what it does to events that are delivered meanwhile.
+"""Measures the verification of a peer with many events: its duration, and the latency of events delivered meanwhile.
 
-`python -m tests.bench.verify [--events N]`. Both nodes are processes of their own. One event at a time is put in at A
-over its API; its latency ends when B's database holds it. The same is measured beside a comparison that never ends.
+`python -m tests.bench.verify [--events N]`. Both nodes are processes of their own. Single events are emitted at A over
+its API; their latency ends when B's database holds them. The same is measured next to a comparison that runs
+throughout.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _measure(directory: Path, make_url: Callable[[], str | None], options: argpa
 
 
 def _remove_some(conn: Any) -> None:
-    """Lose one block out of the middle, as damage would; its ids stay known, which a damaged database may be, too."""
+    """Delete one block from the middle, as damage would; its ids stay known, as they may in a damaged database."""
     from eventd.store.engine.database import execute, fetch
 
     [(first, records)] = fetch(

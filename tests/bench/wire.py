@@ -1,4 +1,4 @@
-"""The light client of `routerctl bench`, for a node of this machine that asks for no key."""
+"""The light client of `routerctl bench`, for a node of this machine that requires no key."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ T = TypeVar("T")
 
 
 def run_alone(main: Coroutine[Any, Any, T]) -> T:
-    """Run on a loop of the kind that the node has."""
+    """Run on an event loop of the kind that the node uses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
 
 def compact(value: Any) -> bytes:
-    """As JSON, without white space."""
+    """Return a value as JSON without white space."""
     return msgspec.json.encode(value)
 
 
 def request(method: str, path: str, body: Any = None, **headers: str) -> bytes:
-    """One request. A `body` that is no bytes goes out as JSON."""
+    """Return one request. A `body` that is not bytes is sent as JSON."""
     head, _, content = door(80).request(method, path, body).partition(HEAD_END)
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([head.decode(), *lines]).encode() + HEAD_END + content
 
 
 async def open_line(port: int) -> HttpConnection:
-    """A connection to this machine."""
+    """Return a connection to this machine."""
     return await door(port).open(HttpConnection)
 
 
 async def load(port: int, asked: Sequence[Sequence[bytes]]) -> LoadResult:
-    """As many clients as there are rows of questions, each with a connection of its own, all at once."""
+    """Run as many concurrent clients as there are rows of requests, each with a connection of its own."""
     return await door(port).load(asked)
 
 
 async def tell(port: int, method: str, path: str, body: Any = None) -> Any:
-    """Ask one thing aside from the measurement: the JSON of its answer."""
+    """Send one request outside the measurement; return the JSON of its answer."""
     return await door(port).tell(method, path, body)
 
 
 @cache
 def door(port: int) -> NodeClient:
-    """The way to a node of this machine."""
+    """Return the client of a node of this machine."""
     return NodeClient(Address(False, "127.0.0.1", port, ""))

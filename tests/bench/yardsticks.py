@@ -1,6 +1,6 @@
-"""What figures are compared with in the same run: as little as can be done, in one process, without a network.
+"""The yardsticks of the same run: the minimum of the work, in one process, without a network.
 
-`bare_loop` decodes the requests that a node gets and inserts the same rows with sqlite3, a commit for each request.
+`bare_loop` decodes the requests of a node and inserts the same rows with sqlite3, with a commit for each request.
 `imports` starts Python and imports the three largest libraries of a node. `flush` makes a small write durable.
 """
 
@@ -25,7 +25,7 @@ LIBRARIES = "import sqlalchemy, aiohttp, pydantic"
 
 
 class Bare(NamedTuple):
-    """What the bare loop took."""
+    """The result of the bare loop."""
 
     events_per_second: float
     cpu_us_per_event: float
@@ -44,7 +44,7 @@ class _Request(msgspec.Struct):
 
 
 def bare_loop(folder: Path, bodies: Sequence[bytes], events: int) -> Bare:
-    """Decode and insert, as durably as a node does. Raises RuntimeError when not all of it is in the table."""
+    """Decode and insert, as durably as a node does. Raises RuntimeError if not all of it is in the table."""
     with tempfile.TemporaryDirectory(prefix="bare-", dir=folder) as place, _open(Path(place) / "bare.db") as file:
         cpu, begun = time.process_time(), time.perf_counter()
         _insert(file, bodies)
@@ -82,14 +82,14 @@ def _insert(file: sqlite3.Connection, bodies: Sequence[bytes]) -> None:
 
 
 def imports() -> float:
-    """Seconds that Python takes to start and to import what no start of a node can do without."""
+    """Return the seconds that Python takes to start and to import what every start of a node needs."""
     begun = time.perf_counter()
     subprocess.run([sys.executable, "-c", LIBRARIES], env=plain_environment(), check=True)
     return time.perf_counter() - begun
 
 
 def flush(folder: Path) -> float:
-    """Seconds, in the middle of many, until a write of 4 KiB at the end of a file is on the disk."""
+    """Return the median seconds until a write of 4 KiB at the end of a file is on the disk."""
     times = []
     with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(FLUSHES):
@@ -101,6 +101,6 @@ def flush(folder: Path) -> float:
 
 
 def plain_environment() -> dict[str, str]:
-    """Ours without what would configure a node, or have each process compile its code anew."""
+    """Return this environment without what would configure a node, or have each process compile its code anew."""
     names = ("EVENTD_", "PYTHONDONTWRITEBYTECODE", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET")
     return {name: value for name, value in os.environ.items() if not name.startswith(names)}

@@ -1,3 +1,3 @@
-"""Other programs that bring messages from one site to another, measured beside our node."""
+"""Benchmarks of other programs that carry messages from one site to another, compared with this one."""
 
 from __future__ import annotations

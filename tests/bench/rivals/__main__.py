@@ -1,7 +1,7 @@
-"""Measure our node and others beside it: `python -m tests.bench.rivals [--install] [--out FILE.md]`.
+"""Measures this project's node and other programs: `python -m tests.bench.rivals [--install] [--out FILE.md]`.
 
-A is on the first core, B on the second, the client wherever there is room. Rounds go over all contestants in turn, so
-that a busy minute of the machine hits all of them. Each figure has a probe of the disk and the load beside it.
+A runs on the first core, B on the second, the client on any. Rounds alternate between the contestants, so that a busy
+minute of the machine affects all of them. Each figure is stored with a probe of the disk and the load.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _families(told: str) -> list[str]:
 
 
 def contestants(families: Sequence[str]) -> list[Contestant]:
-    """Ours first, then those of these families."""
+    """Return this project's contestants first, then those of these families."""
     others: list[Contestant] = [
         OwnOnPostgres(),
         *(nats.Nats(kind, sync) for sync in ("", "always") for kind in ("mirror", "source")),
@@ -100,7 +100,7 @@ def contestants(families: Sequence[str]) -> list[Contestant]:
 
 
 def measure(those: Sequence[Contestant], task: Task, rounds: int) -> list[Row]:
-    """Round after round over all of them. Who fails once is measured no more, and it is told why."""
+    """Measure round after round over all contestants. One that fails is not measured again, and its row shows why."""
     rows = [Row(one.name, durability=one.durability, settings=one.settings) for one in those]
     for one, row in zip(those, rows, strict=True):
         try:
@@ -126,7 +126,7 @@ def measure(those: Sequence[Contestant], task: Task, rounds: int) -> list[Row]:
 
 
 def _one(one: Contestant, task: Task) -> Figures:
-    """One round of one of them, with the disk and the load just before it."""
+    """Run one round of one contestant, with the disk and the load just before it."""
     with tempfile.TemporaryDirectory(prefix="eventd-rivals-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         around = {"fsync": fsync_ms(folder), "load": os.getloadavg()[0]}

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1, as much of it as is needed: publish with confirms, look at a queue, consume."""
+"""A subset of AMQP 0-9-1: publish with confirms, inspect a queue, consume."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ CHANNEL_OK, CHANNEL_CLOSE, CONFIRM_OK = (20, 11), (20, 40), (85, 11)
 DECLARE_OK, CONSUME_OK, DELIVER, ACK, NACK = (50, 11), (60, 21), (60, 60), (60, 80), (60, 120)
 KIND = {"x-queue-type": "quorum"}
 PERSISTENT = b"\x10\0\2"
-"""The properties of a message: of all there are, the way it is delivered."""
+"""The properties of a message: of all fields only its delivery mode."""
 
 
 def short(text: str) -> bytes:
-    """A text with its length before it."""
+    """Encode a text with its length."""
     return bytes([len(text)]) + text.encode()
 
 
 def long(data: bytes) -> bytes:
-    """Bytes with their length before them."""
+    """Encode bytes with their length."""
     return struct.pack(">I", len(data)) + data
 
 
 def table(told: dict[str, str]) -> bytes:
-    """Names and texts."""
+    """Encode names and texts."""
     return long(b"".join(short(name) + b"S" + long(value.encode()) for name, value in told.items()))
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """One frame."""
+    """Encode one frame."""
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
 def method(channel: int, number: tuple[int, int], rest: bytes = b"") -> bytes:
-    """One call."""
+    """Encode one call."""
     return frame(METHOD, channel, struct.pack(">HH", *number) + rest)
 
 
 def publish(queue: str, body: bytes) -> bytes:
-    """A durable message, straight into a queue."""
+    """Encode a durable message to a queue."""
     head = struct.pack(">HHQ", 60, 0, len(body)) + PERSISTENT
     call = method(1, (60, 40), b"\0\0" + short("") + short(queue) + b"\0")
     return call + frame(HEADER, 1, head) + frame(BODY, 1, body)
 
 
 class Wire:
-    """A connection with one channel, which confirms what is published."""
+    """A connection with one channel in confirm mode."""
 
     def __init__(self, port: int) -> None:
         self._link = connect(port)
@@ -72,24 +72,24 @@ class Wire:
         self._until(CONFIRM_OK)
 
     def send(self, data: bytes, messages: int = 0) -> None:
-        """Send what is made, of which so many are messages."""
+        """Send encoded bytes that contain this number of messages."""
         self._open.update(range(self._published + 1, self._published + messages + 1))
         self._published += messages
         self._link.sendall(data)
 
     def declare(self, queue: str, *, passive: bool = False) -> int:
-        """Make a quorum queue, or look at it: how many messages are ready in it."""
+        """Create a quorum queue, or inspect it; return the number of ready messages."""
         self.send(method(1, (50, 10), b"\0\0" + short(queue) + bytes([3 if passive else 2]) + table(KIND)))
         told = self._until(DECLARE_OK)
         return int(struct.unpack_from(">I", told, 1 + told[0])[0])
 
     def consume(self, queue: str) -> None:
-        """Have all that is in a queue, and will be, sent here."""
+        """Consume all present and future messages of a queue."""
         self.send(method(1, (60, 20), b"\0\0" + short(queue) + short("reader") + b"\2" + table({})))
         self._until(CONSUME_OK)
 
     def hear(self) -> bytes:
-        """The next message of those that are sent here."""
+        """Return the next consumed message."""
         while not self._bodies:
             self.take()
         return self._bodies.popleft()
@@ -101,7 +101,7 @@ class Wire:
                 return rest
 
     def take(self) -> tuple[tuple[int, int], bytes]:
-        """The next frame: what is called, and with what. Bodies and confirms are taken note of."""
+        """Return the next frame: its method and arguments. Bodies and confirms are recorded."""
         head = self._file.read(7)
         if len(head) < 7:
             raise NotMeasured("RabbitMQ closed the connection")

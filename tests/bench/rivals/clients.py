@@ -1,6 +1,7 @@
-"""Publishing as programs in Python do: event by event through the client they would take, 256 on the way.
+"""Publishes as Python programs do: event by event through the usual client, with 256 in flight.
 
-The packages are no part of the project: each is loaded where it is used, and where it is missing nothing is measured.
+The packages are not dependencies of the project: each is imported where it is used, and nothing is measured if it is
+missing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from tests.bench.rivals.contest import PATIENCE_SECONDS, WINDOW, Figures, NotMeasured, Stopwatch
 
 SLOWEST = 1000.0
-"""Events a second. A client that is slower is taken for stuck."""
+"""Events per second. A slower client is considered stuck."""
 
 
 def _patience(count: int) -> asyncio.Timeout:
@@ -25,7 +26,7 @@ def _figures(stopwatch: Stopwatch, count: int) -> Figures:
 
 
 async def through_nats_py(subject: str, port: int, bodies: Sequence[bytes]) -> Figures:
-    """Into JetStream with `publish_async`, which is faster there than 256 tasks that await `publish`."""
+    """Publish to JetStream with `publish_async`, which is faster there than 256 tasks that await `publish`."""
     import nats
     from nats.errors import Error
 
@@ -46,7 +47,8 @@ async def through_nats_py(subject: str, port: int, bodies: Sequence[bytes]) -> F
 
 
 async def through_pika(queue: str, port: int, bodies: Sequence[bytes]) -> Figures:
-    """Into a queue with confirms: each that comes lets the next event go. A blocking connection has one on the way."""
+    """Publish to a queue with confirms: each confirm releases the next event. A blocking connection has one
+    in flight."""
     try:
         async with _patience(len(bodies)):
             return await _Confirmed(queue, port, bodies).figures
@@ -55,7 +57,7 @@ async def through_pika(queue: str, port: int, bodies: Sequence[bytes]) -> Figure
 
 
 class _Confirmed:
-    """A connection of pika's to the loop that runs, from its opening until the last event is confirmed."""
+    """A connection of pika on the running loop, from its opening until the last event is confirmed."""
 
     def __init__(self, queue: str, port: int, bodies: Sequence[bytes]) -> None:
         import pika
@@ -95,7 +97,7 @@ class _Confirmed:
         self._fill()
 
     def _fill(self) -> None:
-        """Publish as many as the window has room for."""
+        """Publish events until the window is full."""
         while len(self._open) < WINDOW and self._published < len(self._bodies):
             body = self._bodies[self._published]
             self._published += 1

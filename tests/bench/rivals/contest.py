@@ -1,4 +1,4 @@
-"""What is measured of each contestant, and how: the same bodies, the same clock, the same looks."""
+"""Defines what is measured for each contestant, and how: the same bodies, the same clock, the same checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eventd.bench.wire import percentile
 from tests.bench.rivals.servers import Server
 
 BATCH, IN_FLIGHT = 64, 4
-"""A publisher has four lots of 64 messages on the way: a window of 256."""
+"""A publisher has four batches of 64 messages in flight: a window of 256."""
 WINDOW = BATCH * IN_FLIGHT
 PATIENCE_SECONDS = 60.0
 Figures = dict[str, float]
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class NotMeasured(Exception):
-    """Why a contestant has no figures, in words for the table."""
+    """The reason why a contestant has no figures, as text for the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What every contestant is asked to do."""
+    """The workload of every contestant."""
 
     events: int
     size: int
@@ -58,18 +58,19 @@ class Contestant(Protocol):
     def settings(self) -> str: ...
 
     def version(self) -> str:
-        """Of the installed program. Raises `NotMeasured` where it is missing, or does not know its settings."""
+        """Return the version of the program. Raises `NotMeasured` if it is missing, or does not support its
+        settings."""
 
     def client_version(self) -> str:
-        """Of the client for Python; empty where none is measured. Raises `NotMeasured` where it is missing."""
+        """Return the version of the Python client; empty if none is measured. Raises `NotMeasured` if it is missing."""
 
     def measure(self, folder: Path, task: Task) -> Figures:
-        """One round."""
+        """Run one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonClient:
-    """Through which programs in Python publish to a rival; `publish` is told the port of A and the bodies."""
+    """The client with which Python programs publish to a rival; `publish` takes the port of A and the bodies."""
 
     package: str
     way: str
@@ -77,7 +78,7 @@ class PythonClient:
 
     @property
     def installed(self) -> str:
-        """Its version; an empty text where it is missing."""
+        """Return its version; empty if it is not installed."""
         try:
             return version(self.package)
         except PackageNotFoundError:
@@ -85,69 +86,69 @@ class PythonClient:
 
 
 class Stopwatch:
-    """From its making on: the time, and what this process uses of a core."""
+    """Measures from its creation on the time, and this process's share of a core."""
 
     def __init__(self) -> None:
         self._begun, self._cpu = time.perf_counter(), time.process_time()
 
     def told(self, count: int) -> tuple[float, float]:
-        """Messages a second, and the share of a core."""
+        """Return messages per second, and the share of a core."""
         seconds = time.perf_counter() - self._begun
         return count / seconds, (time.process_time() - self._cpu) / seconds
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """On the loop that our commands run on: every client that wants one gets the same."""
+    """Run on the event loop of the product's commands: every client that needs a loop gets the same."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
 
 
 class Pair(ABC):
-    """Two running servers of a rival, A and B, of which B is away until `join`."""
+    """Two running servers of a rival, A and B; B is down until `join`."""
 
     a: Server
     b: Server
     port: int
-    """Of A."""
+    """The port of A."""
 
     @abstractmethod
     def prepare(self, bodies: Sequence[bytes]) -> list[bytes]:
-        """What is sent to A for them, by `BATCH`; made before the clock starts."""
+        """Encode the bodies in batches of `BATCH`, before the clock starts."""
 
     @abstractmethod
     def send(self, lot: bytes, count: int) -> None:
-        """Send one lot of so many messages to A."""
+        """Send one batch of this number of messages to A."""
 
     @abstractmethod
     def take_answers(self, count: int) -> None:
-        """Wait until A has acknowledged so many more."""
+        """Wait until A has acknowledged this number of further messages."""
 
     @abstractmethod
     def join(self) -> None:
-        """Let B come, and take over what A holds."""
+        """Start B, and let it copy what A holds."""
 
     @abstractmethod
     def count(self) -> int:
-        """Messages that are visible at B."""
+        """Return the number of messages that are visible at B."""
 
     @abstractmethod
     def read(self, count: int) -> list[bytes]:
-        """All bodies that B holds."""
+        """Return all bodies that B holds."""
 
     @abstractmethod
     def listen(self) -> None:
-        """Have a client at B told of each message from now on."""
+        """Start a client at B that receives each message from now on."""
 
     @abstractmethod
     def hear(self) -> bytes:
-        """The next message that this client is told of."""
+        """Return the next message that this client receives."""
 
     def read_at_a(self, count: int) -> list[bytes]:
-        """All bodies that A holds. For rivals with a client of their own."""
+        """Return all bodies that A holds. For rivals with a client of their own."""
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Between two looks at B."""
+        """Wait between two polls of B."""
         time.sleep(LOOK_SECONDS)
 
 
@@ -178,7 +179,7 @@ class Rival:
         return f"{self._client.package} {self._client.installed}, {self._client.way}"
 
     def measure(self, folder: Path, task: Task) -> Figures:
-        """Fill A while B is away, let B catch up, read all of it back, then one message at a time."""
+        """Fill A while B is down, let B catch up, read all of it back, then send one message at a time."""
         bodies = make_bodies(task.events + WARM_UP + task.singles, task.size)
         stored = bodies[: task.events]
         figures = {}
@@ -195,13 +196,13 @@ class Rival:
 
 
 def _require_same(held: Sequence[bytes], sent: Sequence[bytes], name: str) -> None:
-    """Raises `NotMeasured` where a server holds anything but what was sent, in its order."""
+    """Raise `NotMeasured` if a server holds anything but what was sent, in its order."""
     for words in differing(held, sent, (name, "what was sent")):
         raise NotMeasured(words[:200])
 
 
 def make_bodies(count: int, size: int) -> list[bytes]:
-    """Events as a node stores them, `size` bytes each, all different."""
+    """Return events as a node stores them, `size` bytes each, all different."""
     pad = "x" * max(0, size - len(_body(0, "")))
     return [_body(number, pad) for number in range(count)]
 
@@ -217,7 +218,7 @@ def _body(number: int, pad: str) -> bytes:
 
 
 def publish(pair: Pair, bodies: Sequence[bytes]) -> Figures:
-    """Messages a second that one client here gets acknowledged by A, and the share of a core that the client took."""
+    """Measure messages per second that A acknowledges to one client here, and the client's share of a core."""
     lots = pair.prepare(bodies)
     sent = answered = 0
     gc.collect()
@@ -239,14 +240,14 @@ def publish(pair: Pair, bodies: Sequence[bytes]) -> Figures:
 
 
 def through_client(pair: Pair, client: PythonClient, bodies: Sequence[bytes]) -> Figures:
-    """The same through a client for Python, event by event. Reads back what A holds."""
+    """Measure the same through a Python client, event by event. Reads back what A holds."""
     figures = run(client.publish(pair.port, bodies))
     _require_same(pair.read_at_a(len(bodies)), bodies, "A")
     return figures
 
 
 def catch_up(pair: Pair, count: int) -> Figures:
-    """Messages a second from the last look at B that saw none to the first that saw all, and what they cost."""
+    """Measure messages per second from the last poll of B that saw none to the first that saw all, and their cost."""
     before_a, before_b = pair.a.cpu_seconds, pair.b.cpu_seconds
     pair.join()
     begun = news = time.perf_counter()
@@ -273,7 +274,7 @@ def catch_up(pair: Pair, count: int) -> Figures:
 
 
 def one_by_one(pair: Pair, bodies: Sequence[bytes]) -> Figures:
-    """Milliseconds from the first byte sent to A to the moment a client at B has the message."""
+    """Measure milliseconds from the first byte sent to A until a client at B has the message."""
     pair.listen()
     taken = []
     lots = [pair.prepare([body])[0] for body in bodies]

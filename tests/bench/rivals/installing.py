@@ -1,4 +1,4 @@
-"""Install the rivals by the names of their packages: servers with the system's package manager, clients with pip."""
+"""Installs the rivals by their package names: servers with the system's package manager, clients with pip."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.source import ROOT
 
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input")
 POLICY = Path("/usr/sbin/policy-rc.d")
-"""Debian asks it whether a package that is installed may start its service."""
+"""The script with which Debian asks whether an installed package may start its service."""
 
 
 def install(packages: Sequence[str]) -> list[str]:
-    """Install servers that are missing, each by itself, and start none. Returns why one could not be installed."""
+    """Install missing servers one by one, without starting them. Returns why one could not be installed."""
     missing = [name for name in packages if not program(name)]
     if not missing:
         return []
@@ -38,7 +38,7 @@ def install(packages: Sequence[str]) -> list[str]:
 
 
 def install_clients(packages: Sequence[str]) -> list[str]:
-    """Have them for this Python in the versions that the project names. Returns why one could not be installed."""
+    """Install clients for this Python in the versions that the project pins. Returns why one could not be installed."""
     failed = []
     for pin in pins(packages):
         words = _run(*PIP, "install", "--no-deps", pin)
@@ -48,14 +48,14 @@ def install_clients(packages: Sequence[str]) -> list[str]:
 
 
 def pins(packages: Sequence[str]) -> list[str]:
-    """What is asked of pip, from the project's group of dependencies for this. They need nothing else."""
+    """Return pip's arguments from the project's dependency group for the rivals. They have no further dependencies."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     return [pin for pin in groups["rivals"] if pin.partition("==")[0] in packages]
 
 
 @contextmanager
 def _services_stay_off() -> Iterator[None]:
-    """No service of a package is started by its installation, unless the machine has a rule of its own for that."""
+    """Keep packages from starting their services at installation, unless the machine has a rule of its own."""
     if POLICY.exists():
         yield
         return
@@ -68,7 +68,7 @@ def _services_stay_off() -> Iterator[None]:
 
 
 def _run(*command: str) -> str:
-    """An empty text, or what it said when it failed."""
+    """Return an empty text, or the output if the command failed."""
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     lines = done.stderr.strip().splitlines()

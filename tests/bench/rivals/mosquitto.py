@@ -1,4 +1,4 @@
-"""Mosquitto: A has a bridge to B, and a client with a session of its own at B takes what comes. QoS 1 throughout."""
+"""Mosquitto: A has a bridge to B, where a client with a persistent session receives the messages. QoS 1 throughout."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ bridge_protocol_version mqttv311
 
 
 def text(data: bytes) -> bytes:
-    """With its length before it."""
+    """Encode a text with its length."""
     return len(data).to_bytes(2, "big") + data
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """With its kind and length before it."""
+    """Encode a packet with its kind and length."""
     length, left = b"", len(body)
     while True:
         left, seven = divmod(left, 128)
@@ -56,7 +56,7 @@ def packet(kind: int, body: bytes) -> bytes:
 
 
 class Wire:
-    """MQTT 3.1.1: what comes is taken in lots, and acknowledged in lots."""
+    """MQTT 3.1.1: messages are received and acknowledged in batches."""
 
     def __init__(self, port: int, client: bytes, *, clean: bool) -> None:
         self._link = connect(port)
@@ -79,7 +79,7 @@ class Wire:
             self.take(60)
 
     def take(self, seconds: float) -> None:
-        """What has come, or comes within that time."""
+        """Receive what has arrived, or arrives within that time."""
         if not select.select([self._link], [], [], seconds)[0]:
             return
         data = self._link.recv(1 << 18)
@@ -102,7 +102,7 @@ class Wire:
 
 
 def _place(data: bytes, at: int) -> tuple[int, int] | None:
-    """Where the body of the packet that begins here begins and ends; None while that cannot be told."""
+    """Return the start and end of the body of the packet that begins here; None while it is incomplete."""
     length = 0
     for shift in range(4):
         if at + 1 + shift >= len(data):
@@ -115,7 +115,7 @@ def _place(data: bytes, at: int) -> tuple[int, int] | None:
 
 
 class MosquittoPair(Pair):
-    """B has known its client before it goes away, and keeps for it what the bridge brings."""
+    """B knows its client's session before it goes down, and queues for it what the bridge delivers."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         port_a, self._port_b = free_ports(2)
@@ -170,7 +170,7 @@ class MosquittoPair(Pair):
 
 
 class Mosquitto(Rival):
-    """A bridge."""
+    """The contestant: a bridge."""
 
     def __init__(self) -> None:
         durability = "in memory; written to the disk every 30 minutes and at the end"

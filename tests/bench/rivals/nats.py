@@ -1,4 +1,4 @@
-"""NATS JetStream: a stream at A, and at B its mirror, or a stream with it as its source, over a leaf node."""
+"""NATS JetStream: a stream at A, and at B its mirror, or a stream that sources it, over a leaf node."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CLIENT = PythonClient("nats-py", "`publish_async`", partial(through_nats_py, SUB
 
 
 class Wire:
-    """The text protocol, as much of it as is needed."""
+    """The text protocol of NATS, as far as it is needed."""
 
     def __init__(self, port: int) -> None:
         self._link = connect(port)
-        self.inbox = f"_INBOX.{secrets.token_hex(8)}"  # answers travel over the leaf to whoever listens under the name
+        self.inbox = f"_INBOX.{secrets.token_hex(8)}"  # replies travel over the leaf to every subscriber of the subject
         self._file = self._link.makefile("rb")
         self._file.readline()  # INFO
         self.send(
@@ -43,7 +43,7 @@ class Wire:
         self.send(b"SUB %s 2\r\n" % subject.encode())
 
     def take(self) -> bytes:
-        """The body of the next message."""
+        """Return the body of the next message."""
         while True:
             line = self._file.readline()
             if line.startswith(b"MSG "):
@@ -57,7 +57,7 @@ class Wire:
                 raise NotMeasured(f"NATS said {line.decode().strip() or 'nothing'}")
 
     def ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One question to JetStream."""
+        """Send one request to JetStream."""
         data = json.dumps(body).encode() if body else b""
         self.send(b"PUB $JS.API.%s %s %d\r\n%s\r\n" % (subject.encode(), self.inbox.encode(), len(data), data))
         told = json.loads(self.take() or b'{"error":{"description":"nobody answers"}}')
@@ -66,7 +66,7 @@ class Wire:
         return dict(told)
 
     def read(self, count: int) -> list[bytes]:
-        """The first bodies of the stream, so many."""
+        """Return the first bodies of the stream."""
         reader = {"durable_name": "reader", "ack_policy": "none", "deliver_policy": "all"}
         self.ask(f"CONSUMER.DURABLE.CREATE.{STREAM}.reader", {"stream_name": STREAM, "config": reader})
         bodies: list[bytes] = []
@@ -113,7 +113,7 @@ class NatsPair(Pair):
     def join(self) -> None:
         self.b.start(self._port_b)
         self._at_b = Wire(self._port_b)
-        time.sleep(1.0)  # the leaf's link stands before B is told to copy, or it tries again much later
+        time.sleep(1.0)  # the leaf connects before B is configured to copy, because otherwise B retries much later
         origin = {"name": STREAM, "external": {"api": "$JS.a.API", "deliver": ""}}
         way = {"mirror": origin} if self._kind == "mirror" else {"sources": [origin]}
         self._at_b.ask(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "storage": "file", **way})
@@ -138,14 +138,14 @@ class NatsPair(Pair):
 
 
 def config(name: str, port: int, folder: Path, sync: str) -> str:
-    """The part of a server's configuration that both have."""
+    """Return the part of a server's configuration that both have in common."""
     always = f", sync_interval: {sync}" if sync else ""
     store = f'jetstream {{ store_dir: "{folder}/{name}", domain: {name}{always} }}'
     return f'listen: "127.0.0.1:{port}"\nserver_name: {name}\n{store}\n'
 
 
 class Nats(Rival):
-    """One way to copy a stream, with one way to flush it."""
+    """The contestant: one way to copy a stream, with one way to flush it."""
 
     def __init__(self, kind: str, sync: str = "") -> None:
         self._sync = sync

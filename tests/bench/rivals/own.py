@@ -1,4 +1,4 @@
-"""Our node as a contestant: the measurements of `routerctl bench`, with each node on a core of its own."""
+"""This project's node as a contestant: the measurements of `routerctl bench`, with each node on a core of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRET = "secret"
 
 
 class PinnedNode(OwnNode):
-    """A node that stays on one core, over a new database of a server there, or over SQLite."""
+    """A node pinned to one core, over a new database of a server there, or over SQLite."""
 
     def __init__(
         self, name: str, folder: Path, ports: tuple[int, int], core: int, server: PostgresServer | None
@@ -43,14 +43,14 @@ class PinnedNode(OwnNode):
 
     @property
     def cpu_seconds(self) -> float | None:
-        """What it has used, and the server of its database."""
+        """Return the CPU seconds of the node, and of the server of its database."""
         own = super().cpu_seconds
         return own if own is None or self._server is None else own + cpu_of_family(self._server.pid)
 
 
 @contextmanager
 def pinned_site(wanted: BenchPlan, count: int, folder: Path, servers: Sequence[PostgresServer]) -> Iterator[Site]:
-    """So many nodes, A on the first core and B on the second, each with the server of its database if there are any."""
+    """Yield nodes, A on the first core and B on the second, each with a database server of its own if one is used."""
     secret = folder / SECRET
     secret.touch(0o600)
     secret.write_text(secrets.token_hex(32) + "\n")
@@ -67,10 +67,10 @@ def pinned_site(wanted: BenchPlan, count: int, folder: Path, servers: Sequence[P
 
 
 class AllAtOnce(EmitRun):
-    """All events are made beforehand and given to the client at once, as the clients of rivals are given theirs."""
+    """All events are created beforehand and passed to the client at once, as for the clients of rivals."""
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Emit them, and see that all are new."""
+        """Emit the events, and check that all are new."""
         events = [self.target.event(number) for number in self.ledger.take(0, self.wanted.events)]
         client = Client(str(self.door.address), self.door.key)
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
@@ -84,10 +84,10 @@ class AllAtOnce(EmitRun):
 
 
 class Publish(Ingest):
-    """`ingest` with a window, but without a task for each place in it."""
+    """An `ingest` with a window, but without a task for each slot."""
 
     async def prepare(self, site: Site) -> None:
-        """The same group."""
+        """Prepare the same group as `ingest`."""
         await super().prepare(site)
         usual = self._pouring
         assert isinstance(usual, EmitRun)
@@ -95,7 +95,7 @@ class Publish(Ingest):
 
 
 class Own:
-    """What all others are compared with."""
+    """The contestant that all others are compared with."""
 
     family = "own"
     name = "routerd-eventd"
@@ -103,14 +103,14 @@ class Own:
     settings = "SQLite, as it is installed"
 
     def version(self) -> str:
-        """That of this tree."""
+        """Return the version of this tree."""
         return eventd.__version__
 
     def client_version(self) -> str:
         return "our own"
 
     def measure(self, folder: Path, task: Task) -> Figures:
-        """One round of three measurements, each with nodes of its own."""
+        """Run one round of three measurements, each with nodes of its own."""
         return self._measure(folder, task, ())
 
     def _measure(self, folder: Path, task: Task, servers: Sequence[PostgresServer]) -> Figures:
@@ -140,14 +140,14 @@ class Own:
 
 
 class OwnOnPostgres(Own):
-    """The same over Postgres, where there is one: each node has a server on its core."""
+    """The same over Postgres, if it is installed: each node has a server on its core."""
 
     family = "postgres"
     name = "routerd-eventd on Postgres"
     settings = "Postgres, as it is installed, on the core of its node"
 
     def version(self) -> str:
-        """With that of Postgres."""
+        """Return the versions of this tree and of Postgres."""
         try:
             programs = find_programs()
         except PostgresMissing as missing:

@@ -1,4 +1,4 @@
-"""RabbitMQ: a quorum queue at A, and at B another, with a shovel that takes from the one into the other."""
+"""RabbitMQ: a quorum queue at A and one at B, with a shovel that moves messages from the one to the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.bench.rivals.servers import Server, program, split
 
 PACKAGE = "rabbitmq-server"
 HOME = "/usr/lib/rabbitmq/bin"
-"""Debian's program on the path changes the user; this one does not."""
+"""Debian's program on the PATH changes the user; this one does not."""
 QUEUE = "ev"
 CLIENT = PythonClient("pika", "`AsyncioConnection`, confirms", partial(through_pika, QUEUE))
 PREFETCH = 1000
@@ -26,7 +26,7 @@ ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
 
 
 class RabbitPair(Pair):
-    """Two nodes that are no cluster: each has its own files, and its own name with a port mapper of ours."""
+    """Two nodes outside a cluster: each has its own files, and its own name at a separate port mapper."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self._folder = folder
@@ -55,7 +55,7 @@ class RabbitPair(Pair):
             "RABBITMQ_CONFIG_FILE": str(self._folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
-            "RUNNING_UNDER_SYSTEMD": "1",  # it is then one process, and no shell that waits for another
+            "RUNNING_UNDER_SYSTEMD": "1",  # it is then one process, and not a shell that waits for another
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ON_LOOPBACK,
         }
         return Server(stack, name, self._folder, [program(PACKAGE, HOME)], environ=self._shared | environ)
@@ -96,14 +96,14 @@ class RabbitPair(Pair):
         return [self._at_a.hear() for _ in range(count)]
 
     def listen(self) -> None:
-        """The consumer that has read goes on."""
+        """Reuse the consumer that has read."""
 
     def hear(self) -> bytes:
         return self._at_b.hear()
 
 
 class RabbitMQ(Rival):
-    """A shovel between two quorum queues of one member each."""
+    """The contestant: a shovel between two quorum queues of one member each."""
 
     def __init__(self) -> None:
         durability = "flushed before each acknowledgement, at A and at B"
@@ -113,5 +113,5 @@ class RabbitMQ(Rival):
     def version(self) -> str:
         if not all(program(name, HOME) for name in (PACKAGE, "rabbitmqctl", "epmd")):
             raise NotMeasured(f"{PACKAGE} is not installed")
-        places = [*Path(HOME).parent.glob("lib/rabbitmq_server-*")]  # asked, it would leave a port mapper running
+        places = [*Path(HOME).parent.glob("lib/rabbitmq_server-*")]  # called, it would leave a port mapper running
         return places[-1].name.rpartition("-")[2] if places else "unknown"

@@ -1,4 +1,4 @@
-"""Redis: a stream at A, and at B a replica of A."""
+"""Redis: a stream at A, and a replica of A at B."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STREAM = b"ev"
 
 
 def command(*parts: bytes) -> bytes:
-    """As RESP."""
+    """Encode a command as RESP."""
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
@@ -35,7 +35,7 @@ class Wire:
         self._link.sendall(data)
 
     def take(self) -> Any:
-        """The next answer."""
+        """Return the next answer."""
         line = self._file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b"$":
@@ -47,18 +47,18 @@ class Wire:
         raise NotMeasured(f"Redis said {line.decode().strip() or 'nothing'}")
 
     def ask(self, *parts: bytes) -> Any:
-        """One question."""
+        """Send one command."""
         self.send(command(*parts))
         return self.take()
 
     def facts(self, section: bytes) -> dict[str, str]:
-        """What it says of itself."""
+        """Return a section of the server's INFO."""
         lines = self.ask(b"INFO", section).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 class RedisPair(Pair):
-    """A replica that has once been in step, and is then stopped and cut off: it goes on where it was."""
+    """A replica that was in sync once, and is then stopped and disconnected: it resumes where it was."""
 
     def __init__(self, sync: str, stack: ExitStack, folder: Path) -> None:
         port_a, self._port_b = free_ports(2)
@@ -121,7 +121,7 @@ class RedisPair(Pair):
 
 
 class Redis(Rival):
-    """A replica, with one way to flush."""
+    """The contestant: a replica, with one way to flush."""
 
     def __init__(self, sync: str) -> None:
         durability = {

@@ -1,4 +1,4 @@
-"""Processes of a measurement: each on a core of its own, in a temporary folder, and ended in any case."""
+"""The processes of a measurement: each on a core of its own, in a temporary folder, and always stopped."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LOG_LINES = 5
 
 
 class ServerFailed(Exception):
-    """A server that does not start, or has ended, with what it said."""
+    """A server does not start, or has exited; the message contains its output."""
 
 
 @contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """What is started in here stays on one core, if there is such a core."""
+    """Pin processes that are started in the block to one core, if it exists."""
     before = os.sched_getaffinity(0)
     if core in before:
         os.sched_setaffinity(0, {core})
@@ -38,13 +38,13 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def program(name: str, *places: str) -> str:
-    """Where a program lies, looked for where distributions put servers, too; an empty text if it is not installed."""
+    """Return the path of a program, also from where distributions install servers; empty if it is not installed."""
     path = os.pathsep.join([*places, os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
     return shutil.which(name, path=path) or ""
 
 
 class Server:
-    """One process and all that it starts. It dies with us, also when we are killed."""
+    """One process and its children. It dies with this process, also when that is killed."""
 
     def __init__(
         self, stack: ExitStack, name: str, folder: Path, command: Sequence[str], *, environ: Mapping[str, str] = {}
@@ -84,11 +84,11 @@ class Server:
 
     @property
     def cpu_seconds(self) -> float:
-        """What it and all that it has started have used."""
+        """Return the CPU seconds of it and its descendants."""
         return cpu_of_family(self._child.pid) if self._child else 0.0
 
     def last_words(self) -> str:
-        """The end of its log, on one line."""
+        """Return the end of its log, on one line."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         return " / ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
@@ -98,7 +98,7 @@ class Server:
             self._child.send_signal(number)
 
     def stop(self) -> None:
-        """Let it end in order."""
+        """Stop it gracefully."""
         if self._child is not None:
             self._child.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -106,7 +106,7 @@ class Server:
         self.kill()
 
     def kill(self) -> None:
-        """End it with all that it has started."""
+        """Kill it and its descendants."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -120,12 +120,12 @@ class Server:
 
 
 def cpu_of_family(pid: int) -> float:
-    """Seconds of all cores that a process has used, and all that it has started and that still run."""
+    """Return the CPU seconds of a process and of its living descendants."""
     return sum(cpu_of(one) or 0.0 for one in _family(pid))
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and what it has started."""
+    """Yield a process and its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
@@ -140,7 +140,7 @@ def _listens(port: int) -> bool:
 
 
 def first_line(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
-    """What a program says of itself."""
+    """Return the first line that a program prints, for its version."""
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -149,12 +149,12 @@ def first_line(command: Sequence[str], environ: Mapping[str, str] | None = None)
 
 
 def connect(port: int) -> socket.socket:
-    """A connection that sends at once."""
+    """Return a connection without Nagle's algorithm."""
     link = socket.create_connection(("127.0.0.1", port), timeout=60)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return link
 
 
 def split(parts: Sequence[bytes], size: int) -> list[bytes]:
-    """Joined, so many at a time."""
+    """Join the parts in batches of this size."""
     return [b"".join(parts[at : at + size]) for at in range(0, len(parts), size)]

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown and as a picture. Pure."""
+"""Formats results as Markdown and as a picture. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = {
     "fsync": ("fsync ms", 2),
     "load": ("load", 1),
 }
-"""The heads of the figures, and digits behind the point."""
+"""The headings of the figures, and the digits after the point."""
 NONE = "–"
 WIDTH, LABEL, BAR, SPACE, TOP = 800, 250, 12, 16, 64
 FURTHEST = 100.0
@@ -38,7 +38,7 @@ FURTHEST = 100.0
 
 @dataclass(slots=True)
 class Row:
-    """A contestant and its rounds. `missing` tells why it has none, `client_missing` why none through its client."""
+    """A contestant and its rounds. `missing` says why it has none, `client_missing` why none through its client."""
 
     name: str
     version: str = ""
@@ -50,17 +50,17 @@ class Row:
     client_missing: str = ""
 
     def taken(self, figure: str) -> list[float]:
-        """A figure of each round that has it."""
+        """Return a figure of each round that has it."""
         return [one[figure] for one in self.rounds if figure in one]
 
     def median(self, figure: str) -> float | None:
-        """Of its rounds; None where it was not measured."""
+        """Return the median of a figure; None if it was not measured."""
         taken = self.taken(figure)
         return statistics.median(taken) if taken else None
 
 
 def ratio(own: Row, other: Row, figure: str) -> float | None:
-    """How many times better than the other we are: above 1 we are ahead, whether more or less is better."""
+    """Return how many times better the own node is: above 1 it is ahead, whether more or less is better."""
     ours, theirs = own.median(figure), other.median(figure)
     if ours is None or theirs is None:
         return None
@@ -68,7 +68,7 @@ def ratio(own: Row, other: Row, figure: str) -> float | None:
 
 
 def markdown(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
-    """The tables: figures, ratios, what each promises, and who is missing. The first row is ours."""
+    """Return the tables: figures, ratios, guarantees, and missing contestants. The first row is the own node."""
     measured = [row for row in rows if row.rounds]
     told = ", ".join(f"{name} {value}" for name, value in facts.items())
     parts = [f"Run: {told}.", _figures(measured)]
@@ -121,7 +121,8 @@ def _promises(rows: Sequence[Row]) -> str:
 
 
 def picture(rows: Sequence[Row]) -> str:
-    """The ratios as bars on a scale of powers of ten: to the right of the line we are ahead, to the left behind."""
+    """Draw the ratios as bars on a logarithmic scale: to the right of the line the own node is ahead, to the left
+    behind."""
     own, others = rows[0], [row for row in rows[1:] if row.rounds]
     group = BAR * len(NAMES) + SPACE
     height = TOP + group * len(others) + 30
@@ -150,7 +151,7 @@ def picture(rows: Sequence[Row]) -> str:
 
 
 def _across(value: float) -> float:
-    """Where a ratio lies; those beyond the scale lie at its end."""
+    """Return the x coordinate of a ratio, limited to the scale."""
     share = math.log(min(FURTHEST, max(1 / FURTHEST, value)), FURTHEST)
     return LABEL + (WIDTH - LABEL - 24) * (share + 1) / 2
 
