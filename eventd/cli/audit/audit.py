@@ -312,7 +312,7 @@ def _spark_size(text: str) -> str:
     """Return a size as Spark expects it, in MiB; Spark's own notation, such as `2g`, is kept. Raises BadParameter."""
     from eventd.text.size import MIB, BadSize, parse_size
 
-    if re.fullmatch(r"[0-9]{1,9}[kmgt]b?", text):
+    if re.fullmatch(r"[0-9]{1,9}(?:[kmgt]b?|[KMGT])", text):
         return text
     try:
         size = parse_size(text)

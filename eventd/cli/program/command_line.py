@@ -10,19 +10,17 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import eventd
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.program.params import own
+from eventd.cli.program.old_spellings import RENAMED_OPTIONS, command_of, remedy, renamed_command, unused_options
+from eventd.cli.program.params import UnusedOption, own
 from eventd.cli.terminal.output import note
 from eventd.text.quoting import quoted
-
-RENAMED: Final = {"--database-url": "--database"}
-"""Old names of options, which still work."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 """The form of negative numbers, which the library takes for options."""
@@ -56,11 +54,26 @@ class _OwnParams:
 class Command(_OwnParams, TyperCommand):
     """A command with plain-text help, which suits terminals, files and screen readers, and is shown at once."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return its parameters, and hidden ones for the options that it accepts and ignores."""
+        shared, made = _shared(ctx), self.__dict__.setdefault("_unused", {})
+        for name in unused_options(ctx.command_path):
+            if name not in made:
+                flag = not shared.get(RENAMED_OPTIONS.get(name, name), True)
+                made[name] = UnusedOption(name, command_of(ctx.command_path), is_flag=flag)
+        return [*super().get_params(ctx), *made.values()]
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse its arguments, including old option names."""
         known = {name for param in self.get_params(ctx) for name in param.opts}
-        old = {was: now for was, now in RENAMED.items() if now in known and was not in known}
-        return super().parse_args(ctx, _renamed(args, old))
+        old = {was: now for was, now in RENAMED_OPTIONS.items() if now in known and was not in known}
+        words, notices = _renamed(args, old)
+        if (command := renamed_command(ctx.command_path)) is not None:
+            notices = [_renamed_notice(*command), *notices]
+        if not ctx.resilient_parsing:  # completion
+            for notice in notices:
+                note(notice)
+        return super().parse_args(ctx, words)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return its arguments for the usage line, with marks for optional and repeated ones."""
@@ -153,38 +166,55 @@ def _behind_command(args: Sequence[str], shared: Mapping[str, bool]) -> list[str
     while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
         word = args[at]
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
-        today = RENAMED.get(name, name)
+        today = RENAMED_OPTIONS.get(name, name)
         takes_next = shared.get(today, False) and word == name
         (moved if today in shared else kept).extend(args[at : at + 1 + takes_next])
         at += 1 + takes_next
     return [*kept, *args[at : at + 1], *moved, *args[at + 1 :]]
 
 
-def _renamed(args: Sequence[str], old: Mapping[str, str]) -> list[str]:
-    """Replace old option names, with a notice for each."""
+def _renamed(args: Sequence[str], old: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Replace old option names. Returns the arguments, and a notice for each name."""
     end = args.index("--") if "--" in args else len(args)
     words = list(args)
+    found: dict[str, str] = {}
     for at, word in enumerate(args[:end]):
         name, equals, value = word.partition("=")
         if name in old:
-            note(f"note: {name} is now called {old[name]}; the old name still works")
+            found[name] = _renamed_notice(name, old[name])
             words[at] = f"{old[name]}{equals}{value}"
-    return words
+    return words, list(found.values())
+
+
+def _renamed_notice(old: str, name: str) -> str:
+    return f"note: {old} is now called {name}; the old name still works"
 
 
 def _render(error: typer.TyperException, program: str) -> str:
     """Format the error with the command whose help explains it."""
-    message = error.format_message().removesuffix(".").removeprefix("Invalid value: ")
     context: Any = getattr(error, "ctx", None)
     command = context.command_path if context is not None else program
-    hint = _advice(getattr(error, "option_name", ""), context) if context is not None else ""
+    hint = ""
+    if context is not None and (option := getattr(error, "option_name", "")):
+        hint = _advice(option, context)
+        _suggest_shown_options(error, context)
+    message = error.format_message().removesuffix(".").removeprefix("Invalid value: ")
     return f"error: {message[:1].lower()}{message[1:]} ({hint}see {command} --help)"
 
 
+def _suggest_shown_options(error: Any, context: Any) -> None:
+    """Limit the library's suggestions to options that the help shows; make none for an option with a remedy."""
+    shown = {name for param in context.command.get_params(context) if not param.hidden for name in param.opts}
+    none = remedy(context.command_path, error.option_name)
+    error.possibilities = [name for name in getattr(error, "possibilities", None) or () if name in shown and not none]
+
+
 def _advice(option: str, context: Any) -> str:
-    """Suggest a remedy for an unknown option that needs a command, or is meant as an argument."""
+    """Suggest a remedy for an option that needs a command, is refused, or is meant as an argument."""
     if isinstance(context.command, Group):
         return "add a command; " if option in _shared(context) else ""
+    if words := remedy(context.command_path, option):
+        return f"{words}; "
     return "before an argument that begins with a dash, write --; " if _NEGATIVE.match(option) else ""
 
 

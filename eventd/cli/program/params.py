@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperArgument, TyperOption
 
 from eventd.cli.program.values import Duration, MayBeEmpty, Size, choices_of, read_word
+from eventd.cli.terminal.output import note
 from eventd.errors import Invalid
 
 
@@ -81,6 +82,30 @@ class Option(_Parameter, TyperOption):  # type: ignore[misc]
         if choices := choices_of(self.type_descriptor.annotation):
             return f"<{'|'.join(map(str, choices))}>"
         return self.opts[-1].removeprefix("--").split("-")[-1].upper()
+
+
+class UnusedOption(Option):
+    """An option that a command accepts without effect: hidden, and a notice says so when it is given."""
+
+    def __init__(self, name: str, command: str, *, is_flag: bool) -> None:
+        aside = f"unused_{name.removeprefix('--').replace('-', '_')}"
+        super().__init__(
+            param_decls=[aside, name],
+            type_descriptor=None,  # type: ignore[arg-type]  # the value is not converted
+            default=False if is_flag else None,
+            is_flag=is_flag,
+            expose_value=False,
+            hidden=True,
+        )
+        self._notice = f'note: {name} has no effect on "{command}"; leave it out'
+
+    def process_value(self, ctx: Any, value: Any) -> None:
+        """Refuse an empty value as everywhere, and print the notice."""
+        if getattr(ctx.get_parameter_source(self.name), "name", "") == "COMMANDLINE":
+            if _is_blank(value):
+                raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)
+            if not ctx.resilient_parsing:  # completion
+                note(self._notice)
 
 
 def own(param: Any) -> Any:

@@ -46,11 +46,6 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
         ("routerctl", ["fed", "-o"], "no such option: -o (add a command; see routerctl fed --help)"),
         (
             "routerctl",
-            ["--server", "http://node", "plugin", "init", "mine"],
-            "no such option: --server (see routerctl plugin init --help)",
-        ),
-        (
-            "routerctl",
             ["get", "eg", "-o", "xml"],
             "invalid value for '-o' / '--output': 'xml' is not one of table, wide, json, yaml, name"
             " (see routerctl get --help)",
@@ -251,15 +246,3 @@ def test_a_shared_option_stands_before_or_after_the_command(
         tree.main(args=["--data-dir", str(tmp_path), *words], prog_name="routerctl")
     assert ended.value.code == 0
     assert capsys.readouterr().out == "[]\n"
-
-
-def test_an_old_name_of_an_option_still_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = f"sqlite:///{tmp_path / 'eventd.db'}"
-    make_current(url, now=NOW)
-    for words in (["get", "eg", "--database-url", url], [f"--database-url={url}", "get", "eg"]):
-        with pytest.raises(SystemExit) as ended:
-            typer.main.get_command(routerctl_commands.app).main(args=[*words, "-o", "json"], prog_name="routerctl")
-        assert ended.value.code == 0
-        told = capsys.readouterr()
-        assert told.out == "[]\n"
-        assert told.err == "note: --database-url is now called --database; the old name still works\n"

@@ -73,10 +73,10 @@ def _metavar(param: Any) -> str:
 
 
 def shared_options() -> str:
-    """The table of the options every command of routerctl takes."""
-    (_, command) = next(iter(commands(routerctl_commands.app, "routerctl")))
-    rows = [_row(param) for param in command.params if param.name in SHARED]
-    return "\n".join(["| Option | Meaning |", "|---|---|", *rows])
+    """The table of the options that commands of routerctl share."""
+    every = commands(routerctl_commands.app, "routerctl")
+    shared = {param.name: _row(param) for _, command in every for param in command.params if param.name in SHARED}
+    return "\n".join(["| Option | Meaning |", "|---|---|", *(shared[name] for name in SHARED)])
 
 
 def block_of_operation(route: Route) -> str:

@@ -1,0 +1,81 @@
+"""Spellings of commands and options that the help no longer shows. This table is the only list of them.
+
+Scripts use them, so each works as before and prints one notice on stderr; those that cannot work are refused with a
+remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+RENAMED_OPTIONS: Final = {"--database-url": "--database"}
+RENAMED_COMMANDS: Final = {"federation peers": "federation links"}
+
+SYNONYMS: Final = {"fed": "federation", "federation subscription": "subscription"}
+"""Documented second names of groups: these need no notice. The longer one applies to the result of the other."""
+
+_KEY = ("--key", "--key-file")
+_NODE = ("--server", *_KEY, "--database", "--data-dir", "--state-file")
+_HEADERS = ("--no-headers",)
+_NO_TABLE = (
+    *("apply", "diff", "delete", "key create", "key revoke"),
+    *(
+        "federation redeliver",
+        "federation event prune",
+        "federation dead-letters retry",
+        "federation dead-letters drop",
+    ),
+    *("subscription retry", "subscription reset", "plugin run", "plugin logs"),
+    *("dynamic describe", "dynamic render", "dynamic diff", "dynamic delete"),
+    *("topic put", "topic set", "topic describe", "topic delete", "topic write", "topic purge"),
+    *("router put", "router delete"),
+)
+UNUSED_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(_NO_TABLE, _HEADERS),
+    **dict.fromkeys(("plugin init", "audit run", "audit generate"), (*_NODE, *_HEADERS)),
+    **dict.fromkeys(("audit stream", "lake check", "lake compact", "lake retain", "lake close"), _NODE),
+    **dict.fromkeys(("bench fanout", "bench subscriptions", "db backup"), _KEY),
+    "db restore": (*_KEY, *_HEADERS),
+}
+"""Options of all commands that these commands of `routerctl` do not use."""
+
+_REMOVED = "the option was removed: leave it out"
+_OWN_NODES = "the command measures nodes of its own: leave it out"
+_OF_GENERATE = (
+    *("--processes", "--peers", "--groups", "--types", "--start", "--segment-rows", "--disagree", "--corrupt"),
+    *("--epoch", "--expire", "--dead-letter", "--retry", "--pending", "--silent", "--in-path", "--selectors"),
+    "--payloads",
+)
+REFUSED_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "audit generate": dict.fromkeys(_OF_GENERATE, _REMOVED),
+    "bench fanout": dict.fromkeys(("--server", "--database"), _OWN_NODES),
+    "bench subscriptions": {"--server": _OWN_NODES},
+}
+"""What to do about options that would change what these commands of `routerctl` do."""
+
+
+def command_of(path: str) -> str:
+    """Return the command's documented name, without the program's, such as `federation links`."""
+    command = path.partition(" ")[2]
+    for short, name in SYNONYMS.items():
+        if f"{command} ".startswith(f"{short} "):
+            command = f"{name}{command.removeprefix(short)}"
+    return command
+
+
+def renamed_command(path: str) -> tuple[str, str] | None:
+    """Return the old and the present name of a command that is called by the old one."""
+    old = command_of(path)
+    return (old, RENAMED_COMMANDS[old]) if old in RENAMED_COMMANDS else None
+
+
+def unused_options(path: str) -> tuple[str, ...]:
+    """Return the options that this command accepts and ignores."""
+    unused = UNUSED_OPTIONS.get(command_of(path), ())
+    return (*unused, *(old for old, name in RENAMED_OPTIONS.items() if name in unused))
+
+
+def remedy(path: str, option: str) -> str:
+    """Return what to do about an option that this command refuses; empty for one that it never had."""
+    return REFUSED_OPTIONS.get(command_of(path), {}).get(option, "")

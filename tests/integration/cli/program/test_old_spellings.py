@@ -1,0 +1,245 @@
+"""Every old spelling of a command or option works, prints one notice, and is not shown; some are refused with a remedy.
+
+The command line is parsed as typed. Where a test replaces the command's function, it shows what the function gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import typer.main
+from typer._completion_classes import BashComplete
+
+from eventd.cli import routerctl_commands, routerd_eventd_commands
+from eventd.cli.gateway.options import flags
+from eventd.cli.program.old_spellings import (
+    REFUSED_OPTIONS,
+    RENAMED_COMMANDS,
+    RENAMED_OPTIONS,
+    SYNONYMS,
+    UNUSED_OPTIONS,
+    unused_options,
+)
+from eventd.testing import NOW
+from tests.integration.cli.conftest import Control
+from tests.integration.cli.program.test_reference import commands, sections
+from tests.support.fresh import make_current
+
+APPS = {"routerctl": routerctl_commands.app, "routerd-eventd": routerd_eventd_commands.app}
+REQUIRED = {
+    "apply": ["-f", "-"],
+    "diff": ["-f", "-"],
+    "verify": ["--peer", "cloud"],
+    "lake retain": ["--keep", "90d"],
+    "lake close": ["--node", "gone"],
+    "audit run": ["--out", "report"],
+    "audit stream": ["--out", "report"],
+    "audit generate": ["--out", "lake"],
+}
+"""Required options; required arguments are filled in."""
+
+
+@cache
+def program(name: str) -> Any:
+    return typer.main.get_command(APPS[name])
+
+
+def command_named(name: str, path: str) -> Any:
+    command = program(name)
+    for word in path.split():
+        command = command.get_command(typer.Context(command), word)
+    return command
+
+
+def spellings_of(path: str) -> Iterator[str]:
+    """The command under its documented names."""
+    yield path
+    for short, long in reversed(SYNONYMS.items()):
+        if f"{path} ".startswith(f"{long} "):
+            yield from spellings_of(f"{short}{path.removeprefix(long)}")
+
+
+def typed(path: str) -> list[str]:
+    """The words of the command with all that it requires."""
+    arguments = [p for p in command_named("routerctl", path).params if p.param_type_name == "argument" and p.required]
+    return [*path.split(), *REQUIRED.get(path, []), *("name" for _ in arguments)]
+
+
+def with_value(option: str) -> list[str]:
+    return [option, "given"] if flags().get(RENAMED_OPTIONS.get(option, option), True) else [option]
+
+
+UNUSED = [(path, option) for path in UNUSED_OPTIONS for option in unused_options(f"routerctl {path}")]
+REFUSED = [(path, option, words) for path, options in REFUSED_OPTIONS.items() for option, words in options.items()]
+TAKING_A_RENAMED_OPTION = [
+    (name, path.partition(" ")[2], old)
+    for name, app in APPS.items()
+    for path, command in commands(app, name)
+    for old, new in RENAMED_OPTIONS.items()
+    if new in {option for param in command.params for option in param.opts}
+]
+
+
+class Call:
+    """Types a command line whose command's function is replaced, and keeps what the function gets."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
+        self._patch = patch
+        self._capture = capture
+        self.given: Mapping[str, Any] | None = None
+        self.code: int | str | None = None
+
+    def __call__(self, name: str, path: str, words: list[str]) -> str:
+        """Type it. Returns stderr."""
+        self.given = None
+        self._patch.setattr(command_named(name, path), "callback", self._take)
+        with pytest.raises(SystemExit) as ended:
+            program(name).main(args=words, prog_name=name)
+        self.code = ended.value.code
+        return self._capture.readouterr().err
+
+    def _take(self, **given: Any) -> None:
+        self.given = given
+
+
+@pytest.fixture
+def call(clean: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    return Call(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(("path", "option"), UNUSED)
+def test_an_option_without_effect_is_accepted_with_one_notice(path: str, option: str, call: Call) -> None:
+    usual, words = typed(path), with_value(option)
+    assert call("routerctl", path, usual) == ""
+    without = call.given
+    assert without is not None
+    lines = [[*usual, *words], [*words, *usual], [*words, *usual, *words]]
+    if len(words) == 2:
+        lines.append([*usual, "=".join(words)])
+    for line in lines:
+        assert call("routerctl", path, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
+        assert (call.code, call.given) == (0, without)
+    for synonym in spellings_of(path):
+        line = [*synonym.split(), *usual[len(path.split()) :], *words]
+        assert call("routerctl", synonym, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
+        assert (call.code, call.given) == (0, without)
+
+
+@pytest.mark.parametrize(("name", "path", "old"), TAKING_A_RENAMED_OPTION)
+def test_a_renamed_option_works_with_one_notice(name: str, path: str, old: str, call: Call) -> None:
+    usual = typed(path) if name == "routerctl" else path.split()
+    assert call(name, path, [*usual, RENAMED_OPTIONS[old], "given"]) == ""
+    expected = call.given
+    assert expected is not None
+    assert "given" in expected.values()
+    for line in ([*usual, old, "given"], [old, "given", *usual], [*usual, f"{old}=x", f"{old}=given"]):
+        notice = f"note: {old} is now called {RENAMED_OPTIONS[old]}; the old name still works\n"
+        assert call(name, path, line) == notice
+        assert (call.code, call.given) == (0, expected)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_COMMANDS.items())
+def test_a_renamed_command_works_with_one_notice(old: str, new: str, call: Call) -> None:
+    assert call("routerctl", new, new.split()) == ""
+    expected = call.given
+    for spelling in spellings_of(old):
+        notice = f"note: {old} is now called {new}; the old name still works\n"
+        assert call("routerctl", spelling, spelling.split()) == notice
+        assert (call.code, call.given) == (0, expected)
+
+
+@pytest.mark.parametrize(("path", "option", "words"), REFUSED)
+def test_an_option_that_cannot_work_is_refused_with_a_remedy(path: str, option: str, words: str, call: Call) -> None:
+    for line in ([*typed(path), option], [*typed(path), f"{option}=3"]):
+        told = call("routerctl", path, line)
+        assert told == f"error: no such option: {option} ({words}; see routerctl {path} --help)\n"
+        assert (call.code, call.given) == (2, None)
+
+
+OLD = [
+    *(("routerctl", path, option) for path, option in UNUSED),
+    *(("routerctl", path, option) for path, option, _ in REFUSED),
+    *TAKING_A_RENAMED_OPTION,
+]
+
+
+@pytest.mark.parametrize(("name", "path", "option"), OLD)
+def test_an_old_option_is_in_neither_help_nor_completion_nor_suggestions(
+    name: str, path: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        program(name).main(args=[*path.split(), "--help"], prog_name=name)
+    assert option not in [word.rstrip(",") for word in capsys.readouterr().out.split()]
+    completed = BashComplete(program(name), {}, name, "_COMPLETE").get_completions([*path.split(), option, "x"], "--")
+    assert completed
+    assert option not in [item.value for item in completed]
+    with pytest.raises(SystemExit):
+        program(name).main(args=[*path.split(), f"{option}x"], prog_name=name)
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: no such option: {option}x (")
+    assert option not in captured.err.replace(f"{option}x", "").replace(",", " ").replace(")", " ").split()
+
+
+@pytest.mark.parametrize("old", RENAMED_COMMANDS)
+def test_an_old_command_is_in_neither_help_nor_completion(old: str, capsys: pytest.CaptureFixture[str]) -> None:
+    *group, name = old.split()
+    with pytest.raises(SystemExit):
+        program("routerctl").main(args=[*group, "--help"], prog_name="routerctl")
+    assert name not in [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    completed = BashComplete(program("routerctl"), {}, "routerctl", "_COMPLETE").get_completions(group, name[:2])
+    assert name not in [item.value for item in completed]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("path", UNUSED_OPTIONS)
+def test_an_option_without_effect_is_one_that_the_command_does_not_offer(path: str) -> None:
+    offered = {option for param in command_named("routerctl", path).params for option in param.opts}
+    assert not offered & {*UNUSED_OPTIONS[path], *REFUSED_OPTIONS.get(path, ())}
+    assert set(UNUSED_OPTIONS[path]) <= set(flags())
+
+
+def test_an_empty_value_is_refused_also_without_effect(call: Call) -> None:
+    told = call("routerctl", "lake check", ["lake", "check", "--server", ""])
+    assert told == (
+        "error: invalid value for '--server': must not be empty: write a value, or leave it out"
+        " (see routerctl lake check --help)\n"
+    )
+    assert call.code == 2
+
+
+def test_an_argument_behind_two_dashes_is_not_an_option(call: Call) -> None:
+    told = call("routerctl", "topic write", ["topic", "write", "jobs", "--", "--no-headers", "--database-url"])
+    assert told == ""
+    assert call.given is not None
+    assert call.given["values"] == ["--no-headers", "--database-url"]
+
+
+def test_an_option_without_effect_changes_no_output(control: Control) -> None:
+    (control.folder / "eventd-data").mkdir()
+    make_current(f"sqlite:///{control.folder / 'eventd-data' / 'eventd.db'}", now=NOW)
+    usual = control("key", "revoke", "none", "-o", "json", code=None)
+    old = control("--no-headers", "key", "revoke", "none", "-o", "json", code=None)
+    assert (old.code, old.out) == (usual.code, usual.out)
+    assert old.err == f'note: --no-headers has no effect on "key revoke"; leave it out\n{usual.err}'
+
+
+def block_of_old_spellings() -> str:
+    """The table of old spellings in the reference."""
+    unused: dict[tuple[str, ...], list[str]] = {}
+    for path, options in UNUSED_OPTIONS.items():
+        unused.setdefault(options, []).append(path)
+    rows = [(f"`{old}`", f"`{new}`") for old, new in (RENAMED_OPTIONS | RENAMED_COMMANDS).items()]
+    rows += [(f"{_code(options)} of {_code(paths)}", "No effect. Leave it out.") for options, paths in unused.items()]
+    return "\n".join(["| Old spelling | Now |", "|---|---|", *(f"| {old} | {now} |" for old, now in rows)])
+
+
+def _code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def test_the_reference_lists_the_old_spellings() -> None:
+    block = block_of_old_spellings()
+    assert f"\n{block}\n" in sections("cli.md"), f"docs/reference/cli.md lacks this table:\n\n{block}"
