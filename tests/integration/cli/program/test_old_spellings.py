@@ -14,6 +14,7 @@ import typer.main
 from typer._completion_classes import BashComplete
 
 from eventd.cli import routerctl_commands, routerd_eventd_commands
+from eventd.cli.audit.audit import _spark_size
 from eventd.cli.gateway.options import flags
 from eventd.cli.program.old_spellings import (
     REFUSED_OPTIONS,
@@ -243,3 +244,8 @@ def _code(words: Iterable[str]) -> str:
 def test_the_reference_lists_the_old_spellings() -> None:
     block = block_of_old_spellings()
     assert f"\n{block}\n" in sections("cli.md"), f"docs/reference/cli.md lacks this table:\n\n{block}"
+
+
+@pytest.mark.parametrize(("text", "size"), [("2g", "2g"), ("512mb", "512mb"), ("2G", "2G"), ("2GiB", "2048m")])
+def test_memory_may_be_given_in_the_notation_of_spark(text: str, size: str) -> None:
+    assert _spark_size(text) == size
