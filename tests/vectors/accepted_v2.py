@@ -174,7 +174,7 @@ def histories() -> Iterator[Vector]:
 
 def repetitions() -> Iterator[Vector]:
     outcome = taken(1, duplicates=1)
-    about = "An event that exists"
+    about = "An event that is stored already"
     yield vector("accept_duplicate", about, request(BODY), outcome, events=[known(ONE)])
     before = event("evt-1", expiresAt="2026-05-30T12:30:00Z")
     later = event("evt-1", expiresAt="2026-05-30T13:00:00Z", observedAt="2026-05-30T12:00:00Z")

@@ -161,7 +161,7 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
         ("wal_frames", "Records written, those of groups among them.", work.records),
         ("wal_bytes_written", "Bytes of them.", work.bytes),
         ("wal_fsyncs", "Transactions that waited for the disk.", work.flushes),
-        ("wal_rotations", "Times SQLite's write-ahead log began anew.", gathered.restarts),
+        ("wal_rotations", "Restarts of SQLite's write-ahead log.", gathered.restarts),
     ):
         yield _counter(name, text, value)
     yield _gauge("wal_queue_depth", "Units that wait to be written.", [("", gathered.waiting)])
