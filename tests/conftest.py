@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: both databases, child processes, and the checks that nothing is left behind."""
+"""Fixtures of the whole suite: both databases, child processes, and the leak checks."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ __all__ = [
     "pytest_runtest_makereport",
 ]
 
-# No deadline per example: a test of this suite waits for facts, and the machine is shared. Few examples unless pytest
-# is told otherwise: by `make suite` with `steady`, as databases take their time, by `make properties` with `thorough`.
-# The blob that a failure prints makes the same input again; paste the input it shows as an `@example` beside the fix.
-# Where it sees a CI, hypothesis of itself would try the same inputs every time: `derandomize` is said for that.
+# No deadline per example: tests of this suite wait for conditions, and the machine is shared. Few examples by default;
+# `make suite` selects `steady`, because databases take their time, and `make properties` selects `thorough`. The blob
+# that a failure prints reproduces its input; paste the printed input as an `@example` next to the fix. In CI,
+# hypothesis by default tries the same inputs every time: `derandomize` is set against that.
 for _name, _examples in (("quick", 10), ("steady", 40), ("thorough", 100)):
     settings.register_profile(_name, max_examples=_examples, deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("quick")
 
-adopt_orphans()  # what a node that is killed leaves behind is seen by `no_leaks`
+adopt_orphans()  # `no_leaks` finds what a killed node leaves behind
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Every run tries other inputs; a seed of its own lets a run be repeated."""
+    """Use a new random seed for each run, so that every run tries other inputs; a seed can be given to repeat a run."""
     if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = str(secrets.randbelow(2**32))  # workers of pytest-xdist are given it
+        config.option.hypothesis_seed = str(secrets.randbelow(2**32))  # workers of pytest-xdist receive it
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The seeds stand at the end: what pytest says at the beginning is left out in a quiet run."""
+    """Print the seeds at the end, because a quiet run leaves out the header."""
     options = {name: getattr(config.option, f"{name}_seed", None) for name in ("hypothesis", "randomly")}
     told = (f"--{name}-seed={seed}" for name, seed in options.items() if seed is not None)
     terminalreporter.write_line(f'the same inputs and order again: ARGS="{" ".join(told)}"')
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes seconds comes first in the share of each process; at the end none waits for another's long test."""
+    """Run slow tests first in the share of each process, so that none waits at the end for another's long test."""
     mark_needs(items)
-    shares = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # xdist cuts the list into so many pieces
+    shares = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # xdist divides the list into this many parts
     slow = [item for item in items if "acceptance" in item.path.parts]
     rest = [item for item in items if "acceptance" not in item.path.parts]
     size = -(-len(rest) // shares)
@@ -76,7 +76,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two cores, started once for this test process. Streams that a test starts have to end with it."""
+    """Spark on two cores, started once for this test process. Tests have to stop the streams that they start."""
     with session_or_skip(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
@@ -92,7 +92,7 @@ def sqlite_url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def migrated_sqlite_url(sqlite_url: str) -> str:
-    """The URL of a SQLite file of today's schema with an empty log."""
+    """The URL of a SQLite file with the current schema and an empty log."""
     shutil.copyfile(template(), sqlite_url.removeprefix("sqlite:///"))
     return sqlite_url
 
@@ -117,7 +117,8 @@ def _shared_postgres(postgres_server: PostgresServer) -> Iterator[SharedDatabase
 
 @pytest.fixture
 def migrated_postgres_url(postgres_server: PostgresServer, _shared_postgres: SharedDatabase) -> Iterator[str]:
-    """The URL of a Postgres database of today's schema with an empty log. A session left open on it fails the test."""
+    """The URL of a Postgres database with the current schema and an empty log. A session left open on it fails the
+    test."""
     yield _shared_postgres.url
     try:
         _wait_until_closed(postgres_server, _shared_postgres.url)
@@ -126,7 +127,7 @@ def migrated_postgres_url(postgres_server: PostgresServer, _shared_postgres: Sha
 
 
 def _wait_until_closed(server: PostgresServer, url: str) -> None:
-    """The server notices a closed or killed client in its own time, not in ours."""
+    """Wait until the server notices that clients have closed or were killed."""
     try:
         wait_for(lambda: not server.sessions(url), "all sessions of the test to be closed", seconds=5, every=0.002)
     except AssertionError:
@@ -142,14 +143,14 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def migrated_url(request: pytest.FixtureRequest) -> str:
-    """A database of today's schema with an empty log: the test runs once on SQLite and once on Postgres."""
+    """A database with the current schema and an empty log: the test runs once on SQLite and once on Postgres."""
     url: str = request.getfixturevalue(f"migrated_{request.param}_url")
     return url
 
 
 @pytest.fixture
 def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
-    """Child processes that end with the test, before the databases they use are looked at."""
+    """Child processes that end with the test, before the databases they use are checked for open connections."""
     for name in ("database_url", "sqlite_url", "postgres_url", "migrated_url"):
         if name in request.fixturenames:
             request.getfixturevalue(name)

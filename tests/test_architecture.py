@@ -1,4 +1,5 @@
-"""The rules of the house over every shipped file, and over files that break them: a rule that cannot fail is a wish."""
+"""Runs the architecture rules over every shipped file, and each rule over a file that breaks it, to prove that it can
+fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user installs: the wheel's content, the locks it is set up from, and the set-up itself where it goes wrong."""
+"""Tests the installation: the wheel's content, the lock files, and the set-up when it fails half-way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOCKS = {"requirements.lock": ("postgres", "dev"), "requirements-audit.lock": ("
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built wheel. The builder comes from the lock, so nothing is fetched."""
+    """The built wheel. The build backend comes from the lock, so nothing is downloaded."""
     target = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
@@ -63,7 +63,7 @@ def test_the_wheel_holds_nothing_else(content: dict[str, bytes]) -> None:
 
 
 def test_the_generator_of_the_wheel_has_no_setting_that_its_command_does_not_offer() -> None:
-    """Every other shape of a federation is for tests, and lives with them."""
+    """Every other shape of a federation is for tests, and is defined in tests/support."""
     assert set(Settings.__struct_fields__) <= set(inspect.signature(generate).parameters)
 
 
@@ -120,7 +120,7 @@ def test_both_locks_agree() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The files `make venv` reads, beside a pretended Python."""
+    """The files that `make venv` reads, next to a fake Python."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
@@ -137,7 +137,7 @@ def make_venv(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
 
 
 def told_by(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """What stands on stderr beside make's own closing line."""
+    """Return what is on stderr besides make's own closing line."""
     assert done.returncode != 0
     return [line for line in done.stderr.splitlines() if not line.startswith("make")]
 
@@ -172,7 +172,7 @@ def test_an_interrupted_setup_is_begun_again_from_nothing(copy: Path) -> None:
 
 
 def run_ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
-    """`.ci/run` with a pretended make, and nothing to install."""
+    """Run `.ci/run` with a fake make, and nothing to install."""
     for name, does in (("make", make), ("chromium", ""), ("strace", "")):
         pretended = folder / name
         pretended.write_text(f"#!/bin/sh\n{does}\n")
@@ -218,7 +218,7 @@ def requirements(*groups: str) -> Iterator[Requirement]:
 
 
 def pins(lock: str) -> dict[str, str]:
-    """Canonical name → `name==version`."""
+    """Return canonical name → `name==version`."""
     found = re.findall(r"^([A-Za-z0-9._-]+)(==[^\s;]+)", (ROOT / lock).read_text(), re.MULTILINE)
     pinned: dict[str, str] = {}
     for name, version in found:

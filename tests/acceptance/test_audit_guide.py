@@ -1,4 +1,4 @@
-"""The page about an audit, followed as it is written: what it shows of the books is in them, and its commands work."""
+"""The guide to the audit, followed literally: its commands work, and the ledger data it shows matches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BLOCK = re.compile(r"```(console|python|text)\n(.*?)```", re.DOTALL)
 PROMPT = re.compile(r"^\$ ((?:.*\\\n)*.*)", re.MULTILINE)
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 FEWER = 2_000
-"""Events in the place of the page's hundred thousand."""
+"""The number of events, instead of the page's hundred thousand."""
 
 
 class Block(NamedTuple):
-    """A block of the page, and the kind of text that it is."""
+    """A block of the page, and its language."""
 
     kind: str
     text: str
@@ -37,12 +37,12 @@ BLOCKS = [Block(*found) for found in BLOCK.findall(PAGE.partition("## 5.")[0])]
 
 
 def commands(block: Block) -> list[str]:
-    """What is typed of a block, a line each."""
+    """Return the commands of a block, a line each."""
     return [typed.replace("\\\n", " ") for typed in PROMPT.findall(block.text)]
 
 
 def the(word: str) -> str:
-    """The one command of the page with this word."""
+    """Return the one command of the page that contains this word."""
     (command,) = (typed for block in BLOCKS if block.kind == "console" for typed in commands(block) if word in typed)
     return command
 

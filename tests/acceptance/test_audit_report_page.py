@@ -1,4 +1,5 @@
-"""The report in a real browser: it fits, asks for nothing, keeps its policy, and can be used without a mouse."""
+"""The audit report in a real browser: it fits the window, loads nothing, obeys its policy, and works without
+a mouse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A measurement as a user starts it: it prints what it found, and whatever ends it, nothing of it is left."""
+"""`routerctl bench` as a user runs it: it prints its result, and leaves nothing behind however it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 
 def nodes_in(folder: Path) -> list[int]:
-    """The processes that work in the folder."""
+    """Return the processes that work in the folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cwd"):
         try:

@@ -1,4 +1,4 @@
-"""A minute of the campaign that `make chaos` runs for an hour: fixed seeds, whose plans are the same every time."""
+"""A minute of the chaos run that `make chaos` runs for an hour: fixed seeds, whose plans are the same every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo as a newcomer starts it: it proves what it says, ends well, ends badly in words, and leaves nothing."""
+"""The demo as a newcomer runs it: it proves what it claims, fails with a clear message, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ CONFUSING = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the demo makes its files, and nothing else does."""
+    """The folder in which the demo, and nothing else, creates files."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     return folder
 
 
 def running_in(folder: Path) -> list[str]:
-    """The command lines of all processes that name the folder."""
+    """Return the command lines of all processes that name the folder."""
     lines = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -75,7 +75,7 @@ def test_it_proves_on_a_terminal_that_nothing_is_lost(processes: Processes, fold
 
 
 def test_it_can_be_kept_and_its_commands_work(processes: Processes, folder: Path) -> None:
-    """Without a terminal, and with settings in the environment that would lead every command astray."""
+    """Runs without a terminal, and with environment settings that would mislead every command."""
     demo = processes.start("demo", [*DAEMON, "demo", "--keep"], env={"TMPDIR": str(folder), **CONFUSING})
     wait_for(lambda: "run until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
     assert demo.running, demo.log()
@@ -91,7 +91,7 @@ def test_it_can_be_kept_and_its_commands_work(processes: Processes, folder: Path
 
 
 def suggested(demo: Process) -> list[str]:
-    """The commands for routerctl, as they are printed. The two others end a node, and run one until Ctrl-C."""
+    """Return the routerctl commands that the demo prints. The other two stop a node, and run one until Ctrl-C."""
     turn = demo.log().partition("Your turn")[2]
     commands = [line.strip() for line in turn.splitlines() if " federation " in line]
     assert len(commands) == 6
@@ -110,7 +110,7 @@ def test_interrupted_it_cleans_up_and_says_so(processes: Processes, folder: Path
 
 
 def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) -> None:
-    """Two nodes on one port: one of them cannot listen."""
+    """Two nodes share a port: one of them cannot listen."""
     port = free_port()
     driver = WITH_A_TAKEN_PORT.format(ports=[port, port, free_port()])
     demo = processes.start("demo", [sys.executable, "-c", driver], env={"TMPDIR": str(folder)})

@@ -1,8 +1,8 @@
-"""The disk has it before the caller is answered: read from the system calls of real nodes and of the real server.
+"""A write is on the disk before it is acknowledged: read from the system calls of real nodes and the real server.
 
-A node may be killed, or the machine lose its power, right after an answer. Other tests kill; no test can cut the
-power. This one reads what was asked of the kernel, and in which order: the event into the log file, the log file to the
-disk, the answer onto the wire.
+A node may be killed, or the machine lose power, right after an answer. Other tests kill; no test can cut the power.
+This one reads what was requested of the kernel, and in which order: the event into the log file, the log file to the
+disk, the answer to the socket.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _BYTES_SHOWN = "70000"
 
 
 class Trace:
-    """Calls of some processes in the order in which they happened, from `strace`."""
+    """System calls of some processes in the order in which they happened, from `strace`."""
 
     def __init__(self, file: Path) -> None:
         self.lines = file.read_text(errors="replace").splitlines()
 
     def first(self, what: str, holds: Callable[[str], bool], *, after: int = -1) -> int:
-        """The first line after this one for which it holds. Raises AssertionError that names `what`."""
+        """Return the first line after this one that satisfies `holds`. Raises AssertionError that names `what`."""
         for number in range(after + 1, len(self.lines)):
             if holds(self.lines[number]):
                 return number
         raise AssertionError(f"the trace has no {what} after line {after + 1}:\n" + self._around(after))
 
     def returned(self, number: int) -> int:
-        """The line in which the call of this line is over."""
+        """Return the line in which the call of this line returns."""
         line = self.lines[number]
         if "<unfinished ...>" not in line:
             return number
@@ -67,7 +67,7 @@ def _is(line: str, calls: str, target: str) -> bool:
 
 @contextmanager
 def _traced(file: Path, *pids: int) -> Iterator[None]:
-    """Trace these processes and what they start. Skips where that is not possible."""
+    """Trace these processes and their children. Skips the test if that is not possible."""
     if (program := shutil.which("strace")) is None:
         pytest.skip("strace is not installed")
     options = ["-f", "-yy", "-s", _BYTES_SHOWN, "-e", f"trace={_CALLS}", "-e", "signal=none", "-o", str(file)]
@@ -90,7 +90,7 @@ def _traced(file: Path, *pids: int) -> Iterator[None]:
 
 
 def _descendants(pid: int) -> list[int]:
-    """A process and the processes it has started, as they are now."""
+    """Return a process and its present descendants."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -112,7 +112,7 @@ def store(request: pytest.FixtureRequest, processes: Processes) -> Iterator[tupl
 
 
 def _assert_durable(trace: Trace, answer: str, *written: str) -> None:
-    """All of `written` is in the write-ahead log, and that on the disk, before a byte of the answer goes out."""
+    """Assert that `written` is in the write-ahead log, and that on the disk, before a byte of the answer is sent."""
     log = r"(?:eventd\.db-wal|pg_wal/[0-9A-F]{24})"
     answered = trace.first(f"answer {answer}", lambda line: _is(line, _SENDS, "TCP") and '"HTTP/1.1 ' in line)
     assert f'"HTTP/1.1 {answer}' in trace.lines[answered], trace.lines[answered][:300]

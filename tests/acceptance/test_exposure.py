@@ -1,4 +1,4 @@
-"""What a program of the node's user can read of the node, as a plugin is one."""
+"""What a program of the node's user, such as a plugin, can read of the node's process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ for number in (19, 21, 38):  # SYS_PTRACE, SYS_ADMIN, PERFMON
     ctypes.CDLL(None).prctl(24, number, 0, 0, 0)
 os.execv(sys.executable, sys.argv[1:])
 """
-"""Become a Python program that has not the rights by which root reads what is hidden."""
+"""Becomes a Python program without the privileges by which root reads protected files."""
 READER = """
 import sys
 for name in ("environ", "mem", "maps", "fd/0", "stat"):
@@ -34,7 +34,7 @@ def serve(processes: Processes, *arguments: str) -> Process:
 
 
 def read_by_another(processes: Processes, pid: int) -> dict[str, str]:
-    """What another process of the node's user reads of this one, file by file."""
+    """Return what another process of the node's user reads of this one, file by file."""
     done = processes.run([sys.executable, "-c", PLAIN, sys.executable, "-c", READER, str(pid)])
     return {name: found for name, found in map(str.split, done.stdout.splitlines())}
 

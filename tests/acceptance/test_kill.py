@@ -1,6 +1,5 @@
-"""kill -9 at any moment of either node, with traffic in both directions: what was acknowledged is on both, once, in
-the order of its source. The seed is printed; EVENTD_TEST_SEED repeats it.
-"""
+"""kill -9 of either node at any moment, with traffic in both directions: both nodes hold every acknowledged event,
+once, in the order of its source. The seed is printed; EVENTD_TEST_SEED repeats it."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tests.support.waiting import wait_for
 
 
 class Emitter(threading.Thread):
-    """Puts events into a node as long as it lives, and remembers which ones were acknowledged."""
+    """Emits events at a node while it runs, and records which ones were acknowledged."""
 
     def __init__(self, node: Running, seed: int) -> None:
         super().__init__(name=f"emitter {node.name}")
@@ -32,7 +31,7 @@ class Emitter(threading.Thread):
 
     def run(self) -> None:
         while not self._end.is_set():
-            # An id is used once: whether an unanswered event was stored is for the logs to say.
+            # An id is used once: whether an unanswered event was stored is decided by the logs.
             ids = [f"{self.node.name}-{self._number + at:06}" for at in range(self._random.randint(1, 20))]
             self._number += len(ids)
             self.attempts += 1
@@ -51,7 +50,7 @@ class Emitter(threading.Thread):
 
 
 def _crash(node: Running, chance: random.Random) -> None:
-    """Kill it at a random moment of its work, or of its start; it is up again afterwards."""
+    """Kill the node at a random moment of its work, or of its start; it is up again afterwards."""
     if chance.random() < 0.2:
         time.sleep(chance.random() * 0.1)
         node.kill9()

@@ -26,33 +26,33 @@ from tests.support.waiting import wait_for
 
 
 def ship_to(lake: Path) -> dict[str, str]:
-    """Settings of a node that ships at once, and gives way to no other test."""
+    """Return settings with which a node ships at once, at normal priority."""
     return {"EVENTD_LAKE": str(lake), "EVENTD_LAKE_INTERVAL": "50ms", "EVENTD_LAKE_NICE": "0"}
 
 
 def shipping_process(node: Running) -> int | None:
-    """The number of the process that ships for a node."""
+    """Return the pid of the process that ships for a node."""
     try:
         children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
         ours = [int(pid) for pid in children if b"egress.lake.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    except OSError:  # one of them has just ended
+    except OSError:  # one of them has just exited
         return None
     return ours[0] if ours else None
 
 
 def wait_shipping(node: Running) -> int:
-    """Until a node has a process that ships."""
+    """Wait until a node has a process that ships."""
     return wait_for(lambda: shipping_process(node), f"{node.name} to ship") or 0
 
 
 def status(node: Running) -> list[dict[str, Any]]:
-    """How far each book is, as an operator sees it."""
+    """Return how far each ledger table has been shipped, as an operator sees it."""
     books: list[dict[str, Any]] = node.ask("GET", "/lake")["books"]
     return books
 
 
 def wait_shipped(node: Running) -> None:
-    """Until nothing waits, and the node knows it."""
+    """Wait until nothing is left to ship, and the node knows it."""
     wait_for(
         lambda: (books := status(node)) and all(not book["waiting"] for book in books),
         f"{node.name} to have shipped everything",
@@ -61,7 +61,7 @@ def wait_shipped(node: Running) -> None:
 
 
 def kill(node: Running, chance: random.Random) -> str:
-    """Kill the node, or its shipping process alone, somewhere in its work."""
+    """Kill the node, or its shipping process alone, at a random moment of its work."""
     time.sleep(chance.random() * 2.0)
     pid = shipping_process(node)
     if pid is not None and chance.random() < 0.5:
@@ -103,7 +103,7 @@ def test_every_row_is_in_the_lake_once_whatever_is_killed(processes: Processes, 
     assert sum(row["sent"] for row in receipts) == len(ids)
     assert len({row["batch_id"] for row in receipts}) == len(receipts)
     assert len(files(lake)) == len(look(lake).segments), "a file is left that no manifest speaks of"
-    wait_for(lambda: not files(lake, ".tmp"), "whatever was left half-way to be gone")  # one may be under way now
+    wait_for(lambda: not files(lake, ".tmp"), "whatever was left half-way to be gone")  # one may be running now
 
 
 def test_a_full_lake_holds_the_books_and_delivers_all_the_same(processes: Processes, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""kill -9 between any two steps of a run: after the restart the part is there exactly once, and so are the facts.
+"""kill -9 between any two steps of a run: after the restart the part exists exactly once, and so do the events.
 
 The seed is printed; EVENTD_TEST_SEED repeats it.
 """
@@ -28,7 +28,7 @@ TRIES = {"maxAttempts": 100, "baseBackoff": "5ms", "maxBackoff": "20ms"}
 
 
 def effective(node: Running) -> dict[str, str]:
-    """The routes that are in force: name → destination."""
+    """Return the routes in effect: name → destination."""
     found = node.ask("GET", "/effective")["resources"]
     return {each["metadata"]["name"]: each["spec"]["destination"] for each in found if each["kind"] == "IPv4Route"}
 

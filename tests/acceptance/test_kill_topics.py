@@ -1,6 +1,5 @@
-"""kill -9 of a node at any moment while topics are written, routed and trimmed: what was acknowledged is there, once,
-at the same seq, and so is each copy of it. The seed is printed; EVENTD_TEST_SEED repeats it.
-"""
+"""kill -9 of a node at any moment while topics are written, routed and trimmed: every acknowledged record is there,
+once, at the same seq, and so is each copy of it. The seed is printed; EVENTD_TEST_SEED repeats it."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ ROUTERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 @dataclass
 class Batch:
-    """Some records that are written under one key; `seqs` once that was acknowledged."""
+    """Records that are written under one key; `seqs` once that was acknowledged."""
 
     key: str
     records: list[dict[str, Any]]
@@ -46,7 +45,7 @@ class Batch:
 
 
 class Writer(threading.Thread):
-    """Writes batches to a topic. One without an answer is written again, under its key, until there is one."""
+    """Writes batches to a topic. One without an answer is written again, under its key, until it is answered."""
 
     def __init__(self, node: TopicNode, topic: str, number: int, seed: int) -> None:
         super().__init__(name=f"writer {number} to {topic}", daemon=True)
@@ -104,14 +103,15 @@ class Writer(threading.Thread):
             raise self.failure
 
     def check_repeats(self, chance: random.Random) -> None:
-        """Say again what was acknowledged, maybe before a crash: the answer is that of the first time."""
+        """Repeat acknowledged writes, maybe from before a crash: the answer is that of the first time."""
         for batch in chance.sample(self.batches, k=min(3, len(self.batches))):
             answer = self._node.write(self.topic, *batch.records, idempotency_key=batch.key)
             assert (answer["deduped"], answer["seqs"]) == (True, batch.seqs), batch.key
 
 
 class Trimmer(threading.Thread):
-    """Deletes the oldest records of a topic, now and then. `floor`: what it was told was deleted, or may have been."""
+    """Deletes the oldest records of a topic at intervals. `floor`: up to where records were deleted, or may
+    have been."""
 
     def __init__(self, node: TopicNode, topic: str) -> None:
         super().__init__(name=f"trimmer of {topic}", daemon=True)
@@ -135,7 +135,7 @@ class Trimmer(threading.Thread):
 
 
 def declared(node: TopicNode) -> tuple[Any, Any]:
-    """What is set for topics, and for routers."""
+    """Return the configuration of topics, and of routers."""
     routers = [node.router(source, dest) for source, dest, _ in ROUTERS]
     moving = ("performance", "forwarded_total", "lag", "state", "reason")
     return (
@@ -145,7 +145,7 @@ def declared(node: TopicNode) -> tuple[Any, Any]:
 
 
 def crash(node: TopicNode, chance: random.Random) -> None:
-    """Kill it at a random moment of its work, or of its start; it is up again afterwards."""
+    """Kill the node at a random moment of its work, or of its start; it is up again afterwards."""
     time.sleep(chance.random() * 0.6)
     node.kill9()
     if chance.random() < 0.25:
@@ -156,7 +156,7 @@ def crash(node: TopicNode, chance: random.Random) -> None:
 
 
 def told(records: Sequence[dict[str, Any]]) -> list[tuple[Any, Any]]:
-    """What records say, in their order."""
+    """Return the content of records, in their order."""
     return [(record["data"], record.get("$tag")) for record in records]
 
 
@@ -184,7 +184,7 @@ def judge_stamps(node: TopicNode, source: list[dict[str, Any]], dest: str) -> No
 
 
 def judge(node: TopicNode, writers: Sequence[Writer], trimmer: Trimmer) -> str:
-    """Compare what is there with what was acknowledged; what to say of it."""
+    """Compare what is stored with what was acknowledged; return a summary."""
     orders, notes = (judge_source(node, topic, writers) for topic in ("orders", "notes"))
     loud = [record for record in orders if record["$tag"].startswith("loud:")]
     judge_copies(node, orders, "billed")

@@ -1,7 +1,7 @@
-"""Topics that meet: one room shared by the nodes of a mesh, and one node whose topics feed each other.
+"""Topics in a mesh: one topic shared by all nodes of a group, and one node whose topics feed each other.
 
-What is written anywhere is in every room once, as it was written, and never comes back to who wrote it. The seed is
-printed; EVENTD_TEST_SEED repeats it.
+What is written on any node is in the topic of every node once, unchanged, and is never delivered to its writer. The
+seed is printed; EVENTD_TEST_SEED repeats it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP = "group:mesh"
 
 
 def share_room(nodes: Sequence[TopicNode]) -> None:
-    """Put the nodes into one group, each a peer of every other, and open the room of each to it."""
+    """Put the nodes into one group, each a peer of every other, and route the topic `room` of each to it."""
     for node in nodes:
         node.apply(group(node.name, name="mesh", port=node.port, secret=node.secret))
         node.wait_listening()
@@ -38,7 +38,7 @@ def share_room(nodes: Sequence[TopicNode]) -> None:
 
 
 class Writer(threading.Thread):
-    """Writes batches under its node's name until it is told to end; each is tried until it is acknowledged."""
+    """Writes batches under its node's name until it is stopped; each is retried until it is acknowledged."""
 
     def __init__(self, node: TopicNode, seed: int) -> None:
         super().__init__(name=f"writer at {node.name}", daemon=True)
@@ -79,7 +79,7 @@ class Writer(threading.Thread):
 
 @contextmanager
 def traffic(nodes: Sequence[TopicNode], seed: int) -> Iterator[list[Writer]]:
-    """Every node writes for as long as this is open."""
+    """Let every node write while the block runs."""
     writers = [Writer(node, seed + at) for at, node in enumerate(nodes)]
     for writer in writers:
         writer.start()
@@ -91,7 +91,7 @@ def traffic(nodes: Sequence[TopicNode], seed: int) -> Iterator[list[Writer]]:
 
 
 def as_told(record: dict[str, Any]) -> str:
-    """What a record of a request says, as readers are told it."""
+    """Return a record of a request as readers receive it."""
     told = {{"node": "$node", "tag": "$tag"}.get(name, name): value for name, value in record.items()}
     return said(told)
 
@@ -164,7 +164,7 @@ def test_a_room_is_shared_by_three_nodes_through_crashes(processes: Processes) -
 
 
 def test_events_and_records_share_a_group_and_a_room(processes: Processes) -> None:
-    """An event becomes a record in every room, and goes back into no group: not even as a dead letter."""
+    """An event becomes a record in every node's topic, and enters no group again: not even as a dead letter."""
     a, b = (TopicNode(processes, name) for name in ("a", "b"))
     share_room([a, b])
     a.emit("e1", group="mesh", type="client.seen", subject="10.88.0.1/32", payload={"port": "ge-0"})
@@ -220,12 +220,12 @@ def test_a_room_is_shared_through_a_hub_and_what_no_event_can_be_hinders_nothing
 
 
 def full(topics: Sequence[str]) -> list[tuple[str, str]]:
-    """Every topic feeds every other."""
+    """Return routers by which every topic feeds every other."""
     return [*permutations(topics, 2)]
 
 
 def hub(topics: Sequence[str]) -> list[tuple[str, str]]:
-    """Every topic feeds the hub and is fed by it."""
+    """Return routers by which every topic feeds the hub and is fed by it."""
     return [pair for topic in topics for pair in ((topic, "hub"), ("hub", topic))]
 
 
@@ -259,7 +259,7 @@ def test_topics_of_one_node_feed_each_other_without_an_echo(
     }
     try:
         for topic in {*topics, *(end for pair in form(topics) for end in pair)}:
-            held = node.records(topic)  # a reader is given what is on its way, over any number of routers
+            held = node.records(topic)  # a read waits for what its routers have to copy, over any number of routers
             assert (len(held), node.state(topic)["head_seq"]) == (total, total), topic
             assert {said(record) for record in held} == everything, topic
             for origin in topics:

@@ -1,4 +1,4 @@
-"""Everything a stranger, a broken program or a broken disk can send or do: a clear answer, no fault, nothing lost."""
+"""Invalid input from strangers, broken programs and broken disks: a clear answer, no crash, nothing lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FAULTS = ("Traceback", "Unhandled exception", "Error handling request", "Task e
 
 @pytest.fixture
 def node(processes: Processes) -> Iterator[Running]:
-    """A node with a group, which must come through whole: ready, and with no fault in its log."""
+    """A node with a group; at the end it must be ready, and its log must contain no fault."""
     running = Running(processes, "b")
     running.join()
     running.emit("before")
@@ -42,11 +42,11 @@ def node(processes: Processes) -> Iterator[Running]:
 
 
 _UNFINISHED = ("http 0.9", "half a body", "half a chunk", "cut chunks", "no http")
-"""Requests whose sender goes away in the middle: nobody is left to answer."""
+"""Requests whose sender disconnects in the middle: no client is left to answer."""
 
 
 def _answer(port: int, request: bytes, *, seconds: float) -> tuple[int, bytes]:
-    """The status and the first bytes of what is answered; 0 when nothing comes for a while."""
+    """Return the status and the first bytes of the answer; 0 if none comes for a while."""
     told = b""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link, contextlib.suppress(OSError):
         link.sendall(request)
@@ -132,9 +132,9 @@ def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: Running,
                 link.sendall((head + first).replace(b"%b", path))
                 time.sleep(0.03)  # so that it is being read already
                 if then is None:
-                    continue  # the sender goes away
+                    continue  # the sender disconnects
                 link.sendall(then)
-                answer = link.recv(65536)  # or none: the rest of a body that makes no sense may be waited for
+                answer = link.recv(65536)  # or no answer: the node may wait for the rest of an invalid body
                 assert 400 <= int(answer.split(b" ", 2)[1]) < 500, f"{first!r} at {path!r}: {answer[:300]!r}"
     assert node.ids() == ["before"]
 
@@ -142,7 +142,7 @@ def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: Running,
 def test_gzip_is_refused_and_never_unpacked(node: Running) -> None:
     bomb = gzip.compress(bytes(50 << 20))
     sender = V1Sender(node.port, SECRET.encode())
-    assert sender.post(bomb).status == 400  # signed as it is, so it comes as far as being no event
+    assert sender.post(bomb).status == 400  # signed as it is, so it passes until it is parsed as an event
     assert V2Sender(node.port).send(raw("/v2/events", {"Content-Encoding": "gzip"}, bomb, node.port)).status == 415
     rss = _memory(node)
     assert rss < 250 << 20
@@ -207,7 +207,7 @@ def test_thousands_of_bad_signatures_store_nothing_and_keep_nobody_out(node: Run
 
 
 def _memory(node: Running) -> int:
-    """Resident bytes of the process."""
+    """Return the resident memory of the process."""
     text = Path(f"/proc/{node.process.pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmRSS"))
 
@@ -248,7 +248,7 @@ def _small_disk(place: Path, size: str) -> Iterator[None]:
 
 
 def _fill(node: Running) -> tuple[list[str], Refused]:
-    """Put events in until the node refuses: those it took, and what it said."""
+    """Emit events until the node refuses; return the acknowledged ones and the refusal."""
     taken: list[str] = []
     for number in range(4000):
         event = f"e{number:05}"
@@ -264,9 +264,9 @@ def _check_full(node: Running, taken: list[str], refused: Refused, words: str) -
     assert refused.status == 503
     assert refused.code == "database_unavailable"
     assert words in str(refused)
-    assert node.ids() == taken  # it still answers questions
+    assert node.ids() == taken  # it still answers reads
     sender = V1Sender(node.port, SECRET.encode())
-    large = {"k": "v" * 40_000}  # what is left may be just enough for one more like those before
+    large = {"k": "v" * 40_000}  # the free space may just suffice for one more like those before
     assert sender.post(body_of("x", payload=large)).body == b"store error\n"
     v2 = V2Sender(node.port, to=node.name)
     assert v2.send(v2.batch(line("y", payload=large))).status == 503  # type: ignore[arg-type]
@@ -274,7 +274,7 @@ def _check_full(node: Running, taken: list[str], refused: Refused, words: str) -
 
 
 def _check_readiness(node: Running, status: int) -> None:
-    """Nobody writes meanwhile: those who ask for readiness first would not."""
+    """Check readiness first: no write happens meanwhile, which could change it."""
     for path in ("/readyz", "/v0/ready"):
         wait_for(lambda path=path: node.process.get(path)[0] == status, f"{path} to be answered with {status}")  # type: ignore[misc]
 

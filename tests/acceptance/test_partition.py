@@ -1,4 +1,4 @@
-"""A peer that is cut off, in every way networks and machines can do it: nobody else notices, nothing is lost."""
+"""A peer that is cut off, in every way networks and machines can do it: no other peer is affected, nothing is lost."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_peer_in_trouble_is_asked_ever_more_rarely_and_found_again(
         tries = [heard.at for heard in between.heard]
         gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
         if isinstance(answer, Say) and answer.headers:
-            assert min(gaps) >= 0.95  # as it was asked to
+            assert min(gaps) >= 0.95  # as configured
         else:
             assert gaps[4] > gaps[0]  # 16 times the wait: more than a loaded machine adds
         between.behave = lambda _: Pass()

@@ -1,4 +1,4 @@
-"""The page about writing a plugin works as it is written, from the first command to the last."""
+"""The tutorial for plugins works as written, from the first command to the last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """A folder with the commands of the page. `pip` installs into a folder of the test, and asks no index."""
+    """A folder with the commands of the page. `pip` installs into a folder of the test, and uses no index."""
     folder, site = tmp_path / "bin", tmp_path / "site"
     folder.mkdir()
     offline = (
@@ -40,7 +40,7 @@ def commands(tmp_path: Path) -> Path:
 
 
 def script() -> str:
-    """Every block, with its number before what it prints."""
+    """Return a script of all blocks that prints each block's number before its output."""
     parts = ["trap 'kill -9 $node 2>/dev/null || true' EXIT\n"]
     parts += [f"echo '=== {number}'\n{block}" for number, block in enumerate(BLOCKS)]
     return "".join(parts).replace("8784", str(free_port()))
@@ -77,7 +77,7 @@ def test_the_page_works_as_it_is_written(processes: Processes, commands: Path) -
 
 
 def test_what_the_page_shows_is_what_the_commands_print() -> None:
-    """Times and digests differ from run to run; everything else is as it is printed."""
+    """Times and digests differ from run to run; everything else is as printed on the page."""
     table, derived = SHOWN
     assert table.splitlines()[0].split() == ["CHECK", "VERDICT", "TOOK", "REASON"]
     assert re.fullmatch(

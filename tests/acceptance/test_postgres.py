@@ -1,4 +1,4 @@
-"""Nodes over a server that drops connections, stops and comes back: they wait for it, and lose nothing."""
+"""Nodes over a server that drops connections, stops and returns: they wait for it, and lose nothing."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Restartable:
         self.server = server
 
     def stop(self) -> None:
-        """A fast shutdown: every session ends."""
+        """Stop with a fast shutdown: every session ends."""
         process = self._process
         process.send_signal(signal.SIGINT)
         process.wait(20)
 
     def start(self) -> None:
-        """The same cluster again, on the same port."""
+        """Start the same cluster again, on the same port."""
         old = self._process
         new = subprocess.Popen(
             old.args, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
@@ -104,7 +104,7 @@ def test_a_server_that_stops_is_waited_for(processes: Processes, restartable: Re
 
 
 def _wait_calm(node: Running) -> None:
-    """Until no connection that was ended is left in its pool: each makes one request fail."""
+    """Wait until no closed connection is left in the node's pool: each makes one request fail."""
     answered = 0
 
     def calm() -> bool:

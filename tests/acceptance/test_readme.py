@@ -1,4 +1,4 @@
-"""What the README and the pages say works: five minutes as they are written, and no command or link that is none."""
+"""The README and the pages work as written: the five-minute guide runs, and every command and link exists."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PAGES = sorted(page.relative_to(ROOT) for page in [ROOT / "README.md", *(ROOT / 
 PORTS = ("8781", "8782", "8783", "8784", "8787", "8788")
 
 INSTALL = 'make venv\nexport PATH="$PWD/.venv/bin:$PATH"\n'
-"""The one block that is not run: the tests have their own way to the commands."""
+"""The one block that is not run: the tests have the commands installed already."""
 ARRIVED = "until routerctl federation event deliveries --data-dir onprem | grep -q delivered; do sleep 0.1; done\n"
-"""A reader is slower than a delivery. A script on a busy machine may be not."""
+"""A reader is slower than a delivery. A script on a busy machine may not be."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def commands(tmp_path: Path) -> Path:
 
 
 def script(blocks: list[str]) -> str:
-    """Every block, with the name of its place before it; other ports, since the README's may be taken here."""
+    """Return a script of all blocks that prints each block's place before its output; with free ports."""
     parts = ["trap 'kill -9 $onprem $cloud $node 2>/dev/null || true' EXIT\n"]
     for number, block in enumerate(blocks, start=1):
         wait = ARRIVED if "event deliveries" in block else ""
@@ -117,7 +117,7 @@ def test_programs_write_and_read_as_it_is_written(processes: Processes, commands
 
 
 def test_the_readme_shows_what_the_commands_print() -> None:
-    """The samples have the columns of today."""
+    """The samples have the present columns."""
     from eventd.cli.federation.events import DELIVERIES
     from eventd.cli.federation.links_table import OUTBOUND
 
@@ -128,7 +128,7 @@ def test_the_readme_shows_what_the_commands_print() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_call_of_the_daemon_can_be_typed(page: Path) -> None:
-    """Those of routerctl are read with its reference."""
+    """Commands of routerctl are tested with their reference."""
     app: Any = typer.main.get_command(routerd_eventd_commands.app)
     text = (ROOT / page).read_text()
     for line in re.findall(r"^ *(?:\$ )?routerd-eventd ([^\n|>&#]+)|`routerd-eventd ([^`]+)`", text, re.MULTILINE):
@@ -154,7 +154,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_resource_a_page_shows_can_be_declared(page: Path) -> None:
-    """Blocks of YAML that are whole resources; what only shows some fields is not looked at."""
+    """Only blocks of YAML that are whole resources are tested."""
     for block in re.findall(r"```yaml\n(apiVersion:.*?)```", (ROOT / page).read_text(), re.DOTALL):
         loaded = load_text(str(page), block)
         checked = [check_draft(draft) for draft in loaded.drafts]

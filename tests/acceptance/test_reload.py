@@ -1,4 +1,4 @@
-"""Changes under way: they take effect without a restart, and touch nothing they do not concern."""
+"""Changes of resources and settings at run time: they take effect without a restart, and affect nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stream(threading.Thread):
         self.join(20)
 
     def wait_more(self, count: int = 40) -> None:
-        """Until so many more were taken."""
+        """Wait until this number of further events was acknowledged."""
         target = len(self.ids) + count
         wait_for(lambda: len(self.ids) >= target, f"{count} more events to be taken")
 
@@ -69,7 +69,7 @@ def test_the_change_of_one_peer_does_not_disturb_another(processes: Processes) -
             a.apply(peer("c", c.port))
             stream.wait_more(10)
         a.wait_sent("b", "c")
-        # the same connection went on, and the link never had to begin again
+        # the same connection stayed open, and the link did not restart
         assert between.connections == before
         assert between.paths().count("/v2/link") == queries
     assert b.ids() == stream.ids
@@ -155,7 +155,7 @@ def test_a_wrong_key_blocks_and_the_right_one_heals_without_a_restart(processes:
     b.secret.write_text(right)
     b.process.send(signal.SIGHUP)
     wait_for(lambda: b.process.log().count("keys reloaded"), "b to read its key")
-    a.process.send(signal.SIGHUP)  # whoever mends a key says so to both
+    a.process.send(signal.SIGHUP)  # after a key was fixed, both sides must be reloaded
     b.wait_holds({"one"})
     assert a.link("b")["state"] == "running"
 

@@ -1,4 +1,4 @@
-"""Spark where things break: a stream that is killed, executors of their own, workers that die under a job."""
+"""Spark under failures: a killed stream, separate executors, workers that die during a job."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ BOOKS = Settings(nodes=4, events=2000, span=6 * 3600 * SECOND, skew=40 * SECOND,
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 SECONDS = 300
-"""Several Javas start at the same time, on a machine that may have other work."""
+"""Several JVMs start at the same time, on a shared machine."""
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> str:
-    """200 events in 20 segments."""
+    """A lake with 200 events in 20 segments."""
     require_spark()
     storage = connect(str(tmp_path / "lake"))
     for after in range(0, SEGMENTS * ROWS, ROWS):
@@ -56,14 +56,14 @@ def lake(tmp_path: Path) -> str:
 
 
 class Books:
-    """A lake with books in which faults are hidden, and what audits of it have to find."""
+    """A lake with injected faults, and the findings that audits of it must report."""
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder / "books")
         self._truth = msgspec.json.decode(generate(BOOKS, self.url).to_json())["findings"]
 
     def require_found(self, out: Path, spark: str) -> None:
-        """All that is hidden was found, and nothing else, by an audit that worked there."""
+        """Check that an audit reported all faults and nothing else."""
         report = json.loads((out / "report.json").read_text())
         assert _bare(report["findings"]) == _bare(self._truth)
         assert report["work"]["spark"] == spark
@@ -71,7 +71,7 @@ class Books:
 
 
 def _bare(findings: list[dict[str, Any]]) -> list[Finding]:
-    """Findings without their words."""
+    """Return findings without their texts."""
     return sorted((msgspec.convert({**one, "detail": ""}, Finding) for one in findings), key=repr)
 
 
@@ -84,14 +84,14 @@ def books(tmp_path: Path) -> Books:
 def test_executors_of_their_own_audit_a_lake_on_a_machine_without_a_java(
     processes: Processes, books: Books, tmp_path: Path
 ) -> None:
-    """Python packages are enough: the Java is the wheel's."""
+    """Python packages are enough: the Java comes with the wheel."""
     master, home = "local-cluster[2,1,1024]", own_spark(tmp_path)
     here = {**without_java(tmp_path), **quick_spark(tmp_path), "SPARK_HOME": str(home)}
     places = ["--lake", books.url, "--out", str(tmp_path / "report"), "--master", master]
     run = [*CONTROL, "audit", "run", *places, "--memory", "1g", "--fail-on", "missing"]
     done = processes.run(run, env=here, seconds=SECONDS)
     assert done.returncode == 4, done.stderr
-    # Nothing of Spark is for people, so nothing of it is on the terminal.
+    # Spark's output is not for users, so none of it is on the terminal.
     assert [line.split()[0] for line in done.stderr.splitlines()] == ["written", "error:"]
     books.require_found(tmp_path / "report", f"{version('pyspark')} on {master}")
     started = [path.read_text() for path in home.glob("work/app-*/[01]/stderr")]
@@ -105,7 +105,7 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
 ) -> None:
     """A stream, the audit as a command, and the audit as it is submitted: each loses one of two workers.
 
-    The stream is killed as well, and gone on with. Each program starts while the one before has the cluster to itself.
+    The stream is killed as well, and resumed. Each program starts while the one before has the cluster to itself.
     """
     cluster, quick, sink = Cluster(processes), quick_spark(tmp_path), tmp_path / "sink"
     cluster.fill_up(2)
@@ -128,14 +128,14 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
     cluster.fill_up(2)
     assert auditing.wait_exit(seconds=SECONDS) == 4, auditing.log_tail()
     cluster.kill_a_worker_of(submitted, there(submitted, told["submitted"], "state/cells-*"))
-    follow_to_the_end(spark, lake, sink)  # not before: the one submitted has the cluster to itself and may end
+    follow_to_the_end(spark, lake, sink)  # not before: the submitted one has the cluster to itself and may end
     assert submitted.wait_exit(seconds=SECONDS) == 4, submitted.log_tail()
     for out in told.values():
         books.require_found(out, f"{version('pyspark')} on {cluster.address}")
 
 
 def follow_to_the_end(spark: SparkSession, lake: str, sink: Path) -> None:
-    """Take what a stream that was killed has left; every row is there, once."""
+    """Resume a killed stream to the end; every row must be there, once."""
     rows = spark.readStream.format("eventd").option("lake", lake).load().select("node", "number")
     writer = rows.writeStream.format("parquet").option("checkpointLocation", str(sink / "checkpoint"))
     writer.trigger(availableNow=True).start(str(sink / "rows")).awaitTermination()
@@ -144,7 +144,7 @@ def follow_to_the_end(spark: SparkSession, lake: str, sink: Path) -> None:
 
 
 def submit(processes: Processes, cluster: Cluster, folder: Path, *run: str, env: dict[str, str]) -> Process:
-    """The audit through spark-submit, on executors whose Python has nothing but what is sent along."""
+    """Start the audit through spark-submit, on executors whose Python has only the packages that are sent along."""
     write_code(folder / CODE)
     link_environment(folder / "environment.tar.gz")
     options = {
@@ -164,7 +164,7 @@ def submit(processes: Processes, cluster: Cluster, folder: Path, *run: str, env:
 
 
 def there(process: Process, folder: Path, pattern: str) -> Callable[[], int]:
-    """How many files are there; fails where the process that is to leave them has ended."""
+    """Return a function that counts files; it fails if the process that writes them has exited."""
 
     def count() -> int:
         assert process.running, f"{process.name} has ended:\n{process.log_tail()}"

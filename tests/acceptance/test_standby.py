@@ -30,11 +30,11 @@ IMPATIENT = (
     "from eventd.cli import routerd_eventd; from eventd.cli.daemon import standby;"
     " standby.SILENT_SECONDS = 4; routerd_eventd.main()",
 )
-"""The daemon, but after 4 seconds instead of 15 it takes a node that does not check its claim for lost."""
+"""The daemon, but it considers a node lost that does not check its claim for 4 seconds instead of 15."""
 
 
 def standing_by(node: Running) -> None:
-    """Until it waits for the other."""
+    """Wait until the node is on standby."""
 
     def so() -> bool:
         try:
@@ -81,11 +81,11 @@ def test_the_other_takes_over_from_one_that_was_killed(pair: tuple[Running, Runn
     here = active.ids()
     assert set(emitter.acknowledged) <= set(here)
     assert Counter(peer.ids(source="a")) == Counter(here) == Counter(set(here))
-    processes.close()  # before the database they use goes
+    processes.close()  # before the database they use is dropped
 
 
 class Watch(threading.Thread):
-    """Asks both nodes again and again whether they are ready, and counts how often both were at the same moment."""
+    """Polls the readiness of both nodes, and counts how often both were ready at the same moment."""
 
     def __init__(self, *nodes: Running) -> None:
         super().__init__(name="watch of readiness")
@@ -110,7 +110,7 @@ class Watch(threading.Thread):
 
 
 def ready(node: Running) -> bool:
-    """Whether it says so, within a moment."""
+    """Return whether the node is ready, within a moment."""
     try:
         return node.process.get("/readyz", seconds=0.5)[0] == 200
     except (AssertionError, ValueError, OSError, http.client.HTTPException):
@@ -118,7 +118,7 @@ def ready(node: Running) -> bool:
 
 
 def in_transaction(url: str) -> bool:
-    """Whether a node's writer stands still inside a transaction."""
+    """Return whether a node's writer is blocked inside a transaction."""
     sql = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND starts_with(application_name, 'eventd-writer') AND state = 'idle in transaction'"
@@ -129,7 +129,7 @@ def in_transaction(url: str) -> bool:
 
 
 def end_claim(url: str) -> None:
-    """End the session that holds the claim, as a cut on the way to it does."""
+    """End the session that holds the claim, as a network failure does."""
     sql = (
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND granted"
         " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -155,11 +155,11 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
         emitter.start()
 
         def stop() -> bool:
-            """Lose it; True where that was inside a transaction, otherwise it runs again."""
+            """Stop the node; return True if that was inside a transaction, otherwise it runs again."""
             so_far = len(emitter.acknowledged)
             wait_for(lambda: len(emitter.acknowledged) > so_far, "events to come in")
             active.process.send(signal.SIGSTOP) if lost == "frozen" else proxy.silent.set()
-            time.sleep(0.1)  # what is under way in the server gets to its end
+            time.sleep(0.1)  # statements that run in the server complete
             if in_transaction(postgres_url):
                 return True
             active.process.send(signal.SIGCONT) if lost == "frozen" else proxy.silent.clear()
@@ -171,7 +171,7 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
                 other.process.wait_ready()
                 other.emit("of-b")
                 active.process.send(signal.SIGCONT) if lost == "frozen" else proxy.silent.clear()
-                assert active.process.wait_exit() == 1  # its service manager would start it again, to stand by
+                assert active.process.wait_exit() == 1  # its service manager would start it again, on standby
         finally:
             emitter.finish()
         assert watch.both == 0
@@ -180,13 +180,13 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
         assert len(here) == len(set(here))
         assert f"process {other.process.pid} on " in active.process.log()
         assert "silent claim ended" in other.process.log()
-        processes.close()  # before the database they use goes
+        processes.close()  # before the database they use is dropped
 
 
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, postgres_url: str) -> None:
-    """They run and answer, but the claim was their parent's."""
+    """The workers run and answer, but their parent held the claim."""
     settings = {"EVENTD_STANDBY": "1", "EVENTD_WORKERS": "2"}
     active = Running(processes, "a", database_url=postgres_url, program=IMPATIENT, **settings)
     active.process.wait_ready()
@@ -207,7 +207,7 @@ def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, post
         assert active.process.wait_exit() == 1
     assert watch.both == 0
     assert other.ids() == ["one", "three"]
-    processes.close()  # before the database they use goes
+    processes.close()  # before the database they use is dropped
 
 
 @pytest.mark.postgres
@@ -233,7 +233,7 @@ def test_who_stands_by_says_so_and_refuses_the_rest(pair: tuple[Running, Running
     assert json.loads(other.process.get("/healthz")[1])["standby"] is True
     assert "\nrouterd_eventd_standby 1.0" in other.process.get("/metrics")[1].decode()
     assert "\nrouterd_eventd_standby 0.0" in active.process.get("/metrics")[1].decode()
-    assert other.stop() == 0  # it need not have served to end well
+    assert other.stop() == 0  # it need not have served to exit cleanly
     assert active.process.running
 
 

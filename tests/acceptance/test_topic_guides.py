@@ -1,4 +1,4 @@
-"""Guides about topics, typed as they are written; what they show is what is shown."""
+"""The guides about topics, followed literally: the output of each command is what the page shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 class Step(NamedTuple):
-    """A block to type, into which terminals, and what the page says that the first of them shows; None: nothing."""
+    """A block to type, into which terminals, and the output that the page shows for the first of them; None: none."""
 
     terminals: str
     block: str
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 def steps(page: str) -> Iterator[Step]:
-    """The page as it is followed."""
+    """Yield the steps of a page."""
     blocks = BLOCK.findall(page)
     for (kind, text), (after, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
         if kind == "sh":
@@ -37,25 +37,25 @@ def steps(page: str) -> Iterator[Step]:
 
 
 def with_free_ports(page: str) -> str:
-    """The same page with ports that nobody else has here."""
+    """Return the page with ports that are free on this machine."""
     page = page.replace("8790", str(free_port()))
-    for several in ("880", "879"):  # and the number of the node
+    for several in ("880", "879"):  # and the pid of the node
         page = re.sub(rf"\b{several}(?=\$)", str(free_ports(1, 2, 3)), page)
     return page
 
 
 def masked(text: str) -> str:
-    """Without the times, which are others each time."""
+    """Mask the times, which differ from run to run."""
     return TIME.sub("TIME", text)
 
 
 def as_pattern(shown: str) -> str:
-    """What the page shows, with anything in the place of each `…`."""
+    """Return a pattern for the output on the page, in which each `…` matches anything."""
     return ".*".join(re.escape(part) for part in masked(shown).split("…"))
 
 
 def judge(step: Step, told: str) -> None:
-    """Whether a terminal shows what the page says; where it says nothing, only what has gone well."""
+    """Check a terminal's output against the page; if the page shows none, only that no command failed."""
     assert "failed:" not in told, f"{step.block}\n{told}"
     if step.shown is None:
         assert "error:" not in told, f"{step.block}\n{told}"
@@ -75,7 +75,7 @@ def terminals(tmp_path: Path) -> Iterator[dict[str, Terminal]]:
 
 
 def typed(step: Step, terminals: Sequence[Terminal]) -> list[str]:
-    """Type a step into its terminals at once; what is written in several, one after the other, as people do."""
+    """Type a step into its terminals at once; blocks of several terminals one after the other, as people do."""
     if "topic write" in step.block:
         return [terminal.run(step.block) for terminal in terminals]
     for terminal in terminals:

@@ -1,4 +1,4 @@
-"""Topics and keys with nothing but the two commands, a node that is killed, and a key that is taken away."""
+"""Topics and keys with only the two commands, a node that is killed, and a key that is revoked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 
 class Place:
-    """A node with a port of its own that other commands talk to over the API."""
+    """A node with a fixed port that commands call over the API."""
 
     def __init__(self, processes: Processes, listen: str = "127.0.0.1") -> None:
         self.processes = processes
@@ -33,7 +33,7 @@ class Place:
         return found.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A command that stays."""
+        """Start a command that keeps running."""
         return subprocess.Popen(
             [*CONTROL, *arguments],
             stdin=subprocess.PIPE,
@@ -56,7 +56,7 @@ def place(processes: Processes) -> Place:
 
 @pytest.fixture
 def staying() -> Iterator[list[subprocess.Popen[str]]]:
-    """Commands that end with the test."""
+    """Yield a list of running commands that are ended with the test."""
     started: list[subprocess.Popen[str]] = []
     yield started
     for each in started:
@@ -78,7 +78,7 @@ def test_a_write_outlives_a_node_that_is_killed_and_nothing_is_written_twice(
         write.stdin.write(f"{n}\n")
         write.stdin.flush()
         if n == 100:
-            shown.append(watch.stdout.readline())  # it has met the node, so it will wait for it
+            shown.append(watch.stdout.readline())  # it has reached the node once, so it will wait for it
         if n in (100, 200):
             wait_for(lambda n=n: len(place.data()) > n - 50, "most of it to be written")  # type: ignore[misc]
             node.kill9()

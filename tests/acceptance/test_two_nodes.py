@@ -1,4 +1,4 @@
-"""Nodes as processes: what one sees, all hold, whichever way it was put in."""
+"""Nodes as processes: all nodes hold what one observes, whichever way it was emitted."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_selectors_choose_and_widening_brings_what_was_left_out(processes: Proce
     a.apply(peer("b", b.port, types=["x"]))  # narrower in one way, wider in the other
     b.wait_holds({"x-in", "y-in", "x-out", "bare"})
     wait_for(lambda: not a.link("b")["repairs"], "the backfill to end")
-    assert b.ids() == ["x-in", "y-in", "x-out", "bare"]  # nothing was recalled, and nothing sent twice
+    assert b.ids() == ["x-in", "y-in", "x-out", "bare"]  # nothing was deleted at the peer, and nothing sent twice
     assert b.counts() == (4, 4)
     a.emit("y-late", type="y", subject="10.99.1.1")
     a.emit("x-late", type="x")

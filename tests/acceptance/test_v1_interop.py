@@ -1,4 +1,4 @@
-"""Nodes of the older protocol as peers, in both directions, seen from their side of the wire."""
+"""Nodes of the older protocol as peers, in both directions, observed on the wire."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_old_and_new_nodes_in_one_group(processes: Processes, old: V1Receiver) -
     b.join(a)
     b.apply(peer("old", old.port))
     sender_a, sender_b = V1Sender(a.port, KEY), V1Sender(b.port, KEY)
-    for number in range(20):  # an old node posts what is its own to everybody, and so do we
+    for number in range(20):  # an old node posts its own events to every peer, and so does this one
         for sender in (sender_a, sender_b):
             assert sender.post(body_of(f"old-{number}")).status == 200
         a.emit(f"a-{number}")

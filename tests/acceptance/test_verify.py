@@ -1,4 +1,4 @@
-"""A peer that lost what it had confirmed, found and mended by whoever knows one command."""
+"""`verify` finds what a peer lost after confirming it, and one command repairs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _control(processes: Processes, node: Running, *arguments: str) -> subprocess
 
 
 def _with_a_restored_peer(processes: Processes) -> tuple[Running, Running]:
-    """`a` sends to `b`, which has come back as it was before the last 250 events. Nothing else happens."""
+    """`a` sends to `b`, which was restored to a copy without the last 250 events. Nothing else happens."""
     a, b = Running(processes, "a"), Running(processes, "b")
     b.join()
     a.join(b)

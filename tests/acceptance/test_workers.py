@@ -1,4 +1,4 @@
-"""A node of several processes: to its users one node, whichever of its processes they meet, and whichever is killed."""
+"""A node of several processes: its clients see one node, whichever process answers, and whichever is killed."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ IMPATIENT = (
     "from eventd.cli import routerd_eventd; from eventd.cli.daemon import workers;"
     " workers.SILENT_SECONDS = 8; routerd_eventd.main()",
 )
-"""The daemon, but it waits 8 seconds instead of 20 for a word of a process, each of which says one every 5 seconds."""
+"""The daemon, but it considers a process hung after 8 seconds without a heartbeat instead of 20; they are 5 seconds
+apart."""
 
 
 def workers(node: Running) -> list[int]:
-    """The processes of a node, in the order in which they were started."""
+    """Return the processes of a node, in the order in which they were started."""
     children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
     found = []
     for pid in map(int, children):
-        with contextlib.suppress(OSError):  # one has just ended
+        with contextlib.suppress(OSError):  # one has just exited
             if b"eventd.cli.daemon.worker" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_running(pid):
                 found.append(pid)
     return found
 
 
 def wait_whole(node: Running, size: int = WORKERS) -> list[int]:
-    """Until all are there and ready."""
+    """Wait until all processes exist and are ready; return them."""
 
     def whole() -> list[int] | None:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -58,7 +59,7 @@ def wait_whole(node: Running, size: int = WORKERS) -> list[int]:
 
 
 def figure(node: Running, name: str) -> float:
-    """One figure of the node's metrics."""
+    """Return one figure of the node's metrics."""
     lines = node.process.get("/metrics")[1].decode().splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
@@ -105,7 +106,7 @@ def test_facts_arrive_once_whichever_process_is_killed(
     for node in (a, b):
         assert '"msg":"worker restarting"' in node.process.log()
         assert '"signal":9' in node.process.log()
-    processes.close()  # before the database they use goes
+    processes.close()  # before the database they use is dropped
 
 
 def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
@@ -120,12 +121,12 @@ def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
 
     wait_for(told, "every group to be told of")
     before = figure(node, "routerd_eventd_commit_records_sum")
-    for number in range(30):  # each request is a connection of its own, which any of them may get
+    for number in range(30):  # each request is a connection of its own, which any process may get
         node.emit(f"e{number}", group=names[number % len(names)])
     assert {figure(node, "routerd_eventd_commit_records_sum") for _ in range(6)} == {before + 30}
     own = [node.process.get("/metrics")[1].decode() for _ in range(6)]
     assert all(text.count("\nrouterd_eventd_log_head_position ") == 1 for text in own)
-    # A watch goes on through any of them.
+    # A watch resumes at any process.
     node.request("POST", "/v0/topics/jobs", {"records": [{"data": {"n": 1}}]})
     session = node.request("POST", "/v0/watch", {"topics": {"jobs": {"from_seq": 0}}})
     wid, path = session["wid"], session["stream_url"]
@@ -140,7 +141,7 @@ def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
 
 
 def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) -> None:
-    """One that was at work, and one that is not ready yet."""
+    """Both a serving process and one that is not ready yet."""
     node = Running(processes, "a", program=IMPATIENT, EVENTD_WORKERS=str(WORKERS))
     before = wait_whole(node)
     os.kill(before[2], signal.SIGKILL)
@@ -152,7 +153,7 @@ def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) ->
         with contextlib.suppress(OSError, http.client.HTTPException):
             status, body = node.process.get("/readyz", seconds=5)
             return status == 503 and json.loads(body)["checks"].get("worker 1") == "does not answer"
-        return False  # the connection went to the one that hangs
+        return False  # the kernel gave the connection to the hung process
 
     wait_for(told, "it to be told that worker 1 hangs")
     wait_for(lambda: not is_running(before[1]) and not is_running(begun), "both to be ended", seconds=60)
@@ -161,7 +162,7 @@ def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) ->
 
 
 def test_killed_from_outside_it_leaves_no_process_and_can_start_again_at_once(processes: Processes) -> None:
-    """On the same addresses, which its processes still hold for a moment."""
+    """It listens on the same addresses, which its processes still hold for a moment."""
     node = Running(processes, "a", EVENTD_WORKERS=str(WORKERS), EVENTD_API_LISTEN=f"127.0.0.1:{free_port()}")
     left = wait_whole(node)
     node.join()

@@ -1,7 +1,8 @@
-"""A mesh of real nodes under faults that a seed decides: nothing acknowledged is lost, nothing is visible twice.
+"""A chaos test: a mesh of real nodes under seeded random faults; nothing acknowledged is lost, no event is visible
+twice.
 
-`plan` draws what happens, `mesh` runs the nodes and the proxies between them, `load` emits and remembers what was
-acknowledged, `faults` does what the plan says, `verdict` judges. `python -m tests.chaos --help` runs it.
+`plan` draws the faults, `mesh` runs the nodes and the proxies between them, `load` emits and records what was
+acknowledged, `faults` carries out the plan, `verdict` checks the result. `python -m tests.chaos --help` runs it.
 """
 
 from __future__ import annotations

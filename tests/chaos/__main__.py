@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --seed N`: run what the seeds from N on say, until the minutes are used or one fails."""
+"""`python -m tests.chaos --seed N`: run the plans of the seeds from N on until the time is used or one fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN_MOUNTS = "EVENTD_CHAOS_OWN_MOUNTS"
 
 
 def main() -> None:
-    """Exit with 4 when something does not hold."""
+    """Exit with status 4 if a check fails."""
     options = _options()
     _enter_own_mounts()
     server = None
@@ -54,7 +54,7 @@ def _options() -> argparse.Namespace:
 
 
 def _enter_own_mounts() -> None:
-    """Become a process with mounts of its own, where that is allowed: what it mounts ends with it."""
+    """Move this process into a mount namespace of its own, if that is allowed: its mounts end with it."""
     if _OWN_MOUNTS in os.environ or shutil.which("unshare") is None:
         return
     allowed = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "chaos", "/mnt"], capture_output=True)
@@ -135,7 +135,7 @@ def _rounds(plan: Plan, mesh: Mesh, ledger: Ledger, faults: Faults, verdict: Ver
 
 
 def _keep(mesh: Mesh, directory: Path) -> None:
-    """What lies on a file system that ends with us is copied beside it."""
+    """Copy what lies on a temporary file system, which ends with this process."""
     for name in mesh.members:
         if mesh.has_own_disk(name):
             shutil.copytree(directory / name, directory / f"{name}.kept", ignore=shutil.ignore_patterns("ballast"))

@@ -1,4 +1,5 @@
-"""What the plan says, done. A fault is a generator in the main thread: it yields the seconds until it is to go on."""
+"""Carries out the faults of a plan. A fault is a generator in the main thread: it yields the seconds until its next
+step."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _PATIENCE = 60.0
 
 
 class Faults:
-    """Does the faults of a round; `skipped` says what this machine cannot do, `done` counts the rest."""
+    """Runs the faults of a round; `skipped` lists what this machine cannot do, `done` counts the others."""
 
     def __init__(self, mesh: Mesh, ledger: Ledger) -> None:
         self.mesh = mesh
@@ -31,7 +32,7 @@ class Faults:
         self.skipped: dict[str, str] = {}
 
     def run(self, faults: tuple[Fault, ...], seconds: float) -> None:
-        """Return when all of them are over and the round's time has passed."""
+        """Return when all faults are over and the round's time has passed."""
         begun, order = time.monotonic(), itertools.count()
         waiting = [(begun + fault.at, next(order), self._fault(fault)) for fault in faults]
         heapq.heapify(waiting)
@@ -71,7 +72,7 @@ class Faults:
         proxy.end(begun)
 
     def _up(self, member: Member) -> Steps:
-        """Until the node is up and has what is declared."""
+        """Wait until the node is up and its resources are applied."""
         if not member.running.process.running:
             member.running.process.start()
         yield from _until(member.ready, f"{member.name} to be ready")

@@ -1,4 +1,4 @@
-"""What a network, or a proxy in it, does to one request: every kind by its name."""
+"""What a network, or a proxy in it, does to one request: every kind of fault by its name."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from random import Random
 from tests.support.flaky_peer import Cut, Deed, Hang, Pass, Place, Say, Spoil, Way
 
 TIMEOUT_SECONDS = 2.0
-"""How long nodes of the mesh wait for an answer; what is late has to be later."""
+"""How long nodes of the mesh wait for an answer; a late answer has to be later than that."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def _page(status: int, *headers: tuple[str, str]) -> Callable[[Random], Deed]:
-    """An answer by a proxy that knows nothing of the protocol."""
+    """Return an answer of a proxy that does not know the protocol."""
     body = f"<html><head><title>{status}</title></head><body><h1>{status}</h1><hr>nginx</body></html>\n".encode()
     return lambda _: Say(status, (("Content-Type", "text/html"), ("Server", "nginx"), *headers), body)
 

@@ -1,4 +1,4 @@
-"""Events that are emitted while faults happen, and the memory of what was acknowledged."""
+"""Emits events while faults happen, and records what was acknowledged."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.support.running import Refused, Running
 
 TYPES = ("t.even", "t.odd")
 FAILED = (OSError, http.client.HTTPException, AssertionError, ValueError, Refused)
-"""What a request to a node ends with that is dead, not up yet, or in trouble."""
+"""Errors of a request to a node that is dead, not up yet, or in trouble."""
 
 
 @dataclass
 class Emitted:
-    """One id: when it was first asked for, and the request that was acknowledged first (monotonic seconds)."""
+    """One id: when it was first emitted, and the request that was acknowledged first (monotonic seconds)."""
 
     source: str
     type: str
@@ -27,21 +27,21 @@ class Emitted:
     sent: float = 0.0
     acknowledged: float = 0.0
     again: bool = False
-    """Asked for more than once: as a repeat, a refresh, or because nothing was answered."""
+    """Whether it was emitted more than once: as a repeat, a refresh, or after a missing answer."""
 
 
 @dataclass
 class Ledger:
-    """What callers know: shared by all emitters."""
+    """What all emitters know together."""
 
     events: dict[str, Emitted] = field(default_factory=dict)
     lost: list[tuple[str, float, float]] = field(default_factory=list)
-    """What a restored node has lost: its own events of this time that it had acknowledged."""
+    """Acknowledged events that a restored node lost because they were emitted after its copy was made."""
     asked: int = 0
     answered: int = 0
 
     def promised(self) -> Iterator[tuple[str, Emitted]]:
-        """What was acknowledged, lives, and was not on a disk that was given up."""
+        """Yield what was acknowledged, is not expired, and was not on a disk that was discarded."""
         for event_id, event in list(self.events.items()):
             if event.acknowledged and not event.short and not self._was_lost(event):
                 yield event_id, event
@@ -53,14 +53,14 @@ class Ledger:
         )
 
     def touched_by_a_restore(self, event: Emitted) -> bool:
-        """Whether it may be at peers from a life of its node that was undone."""
+        """Return whether peers may hold the event from a history of its node that a restore undid."""
         return any(source == event.source and event.first <= until for source, _, until in self.lost) and (
             event.again or self._was_lost(event)
         )
 
 
 class Emitter(threading.Thread):
-    """Emits at one node until it is told to end: new ids in units of 1 to 10, repeats, refreshes, short lives."""
+    """Emits at one node until it is stopped: new ids in units of 1 to 10, repeats, refreshes, short lifetimes."""
 
     def __init__(self, node: Running, ledger: Ledger, name: str, seed: str) -> None:
         super().__init__(name=f"emitter {node.name}", daemon=True)
@@ -74,7 +74,7 @@ class Emitter(threading.Thread):
     def run(self) -> None:
         while not self._end.is_set():
             ids, kind, ttl = self._unit()
-            for _ in range(1 + self._chance.randint(0, 2)):  # a caller without an answer asks again, or gives up
+            for _ in range(1 + self._chance.randint(0, 2)):  # a client without an answer retries, or gives up
                 if self._end.is_set() or self._emit(ids, kind, ttl):
                     break
                 self._end.wait(0.05)

@@ -1,4 +1,4 @@
-"""The nodes of a plan as processes, and a proxy in front of each link that does what it is told."""
+"""The nodes of a plan as processes, and a proxy in front of each link that injects faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None
 
 
 class LinkProxy:
-    """What lies between a node and a peer. At most one fault at a time; the last one that began counts."""
+    """The proxy between a node and a peer. At most one fault is active; the last one that began counts."""
 
     def __init__(self, link: Link, target: int, hits: Counter[str]) -> None:
         self.link = link
@@ -36,19 +36,19 @@ class LinkProxy:
         self.peer = FlakyPeer(free_port(), self._behave, target, patience=3.0)
 
     def begin(self, kind: str, number: int) -> tuple[str, Random]:
-        """Spoil requests from now on."""
+        """Inject a fault into requests from now on."""
         self._fault = fault = (kind, Random(number))
         if "reset" in kind or "closed" in kind:
             self.peer.drop_connections()
         return fault
 
     def end(self, fault: tuple[str, Random]) -> None:
-        """Stop, unless another fault has begun meanwhile."""
+        """End the fault, unless another one has begun meanwhile."""
         if self._fault is fault:
             self._fault = None
 
     def _behave(self, _: Heard) -> Deed:
-        self.peer.heard.clear()  # an hour of requests is too much to remember
+        self.peer.heard.clear()  # an hour of requests is too much to keep
         if (fault := self._fault) is None:
             return Pass()
         kind, chance = fault
@@ -59,7 +59,7 @@ class LinkProxy:
 
 
 class Member:
-    """One node of the mesh, with what is declared at it."""
+    """One node of the mesh and its resources."""
 
     def __init__(self, mesh: Mesh, name: str, database_url: str | None) -> None:
         self.mesh = mesh
@@ -67,7 +67,7 @@ class Member:
         self.database_url = database_url
         self.busy = False
         self.troubled = False
-        """Whether its disk or database failed on purpose: it may say so in its log."""
+        """Whether its disk or database failed on purpose: its log may then contain errors."""
         self.keys: list[dict[str, Any]] = []
         self.clock = mesh.directory / f"{name}.clock"
         env = {"EVENTD_LOG_FORMAT": "json", "EVENTD_DRAIN_TIMEOUT": "2s"}
@@ -82,13 +82,13 @@ class Member:
         self.running = Running(mesh.processes, name, database_url=database_url, **env)
 
     def set_clock(self, seconds: int) -> None:
-        """Put the wall clock of the node off by so much."""
+        """Shift the wall clock of the node."""
         draft = self.clock.with_suffix(".draft")
         draft.write_text(f"{seconds:+d}s\n")
         draft.replace(self.clock)
 
     def documents(self) -> list[dict[str, Any]]:
-        """What the node is meant to have declared now."""
+        """Return the resources that the node should have now."""
         plan = self.mesh.plan
         protocols = ["v1"] if self.name in plan.v1 else ["v1", "v2"]
         auth = {"keys": self.keys}
@@ -102,7 +102,7 @@ class Member:
         return documents
 
     def declare(self) -> bool:
-        """Declare it; False while the node cannot be reached."""
+        """Apply the resources; return False while the node is unreachable."""
         try:
             self.running.apply(*self.documents(), prune=True)
         except FAILED:
@@ -110,7 +110,7 @@ class Member:
         return True
 
     def ready(self) -> bool:
-        """Whether it is up. Raises AssertionError with its log where it has ended by itself."""
+        """Return whether it is up. Raises AssertionError with its log if it has exited by itself."""
         assert self.running.process.running, f"{self.name} ended:\n{self.running.process.log_tail()}"
         try:
             return self.running.process.get("/readyz", seconds=2.0)[0] == 200
@@ -118,7 +118,7 @@ class Member:
             return False
 
     def control(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`routerctl` on this node's data."""
+        """Run `routerctl` on this node's data."""
         env = self.mesh.processes.node_environment(self.name, database_url=self.database_url)
         return self.mesh.processes.control(*arguments, env=env)
 
@@ -143,18 +143,18 @@ class Mesh:
         self.rotating = False
 
     def key(self, generation: int, state: str = "active") -> dict[str, Any]:
-        """A key of the ring that all nodes share."""
+        """Return a key of the keyring that all nodes share."""
         file = self.directory / f"key-{generation}"
         if not file.exists():
             file.write_text(self.secret(generation))
         return {"id": f"k{generation}", "owner": "*", "state": state, "secretFile": str(file)}
 
     def secret(self, generation: int) -> str:
-        """The text of a key."""
+        """Return the secret of a key."""
         return f"{SECRET}{generation}"
 
     def start(self, stack: ExitStack) -> None:
-        """Start all nodes, declare the mesh; what has to be closed goes to `stack`."""
+        """Start all nodes and apply the mesh; `stack` closes everything."""
         for name in self.plan.nodes:
             database_url = None
             if self.server is not None:
@@ -175,7 +175,7 @@ class Mesh:
         for member in self.members.values():
             member.running.apply(*member.documents())
             member.running.wait_listening()
-        for link in self.plan.links:  # `auto` has found out what the peer speaks before anything can lie about it
+        for link in self.plan.links:  # `auto` has detected the peer's protocol before a fault can disguise it
             self.members[link.source].running.wait_link(link.dest, "running")
 
     def _close(self) -> None:
@@ -183,18 +183,18 @@ class Mesh:
             self.processes.close()
 
     def new_epoch(self, member: Member) -> None:
-        """Begin a new history of a restored database; the node is down."""
+        """Begin a new epoch of a restored database; the node is down."""
         env = self.processes.node_environment(member.name, database_url=member.database_url)
         done = self.processes.run([*DAEMON, "migrate", "--new-epoch"], env=env)
         assert done.returncode == 0, f"{member.name}: migrate --new-epoch: {done.stdout}{done.stderr}"
 
     def has_own_disk(self, name: str) -> bool:
-        """Whether the node lies on a small file system of its own."""
+        """Return whether the node lies on a small file system of its own."""
         kinds = {fault.kind for fault in self.faults if fault.target == name}
         return self.server is None and self.private_mounts and bool(kinds & {"disk full", "read-only at start"})
 
     def reaches(self, source: str, kind: str) -> set[str]:
-        """The nodes that an event of this type that starts at `source` is meant for, itself included."""
+        """Return the nodes that receive an event of this type from `source`, itself included."""
         found, waiting = {source}, [source]
         while waiting:
             at = waiting.pop()
@@ -217,6 +217,6 @@ def _small_disk(folder: Path) -> Iterator[None]:
 
 
 def mount(*arguments: str) -> None:
-    """The command. Raises AssertionError with what it printed."""
+    """Run the command `mount`. Raises AssertionError with its output."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, f"mount {' '.join(arguments)}: {done.stderr}"

@@ -1,4 +1,4 @@
-"""What one run does: drawn whole from the seed before anything is started, so that the seed repeats it."""
+"""The plan of one run: drawn from the seed before anything is started, so that the seed reproduces it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NODE_FAULTS = {
         "clock step",
     ),
 }
-"""What happens to nodes, by their database: the disk of a Postgres server is not the node's."""
+"""The faults of nodes by their database: the disk of a Postgres server is not the node's."""
 OLD = "old"
-"""The name of the receiver that speaks v1 alone and is not ours."""
+"""The name of the receiver that speaks v1 only and is not a node of this project."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """One direction from a node to a peer. With `types`, only events of these go over it."""
+    """One direction from a node to a peer. With `types`, only events of these types are sent."""
 
     source: str
     dest: str
@@ -53,7 +53,7 @@ class Link:
 class Fault:
     """`kind` happens to the node or link `target`, `at` seconds into the round and for `seconds`.
 
-    `number` seeds what is left to chance within it.
+    `number` seeds the random choices within it.
     """
 
     at: float
@@ -76,12 +76,12 @@ class Plan:
     nodes: tuple[str, ...]
     links: tuple[Link, ...]
     v1: tuple[str, ...]
-    """Nodes whose group speaks v1 alone."""
+    """Nodes whose group speaks v1 only."""
     rounds: tuple[tuple[Fault, ...], ...]
     seconds: float
 
     def lines(self) -> Iterator[str]:
-        """The plan for people."""
+        """Yield the plan as readable text."""
         marks = {name: " (v1)" if name in self.v1 else "" for name in (*self.nodes, OLD)}
         links = ", ".join(
             link.name + " relay" * link.relay + f" {'+'.join(link.types)}" * bool(link.types) for link in self.links
@@ -94,7 +94,7 @@ class Plan:
 
 
 def draw(seed: int, *, database: str, rounds: int, seconds: float) -> Plan:
-    """The plan of a seed. The same arguments make the same plan, on every machine."""
+    """Return the plan of a seed. The same arguments give the same plan on every machine."""
     chance = Random(f"{seed} {database}")
     shape = chance.choice(("star", "ring", "chain", "triangle"))
     nodes = ("a", "b", "c", "d") if shape in ("star", "ring") else ("a", "b", "c")
@@ -141,7 +141,7 @@ def _links(shape: str, nodes: tuple[str, ...]) -> Iterator[Link]:
 
 
 def _deck(chance: Random, kinds: tuple[str, ...]) -> Iterator[str]:
-    """Every kind comes once before one comes again."""
+    """Yield every kind once before one is repeated."""
     while True:
         yield from chance.sample(kinds, len(kinds))
 
@@ -155,7 +155,7 @@ def _round(
     link_deck: Iterator[str],
     seconds: float,
 ) -> Iterator[Fault]:
-    # Over v1 a sender does not learn that its receiver went back: only an operator can send those events again.
+    # Over v1 a sender does not learn that its receiver was restored: only an operator can send those events again.
     restorable = [n for n in nodes if not any(link.dest == n and {n, link.source} & {*v1} for link in links)]
     for _ in range(max(3, int(seconds / 2.5))):
         at = chance.uniform(0, seconds * 0.7)

@@ -1,4 +1,4 @@
-"""What must hold once the faults are over: asked of the nodes, and of the commands an operator has."""
+"""The checks after the faults: with requests to the nodes, and with the commands of an operator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.chaos.mesh import Member, Mesh
 from tests.chaos.plan import OLD, Link
 
 REST_SECONDS = 120.0
-"""How long after the last fault everything has to be everywhere. Links try at least once a second."""
+"""How long after the last fault everything must be delivered. Links retry at least once a second."""
 
 
 class Verdict:
-    """Checks a mesh that nobody disturbs any more."""
+    """Checks a mesh after its last fault."""
 
     def __init__(self, mesh: Mesh, ledger: Ledger, done: Collection[str]) -> None:
         self.mesh = mesh
@@ -25,12 +25,12 @@ class Verdict:
         self.ledger = ledger
         self.letters = 0
         self.rested = 0.0
-        """Seconds it took to rest."""
+        """Seconds until all deliveries were done."""
         self.last = ""
-        """What rested last."""
+        """The last link to finish."""
 
     def judge(self, *, commands: bool) -> list[str]:
-        """All that is wrong. With `commands`, `verify` and `doctor` are asked too, which takes a second each."""
+        """Return all errors. With `commands`, `verify` and `doctor` run too, which takes a second each."""
         begun = time.monotonic()
         while unrest := [*self._unrest()]:
             self.last = unrest[-1]
@@ -45,7 +45,7 @@ class Verdict:
             source = self.mesh.members[link.source].running
             try:
                 shown = source.link(link.dest)
-                if shown["deadLetters"]:  # one that a proxy's 413 left behind
+                if shown["deadLetters"]:  # a dead letter of a proxy's 413
                     self.letters += shown["deadLetters"]
                     source.ask("POST", "/groups/edge/dead-letters/retry", {"peer": link.dest})
             except FAILED as error:
@@ -80,7 +80,8 @@ class Verdict:
             yield f"{name} misses {len(lost)} acknowledged events: {', '.join(lost[:5])}"
 
     def _order(self, name: str, ids: list[str], logs: dict[str, list[str]]) -> Iterator[str]:
-        """Events of each source stand in the order of its own log, those aside that it was asked for twice."""
+        """Check that events of each source are in the order of its own log, except for those that were
+        emitted twice."""
         plain = {
             event_id
             for event_id, event in self.ledger.promised()
@@ -113,11 +114,11 @@ class Verdict:
                 yield from self._verify(link)
 
     def _expected(self, check: dict[str, Any]) -> bool:
-        """A step of the clock is in the times of what was under way: nothing else is excused."""
+        """Return whether a check's finding is expected: only times that a step of the clock distorts are."""
         return "delivery lag" in check["name"] and "clock step" in self.done
 
     def _verify(self, link: Link) -> Iterator[str]:
-        """What a restored node had sent after its copy is at its peers alone: nothing else is excused."""
+        """Check with `verify`. Only events that a restored node had sent after its copy may be at its peers alone."""
         done = self.mesh.members[link.source].control("verify", "--peer", link.dest, "-o", "json")
         restored = any(source == link.source for source, _, _ in self.ledger.lost)
         if done.returncode not in ((0, 4) if restored else (0,)):

@@ -1,4 +1,4 @@
-"""Nodes in this process that end with the test."""
+"""Nodes in this process that are stopped with the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MakeSites = Callable[..., list[Site]]
 
 @pytest.fixture
 async def sites(tmp_path: Path) -> AsyncIterator[MakeSites]:
-    """`sites("a", "b")` makes nodes over SQLite, `urls` names other databases; all are stopped at the end."""
+    """`sites("a", "b")` creates nodes over SQLite, `urls` names other databases; all are stopped at the end."""
     made: list[Site] = []
 
     def make(*names: str, urls: list[str] | None = None, clock: Clock | None = None) -> list[Site]:
@@ -35,6 +35,6 @@ async def sites(tmp_path: Path) -> AsyncIterator[MakeSites]:
 
 @pytest.fixture
 async def site(sites: MakeSites) -> Site:
-    """One node, at work."""
+    """One running node."""
     (made,) = sites("onprem")
     return await made.start()

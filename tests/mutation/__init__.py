@@ -1,1 +1,1 @@
-"""Changes the code in small ways and looks whether a test notices: `make mutants`."""
+"""Mutation tests: change the code in small ways and check whether a test fails: `make mutants`."""

@@ -1,7 +1,7 @@
 """Run the tests of a module against each of a sample of its mutants: `python -m tests.mutation --count 100`.
 
-A mutant that no test notices survives. Some are equal to what they were made of; each of the others is a fact that no
-test shows. The tests run in copies of the project, one for each job, so that nothing is changed here.
+A mutant that fails no test survives. Some survivors are equivalent to the original; each of the others shows behaviour
+that no test covers. The tests run in copies of the project, one for each job, so that nothing is changed here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ TARGETS = {
     "eventd/log/cursors": ("tests/contract/log/cursors", "tests/contract/egress/loop"),
     "eventd/egress/loop/consumer.py": ("tests/contract/egress/loop",),
 }
-"""Folders and files, and where the tests are that have to notice a change of them."""
+"""Folders and files, and the tests that must notice a change of them."""
 _COPIED = ("eventd", "federation", "migrations", "tests", "docs", "deploy", "pyproject.toml", "README.md")
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc")
 _PATIENCE = 4.0
-"""A run that takes so many times as long as without a change goes round in circles."""
+"""A run that takes this many times as long as without a change is in an endless loop."""
 _LEAST_SECONDS = 30.0
 
 
@@ -84,7 +84,7 @@ def _copy(folder: Path) -> Path:
 
 
 def _unchanged(copies: SimpleQueue[Path], target: str, tests: Sequence[str]) -> float:
-    """How long the tests take without a change. Exits where they fail: then they can judge nothing."""
+    """Return how long the tests take without a change. Exits if they fail, because they are then no measure."""
     copy = copies.get()
     try:
         started = time.monotonic()
@@ -99,7 +99,7 @@ def _unchanged(copies: SimpleQueue[Path], target: str, tests: Sequence[str]) -> 
 
 
 def _judge(copies: SimpleQueue[Path], mutant: Mutant, tests: dict[str, list[str]], seconds: dict[str, float]) -> str:
-    """`killed`, `timeout` or `survived`."""
+    """Return `killed`, `timeout` or `survived`."""
     target = next(path for path in tests if mutant.path == path or mutant.path.startswith(f"{path}/"))
     copy = copies.get()
     file = copy / mutant.path
@@ -116,7 +116,7 @@ def _judge(copies: SimpleQueue[Path], mutant: Mutant, tests: dict[str, list[str]
 
 
 def _run(copy: Path, tests: Sequence[str], *, seconds: float) -> subprocess.CompletedProcess[str] | None:
-    """None where they had not ended after `seconds`."""
+    """Run the tests; return None if they had not ended after `seconds`."""
     options = ["-q", "-x", "-m", "not postgres and not spark", "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = [sys.executable, "-m", "pytest", *options, "--hypothesis-seed=0", "--timeout", "60", *tests]
     env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""The small changes that a good test notices: each is one place of a file, with the text that replaces it."""
+"""The small changes that a good test notices: each is one range of a file, with the text that replaces it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mod: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
 }  # fmt: skip
 _LOGS = ("debug", "info", "warning", "error", "exception")
-"""Methods that say something to the operator: without the call nothing else is different."""
+"""Logging methods: without the call the behaviour is the same."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Mutant:
         return f"{self.path}:{self.line}: {self.kind}: {self.text}"
 
     def apply(self, source: bytes) -> bytes:
-        """The file with the change."""
+        """Return the file with the change."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
 def mutants(path: str, source: bytes) -> Iterator[Mutant]:
-    """All changes of one file, in its order."""
+    """Yield all changes of one file, in its order."""
     starts = [0, *accumulate(len(line) for line in source.splitlines(keepends=True))]
     for node, text, kind in _changes(ast.parse(source)):
         assert node.end_lineno is not None
@@ -68,7 +68,7 @@ _DECLARES = (ast.AnnAssign, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """What types alone read, and texts made for people."""
+    """Return whether a node is not mutated: annotations, and texts for people."""
     if isinstance(node, ast.JoinedStr):
         return True
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
@@ -116,7 +116,8 @@ def _rewritten(node: ast.expr, by: ast.expr, kind: str) -> _Change:
 
 
 def _is_a_type(node: ast.BinOp) -> bool:
-    """`int | None` outside an annotation: an alias, or what `isinstance` is asked."""
+    """Return whether a node is a type like `int | None` outside an annotation: an alias, or an argument of
+    `isinstance`."""
     sides = (node.left, node.right)
     return isinstance(node.op, ast.BitOr) and any(
         (isinstance(side, ast.Name) and (side.id[:1].isupper() or side.id in ("int", "str", "bytes", "float", "dict")))

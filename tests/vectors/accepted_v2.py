@@ -1,4 +1,4 @@
-"""Vectors of protocol v2 for a receiver: requests it must take, and where its mark stands afterwards."""
+"""Test vectors of protocol v2 for a receiver: requests it must accept, and its mark afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ END = MARK | {"upto": 1141}
 
 
 def cases() -> Iterator[Vector]:
-    """Every request that is taken as a whole."""
+    """Yield every request that is accepted as a whole."""
     yield from keys()
     yield from questions()
     yield from forms()
@@ -70,7 +70,7 @@ def questions() -> Iterator[Vector]:
 
 
 def comparisons() -> Iterator[Vector]:
-    """Questions what the receiver holds: three events, two of which were observed in the same two minutes."""
+    """Yield queries for the events that the receiver holds: three, two of them observed in the same two minutes."""
     bodies = [
         event("evt-1"),
         event("evt-2", observedAt="2026-05-30T11:58:00Z", subject="10.88.60.10/32"),

@@ -1,4 +1,4 @@
-"""Vectors of protocol v2 for a sender: which answers prove something."""
+"""Test vectors of protocol v2 for a sender: which answers prove a delivery."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def answer(
     parts: str = ANSWER_PARTS,
     **changed: Any,
 ) -> Vector:
-    """A signed answer to the request `to`."""
+    """Return a signed answer to the request `to`."""
     headers = {"Content-Type": "application/json", "Content-Digest": digest(body)}
     params = parameters(key, **({"tag": "eventd-v2-receipt", "expires": None, "nonce": None} | changed))
     of_request = dict(to["headers"])["Signature"].removeprefix("eventd=")
@@ -89,7 +89,7 @@ def vector(name: str, about: str, made: Vector, expect: Vector, *, to: Vector = 
 
 
 def cases() -> Iterator[Vector]:
-    """Every vector for a sender."""
+    """Yield every vector for a sender."""
     yield from accepted()
     yield from refused()
     yield from too_large()
@@ -111,7 +111,7 @@ def accepted() -> Iterator[Vector]:
 
 
 def too_large() -> Iterator[Vector]:
-    """Answers to a batch of one record. `limit` is what the peer has proven to take at most."""
+    """Yield answers to a batch of one record. `limit` is the largest request that the peer has proven to accept."""
 
     def error(limit: int, **other: Any) -> str:
         told = {"code": "too_large", "message": "too large", "limit": limit, "unit": "bytes"}

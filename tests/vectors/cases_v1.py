@@ -1,4 +1,4 @@
-"""Vectors of protocol v1: the two headers, the body, the clock, and the answer in the very words."""
+"""Test vectors of protocol v1: the two headers, the body, the clock, and the literal answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CANONICAL = GO_BODY.replace("\\u003c\\u0026\\u003e", "<&>")
 
 
 def sign(secret: str, timestamp: int, body: str) -> str:
-    """Written out here on purpose: a vector must not agree with the code only because the code made it."""
+    """Return the signature. Deliberately not the product's code: a vector must be an independent check of it."""
     return hmac.new(secret.encode(), f"{timestamp}\n{body}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -64,12 +64,12 @@ def refused(status: int, body: str, reason: str) -> dict[str, Any]:
 
 
 def event(text: str) -> str:
-    """A body with the required members and `text`."""
+    """Return a body with the required members and `text`."""
     return f'{{"id":"e","group":"g","type":"t","observedAt":"2025-05-30T10:13:20Z"{text}}}'
 
 
 def canonical(subject: str = "", payload: str = "", expires: str = "0001-01-01T00:00:00Z") -> str:
-    """What `event` becomes, with these members."""
+    """Return the canonical form of `event` with these members."""
     middle = (f',"subject":"{subject}"' if subject else "") + ',"dedupeKey":"e"'
     middle += f',"payload":{payload}' if payload else ""
     times = f'"observedAt":"2025-05-30T10:13:20Z","expiresAt":"{expires}"'

@@ -1,8 +1,8 @@
 """Writes the test vectors of both protocols: `python -m tests.vectors.generate`.
 
-One file per subject holds a vector per line: JSON with all inputs (keys, receiver, clock, what the receiver knows, the
-request) and the outcome an implementation must reach. `reason` is the precise cause, for one's own log; `code` is what
-is said aloud.
+One file per subject holds a vector per line: JSON with all inputs (keys, receiver, clock, the receiver's state, the
+request) and the outcome that an implementation must reach. `reason` is the precise cause, for the receiver's own log;
+`code` is the cause in the answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Vector = dict[str, Any]
 
 
 def vectors() -> dict[str, list[Vector]]:
-    """The vectors of each file, by its name below this directory."""
+    """Return the vectors of each file, by its name below this directory."""
     return {f"{name}.jsonl": list(module.cases()) for name, module in SUBJECTS.items()}
 
 
 def text(cases: list[Vector]) -> str:
-    """A file of vectors as it is committed."""
+    """Return the text of a file of vectors as it is committed."""
     return "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases)
 
 

@@ -1,4 +1,4 @@
-"""Vectors of protocol v2 for a receiver: batches it takes except for one line."""
+"""Test vectors of protocol v2 for a receiver: batches it accepts except for one line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Vector = dict[str, Any]
 
 
 def cases() -> Iterator[Vector]:
-    """Every reason to refuse a single line."""
+    """Yield every reason to refuse a single line."""
     yield from not_canonical()
     yield from invalid()
     yield from origins()
 
 
 def one_refused(name: str, about: str, reason: str, text: str, **options: Any) -> Vector:
-    """A batch of a line to be refused and a good one: the good one is taken."""
+    """Return a batch of a line to be refused and a good one, which is accepted."""
     path, id, key = options.pop("path", ""), options.pop("id", "evt-1"), options.pop("key", SHARED)
     body = lines((1042, path, text), (1100, "", TWO))
     return vector(f"refuse_{name}", about, request(body, key=key), taken(1, (1042, id, reason)), **options)

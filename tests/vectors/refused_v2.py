@@ -1,4 +1,4 @@
-"""Vectors of protocol v2 for a receiver: requests it must refuse as a whole."""
+"""Test vectors of protocol v2 for a receiver: requests it must refuse as a whole."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Vector = dict[str, Any]
 
 
 def cases() -> Iterator[Vector]:
-    """Every request that is refused."""
+    """Yield every request that is refused."""
     yield from refused_early()
     yield from refused_signatures()
     yield from refused_audiences()

@@ -1,4 +1,4 @@
-"""What vectors of protocol v2 are made of, signed here without the package: two writings of one rule must agree."""
+"""The parts of vectors of protocol v2, signed without the package: two implementations of one rule must agree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Signer:
         return hmac.new(self.secret.encode(), data, hashlib.sha256).digest()
 
     def public_part(self) -> dict[str, Any]:
-        """The key as a vector shows it to the one who verifies."""
+        """Return the key as a vector shows it to the verifier."""
         about: dict[str, Any] = {"id": self.id, "algorithm": self.algorithm, "state": self.state, "owner": self.owner}
         if self.speaks_for:
             about["speaksFor"] = list(self.speaks_for)
@@ -74,7 +74,7 @@ ANSWER_PARTS = '"@status" "content-type" "content-digest" "signature";req;key="e
 
 
 def event(id: str = "evt-1", **members: Any) -> str:
-    """A canonical event; a member set to None is left out, others come in the order of the wire."""
+    """Return a canonical event; a member set to None is left out, others keep the order of the wire format."""
     values = {
         "id": id,
         "group": "edge",
@@ -91,18 +91,18 @@ def event(id: str = "evt-1", **members: Any) -> str:
 
 
 def content(body: str) -> str:
-    """The digest of an event without its two times."""
+    """Return the digest of an event without its two times."""
     return hashlib.sha256(body[: body.rindex(',"observedAt":')].encode()).hexdigest()[:32]
 
 
 def known(body: str, **other: str) -> dict[str, str]:
-    """An event the receiver holds."""
+    """Return an event that the receiver holds."""
     event = json.loads(body)
     return {"id": event["id"], "source": event.get("sourceNode", ""), "digest": content(body), "event": body} | other
 
 
 def lines(*records: tuple[int, str, str]) -> str:
-    """The body of a batch."""
+    """Return the body of a batch."""
     return "".join(f"{position}\t{path}\t{body}\n" for position, path, body in records)
 
 
@@ -110,7 +110,7 @@ RUNS = {"Content-Type": "application/vnd.eventd.runs"}
 
 
 def run(position: int, path: str, *bodies: str) -> str:
-    """A run of events that follow one another."""
+    """Return a run of consecutive events."""
     events = "".join(f"{body}\n" for body in bodies)
     return f"{position}\t{len(bodies)}\t{len(events.encode())}\t{path}\n{events}"
 
@@ -121,7 +121,7 @@ def digest(body: str | bytes) -> str:
 
 
 def parameters(key: Signer, **other: Any) -> str:
-    """The signature parameters of a request, the given ones changed, those set to None left out."""
+    """Return the signature parameters of a request: the given ones changed, those set to None left out."""
     values: dict[str, Any] = {
         "created": SECONDS,
         "expires": SECONDS + WINDOW,
@@ -135,7 +135,7 @@ def parameters(key: Signer, **other: Any) -> str:
 
 
 def signature(key: Signer, values: dict[str, str], parts: str, params: str) -> str:
-    """The text of a signature over `parts`; `values` by the name of the component."""
+    """Return the text of a signature over `parts`; `values` maps the name of each component to its value."""
     names = parts.split(" ") if parts else []
     base = [f"{name}: {values[name.strip(chr(34)) if ';' not in name else name]}" for name in names]
     base.append(f'"@signature-params": ({parts}){params}')
@@ -154,7 +154,7 @@ def request(
     after_signing: dict[str, str | None] | None = None,
     sent: str | bytes | None = None,
 ) -> dict[str, Any]:
-    """A signed request. `headers` are changed before it is signed, `after_signing` and `sent` (the body) after it."""
+    """Return a signed request. `headers` change before it is signed, `after_signing` and `sent` (the body) after it."""
     link = path.startswith(("/v2/link", "/v2/verify"))
     values: dict[str, str | None] = {
         "Content-Type": "application/json" if link else "application/vnd.eventd.batch",
@@ -185,7 +185,7 @@ def request(
 
 
 def ring(*messages: dict[str, Any]) -> list[dict[str, Any]]:
-    """The keys of the group that the signatures of these messages name, and the shared one."""
+    """Return the keys of the group that the signatures of these messages name, and the shared one."""
     told = str([dict(message["headers"]).get("Signature-Input") for message in messages])
     return [key.public_part() for key in RING if key is SHARED or f'keyid="{key.id}"' in told]
 
@@ -200,7 +200,7 @@ def vector(
     mark: dict[str, Any] | None = MARK,
     **state: list[Any],
 ) -> dict[str, Any]:
-    """A whole vector. `state` is what the receiver knows besides its mark: nonces, batches, events."""
+    """Return a whole vector. `state` is the receiver's state besides its mark: nonces, batches, events."""
     return {
         "name": name,
         "about": about,
@@ -217,7 +217,7 @@ def vector(
 def taken(
     accepted: int, *refused: tuple[int, str, str], duplicates: int = 0, mark: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The outcome of a batch that was taken. The mark moves to the end of RANGE unless said otherwise."""
+    """Return the outcome of an accepted batch. By default the mark moves to the end of RANGE."""
     return {
         "status": 200,
         "accepted": accepted,
@@ -228,7 +228,7 @@ def taken(
 
 
 def refused(status: int, code: str, reason: str = "") -> dict[str, Any]:
-    """The outcome of a request that was refused as a whole."""
+    """Return the outcome of a request that was refused as a whole."""
     return {"status": status, "code": code, "reason": reason or code}
 
 
@@ -238,5 +238,5 @@ BODY = lines((1042, "", ONE), (1100, "", TWO))
 
 
 def covering(after: int, upto: int, *, epoch: str = "pJ3v8Qm1", incarnation: int = 0, more: str = "") -> str:
-    """The Eventd-Range of (after, upto]."""
+    """Return the Eventd-Range of (after, upto]."""
     return f'epoch="{epoch}", incarnation={incarnation}, after={after}, upto={upto}{more}'

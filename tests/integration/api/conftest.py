@@ -1,4 +1,4 @@
-"""The API on a real port, over a real log, with a few operations that show how any of them is served."""
+"""The API on a real port, over a real log, with a few operations that show how every operation is served."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OPERATIONS: tuple[Route, ...] = (
 
 
 class Api:
-    """What a test needs of a server that listens."""
+    """A listening server, and the requests of a test to it."""
 
     def __init__(self, session: ClientSession, port: int, metrics: Metrics, checks: dict[str, str]) -> None:
         self.session = session
@@ -73,13 +73,13 @@ class Api:
         self.checks = checks
 
     async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any, Any]:
-        """(status, decoded JSON or text, headers)."""
+        """Send a request; return (status, decoded JSON or text, headers)."""
         async with self.session.request(method, f"http://127.0.0.1:{self.port}{path}", **options) as answer:
             is_json = answer.content_type == "application/json"
             return answer.status, await (answer.json() if is_json else answer.text()), answer.headers
 
     async def raw(self, request: bytes, *, until: bytes = b"") -> bytes:
-        """Send bytes as they are; what comes back up to `until`, or until the server closes."""
+        """Send bytes unchanged; return the answer up to `until`, or until the server closes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             async with asyncio.timeout(10):
@@ -95,7 +95,7 @@ StartApi = Callable[..., Awaitable[Api]]
 
 @pytest.fixture
 async def start_api(sqlite_url: str) -> AsyncIterator[StartApi]:
-    """Starts the API; `keys` in the syntax of EVENTD_API_KEYS, none by default."""
+    """Start the API; `keys` in the syntax of EVENTD_API_KEYS, none by default."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
         make_current(sqlite_url, now=clock.now())

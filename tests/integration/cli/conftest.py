@@ -46,7 +46,7 @@ spec: {groupRef: edge, nodeName: cloud, endpoint: "http://127.0.0.1:1"}
 
 @dataclass(frozen=True)
 class Result:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit status."""
 
     code: int
     out: str
@@ -70,7 +70,7 @@ class Control:
         self.folder = folder
 
     def __call__(self, *arguments: str, stdin: str | bytes = "", code: int | None = 0) -> Result:
-        """Run a command; `code` is what it should end with, None does not judge."""
+        """Run a command and check its exit status; with `code=None` it is not checked."""
         raw = stdin if isinstance(stdin, bytes) else stdin.encode()
         self._patch.setattr(sys, "argv", ["routerctl", *arguments])
         self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
@@ -84,13 +84,13 @@ class Control:
         return found
 
     def file(self, text: str, name: str = "edge.yaml") -> str:
-        """A file with this text; its path."""
+        """Write a file with this text; return its path."""
         path = self.folder / name
         path.write_text(text)
         return str(path)
 
     def edge(self) -> None:
-        """Declare the group edge of node onprem with the peer cloud."""
+        """Apply the group edge of node onprem with the peer cloud."""
         self("apply", "-f", self.file(EDGE))
 
 
@@ -149,7 +149,7 @@ class Api(threading.Thread):
 
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of whoever runs the tests."""
+    """An environment without settings of the user that runs the tests."""
     import os
 
     for name in os.environ:
@@ -160,13 +160,13 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def control(clean: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Control:
-    """`routerctl` beside nothing at all: no node, no database."""
+    """`routerctl` without a node or database."""
     return Control(monkeypatch, capfd, tmp_path)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "api"])
 def routerctl(request: pytest.FixtureRequest, control: Control, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
-    """`routerctl` on a node without declarations: on each database, and on an API."""
+    """`routerctl` on a node without resources: on each database, and on an API."""
     if request.param == "api":
         with Api(request.getfixturevalue("sqlite_url")) as api:
             monkeypatch.setenv("EVENTD_SERVER", api.url)

@@ -1,4 +1,4 @@
-"""A client of /v0 over a real server, and one through a network that does what networks do."""
+"""A client of /v0 over a real server, and one behind a network with faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.v0 import Server, serving
 
 
 class Pauses(list[float]):
-    """Waits for no time, and keeps how long it should have."""
+    """Replaces sleeping: returns at once and records the duration."""
 
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)

@@ -14,8 +14,8 @@ def storage(tmp_path: Path) -> Storage:
 
 @pytest.fixture(params=["folder", "file", "local", "memory"])
 def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """A folder, by path and by address; and the same methods over fsspec, on a disk and on what is like an object
-    store."""
+    """A folder, by path and by URL; and the same methods over fsspec, on a disk and on a stand-in for an
+    object store."""
     at = tmp_path / "lake"
     urls = {"folder": str(at), "file": f"file://{at}", "local": f"local://{at}", "memory": f"memory://{at}"}
     return connect(urls[request.param])

@@ -1,4 +1,4 @@
-"""Servers of /v0 that end with the test."""
+"""Servers of /v0 that are stopped with the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StartServer = Callable[..., Awaitable[Server]]
 
 @pytest.fixture
 async def start_server(migrated_sqlite_url: str) -> AsyncIterator[StartServer]:
-    """Starts a server over the test's SQLite file; `keys`, `clock` and limits as `serving` takes them."""
+    """Start a server over the test's SQLite file; `keys`, `clock` and limits as `serving` takes them."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_end_threads)
 
@@ -33,12 +33,12 @@ async def server(start_server: StartServer) -> Server:
 
 @pytest.fixture
 async def stored(migrated_url: str) -> AsyncIterator[Server]:
-    """A server over each of the databases: for what they might do differently."""
+    """A server over each of the databases, for behaviour in which they might differ."""
     async with serving(migrated_url) as opened:
         yield opened
     await _end_threads()
 
 
 async def _end_threads() -> None:
-    """The loop's own, which read large bodies, would outlive the test."""
+    """End the loop's own threads, which read large bodies and would outlive the test."""
     await asyncio.get_running_loop().shutdown_default_executor()
