@@ -16,10 +16,9 @@ from tests.support.waiting import wait_for
 SECONDS = 300.0
 """Time limit on a busy machine; on an idle one the demo takes ten to twenty seconds."""
 
-ON_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 WITH_A_TAKEN_PORT = (
     "import sys; from eventd.cli.demo import demo, nodes; from eventd.cli.program import exits; import typer;"
-    "nodes.PATIENCE_SECONDS = 20.0; nodes.free_ports = lambda count: {ports};"
+    "nodes.PATIENCE_SECONDS = 10.0; nodes.free_ports = lambda count: {ports};"
     "app = typer.Typer(); app.command()(demo.run); exits.run(app, 'demo')"
 )
 CONFUSING = {
@@ -60,9 +59,8 @@ def assert_nothing_left(folder: Path) -> None:
 
 
 def test_it_proves_on_a_terminal_that_nothing_is_lost(processes: Processes, folder: Path) -> None:
-    command = [sys.executable, "-c", ON_A_TERMINAL, *DAEMON, "demo"]
-    terminal = {"TMPDIR": str(folder), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-    demo = processes.start("demo", command, env=terminal)
+    settings = {"TMPDIR": str(folder), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    demo = processes.start("demo", [*DAEMON, "demo"], env=settings, terminal=True)
     assert demo.wait_exit(seconds=SECONDS) == 0, demo.log()
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", demo.log())
     assert "✖ down" in shown  # the picture, while site-b is dead
@@ -115,7 +113,7 @@ def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) ->
     driver = WITH_A_TAKEN_PORT.format(ports=[port, port, free_port()])
     demo = processes.start("demo", [sys.executable, "-c", driver], env={"TMPDIR": str(folder)})
     assert demo.wait_exit(seconds=SECONDS) == 1
-    assert re.search(r"error: waited 20 s for site-[ab] to be ready", demo.log())
+    assert re.search(r"error: waited 10 s for site-[ab] to be ready", demo.log())
     assert re.search(rf"cannot listen on 127.0.0.1 port {port}", demo.log())
     assert "Traceback" not in demo.log()
     assert_nothing_left(folder)

@@ -78,7 +78,7 @@ def _children_of(parents: Collection[int]) -> list[Child]:
             continue
         try:
             state, parent, *_ = _fields(pid)
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
         except OSError:
             continue
         if int(parent) in parents and not any(word in command for word in STAY):

@@ -1,14 +1,19 @@
 """Starts the two commands by forking a process that has imported them: the import takes longer than most tests.
 
-`spawn` is `subprocess.Popen` for any command. A command that is exactly `python -m` with a module of `PRELOADED`
-becomes a fork: a process with its own pid, session, environment and files, which runs the module as `-m` does. A
-command whose environment has variables that the interpreter reads at start is started in the ordinary way.
+`spawn` is `subprocess.Popen` for any command. A command that is exactly `python -m` with a module of `PRELOADED`, or
+`python -c` with code that uses `eventd.cli`, becomes a fork: a process with its own pid, session, environment, files
+and command line, which runs the code as the interpreter does. A command whose environment has variables that the
+interpreter reads at start is started in the ordinary way.
+
+A forked command that itself starts our commands, as the demo and a node of several workers do, has a fork server of its
+own. The processes that it starts are its children, as they always are: ending them is the work of the command.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import io
@@ -19,7 +24,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,20 +41,26 @@ _ROOMS = ("api", "cli.daemon", "cli.gateway", "cli.program", "cli.terminal", "ne
 _LIBRARIES = ("alembic.command", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite")
 _PR_SET_PDEATHSIG = 1
 _READ_BY_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "LD_", "COVERAGE_")
+_SET_CHILD_SUBREAPER = 36
 _MOST_BYTES = 1 << 20
+_MOST_FILES = 64
+_LONGEST_COMMAND = 8192
+_WORKER = "eventd.cli.daemon.worker"
+_OF_ONE_PROCESS = ("eventd.processes.lifeline", _WORKER)
+"""Modules that note the pid when they are imported."""
 
 
 def spawn(command: Sequence[str], *, env: Mapping[str, str], **how: Any) -> subprocess.Popen[Any]:
     """Start `command`, which ends with this process; `how` are the other arguments of `Popen`."""
-    forks = (
-        sys.platform == "linux"
-        and tuple(command[:2]) == (sys.executable, "-m")
-        and command[2] in PRELOADED
-        and _interpreter_variables(env) == _interpreter_variables(os.environ)
-    )
-    if forks:
+    if _forks(command) and _interpreter_variables(env) == _interpreter_variables(os.environ):
         return _Forked(command, env=env, **how)
     return subprocess.Popen(tethered(command, farewell=signal.SIGKILL), env=env, **how)
+
+
+def _forks(command: Sequence[str]) -> bool:
+    if sys.platform != "linux" or command[0] != sys.executable or not PRELOADED:
+        return False
+    return (command[1] == "-m" and command[2] in PRELOADED) or (command[1] == "-c" and "eventd.cli" in command[2])
 
 
 class _Forked(subprocess.Popen[Any]):
@@ -55,36 +68,73 @@ class _Forked(subprocess.Popen[Any]):
 
     def _execute_child(self, args: Any, *how: Any) -> None:
         # the arguments that `subprocess` passes: executable, preexec_fn, close_fds, pass_fds, cwd, env, …
-        cwd, env = how[4:6]
+        kept, cwd, env = how[3:6]
         pipes = how[9:15]
-        request = {"argv": args[2:], "cwd": str(cwd or os.getcwd()), "env": dict(env), "session": how[20]}
+        request = {
+            "command": [*args],
+            "cwd": str(cwd or os.getcwd()),
+            "env": dict(os.environ if env is None else env),
+            "session": how[20],
+            "kept": [*kept],
+        }
         files = [fd if fd >= 0 else standard for standard, fd in enumerate((pipes[0], pipes[3], pipes[5]))]
-        self.pid = _server().fork(request, files)
+        self.pid = _server().fork(request, [*files, *kept])
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+class _Started(_Forked):
+    """A program that a forked command starts: a fork where it is one of our commands or a worker."""
+
+    def _execute_child(self, args: Any, *how: Any) -> None:
+        if isinstance(args, list) and (_forks(args) or (_WORKER in "".join(map(str, args)) and "-c" in args)):
+            super()._execute_child(args, *how)
+        else:
+            super(_Forked, self)._execute_child(args, *how)  # type: ignore[misc]
 
 
 class _Server:
     """The forking process, as the process that started it sees it."""
 
-    def __init__(self) -> None:
-        adopt_orphans()  # a fork loses its parent at once, and becomes a child of this process
+    def __init__(self, requests: socket.socket) -> None:
         self.starter = os.getpid()
-        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = requests
+        self._lock = threading.Lock()
+
+    @classmethod
+    def start(cls) -> _Server:
+        """Start one that imports the commands."""
+        adopt_orphans()  # a fork loses its parent at once, and becomes a child of this process
+        ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
-            command = [sys.executable, "-m", __name__, str(other.fileno()), str(os.getpid())]
-            self._process = subprocess.Popen(
+            command = [sys.executable, "-m", __name__, str(other.fileno()), str(os.getpid()), " " * _LONGEST_COMMAND]
+            process = subprocess.Popen(
                 command, cwd=ROOT, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
-        stays(self._process.pid)
+        stays(process.pid)
+        process.returncode = 0  # nobody waits for it: it ends with this process
+        return cls(ours)
 
     def fork(self, request: Mapping[str, Any], files: list[int]) -> int:
         """Have a command started; return its pid."""
         payload = json.dumps({**request, "umask": _umask()}).encode()
-        socket.send_fds(self._socket, [payload], files)
-        answer = self._socket.recv(_MOST_BYTES)
+        with self._lock:
+            socket.send_fds(self._socket, [payload], files)
+            answer = self._socket.recv(_MOST_BYTES)
         assert answer, "the fork server has ended"
         return int(answer)
+
+
+class _ServerOfCommand(_Server):
+    """The forking process of a forked command."""
+
+    def fork(self, request: Mapping[str, Any], files: list[int]) -> int:
+        """Have a command started. Its orphans are adopted by the test run, as before."""
+        _adopt(True)
+        try:
+            return super().fork(request, files)
+        finally:
+            _adopt(False)
 
 
 _started: list[_Server] = []
@@ -92,7 +142,7 @@ _started: list[_Server] = []
 
 def _server() -> _Server:
     if not _started or _started[0].starter != os.getpid():
-        _started[:] = [_Server()]
+        _started[:] = [_Server.start()]
     return _started[0]
 
 
@@ -106,10 +156,10 @@ def _interpreter_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(_READ_BY_THE_INTERPRETER)}
 
 
-def _serve(requests: socket.socket, starter: int) -> dict[str, Any] | None:
+def _serve(requests: socket.socket, starter: int, *, tether: bool) -> dict[str, Any] | None:
     """Fork for each request. Returns in each fork, with its request, and in the server at the end, with None."""
     while True:
-        payload, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 3)
+        payload, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, _MOST_FILES)
         if not payload:
             return None
         told, tell = os.pipe()
@@ -117,14 +167,13 @@ def _serve(requests: socket.socket, starter: int) -> dict[str, Any] | None:
             if os.fork():
                 os._exit(0)
             request: dict[str, Any] = json.loads(payload)
-            _become_a_child_of(starter)
+            _become_a_child_of(starter, tether=tether)
             if request["session"]:
                 os.setsid()
+            _show_command(request["command"])
             os.write(tell, str(os.getpid()).encode())  # from now on it can be signalled as any child
-            requests.close()
-            for standard, fd in enumerate(files):
-                os.dup2(fd, standard)
-            os.closerange(3, max(told, tell, *files) + 1)
+            requests.detach()
+            _take_files(files, [0, 1, 2, *request["kept"]])
             return request
         os.waitpid(between, 0)
         requests.send(os.read(told, 32))
@@ -132,17 +181,41 @@ def _serve(requests: socket.socket, starter: int) -> dict[str, Any] | None:
             os.close(fd)
 
 
-def _become_a_child_of(starter: int) -> None:
-    """Wait until the process is adopted, and die with the new parent."""
+def _become_a_child_of(starter: int, *, tether: bool) -> None:
+    """Wait until the process is adopted; with `tether` it dies with the new parent."""
     while os.getppid() != starter:
         time.sleep(0.0002)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != starter:
-        os._exit(1)
+    if tether:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != starter:
+            os._exit(1)
+
+
+def _take_files(files: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give the received descriptors these numbers, and close all others."""
+    above = max(*files, *numbers) + 1
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in files]
+    os.closerange(3, above)
+    for fd, number in zip(copies, numbers, strict=True):
+        os.dup2(fd, number)
+        os.close(fd)
+
+
+def _show_command(command: Sequence[str]) -> None:
+    """Write the command line to where the kernel reads it, over that of the server, which is long enough."""
+    first, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    text = b"".join(word.encode() + b"\0" for word in command)[: end - first - 1]
+    ctypes.memmove(first, text.ljust(end - first, b"\0"), end - first)
+
+
+def _adopt(orphans: bool) -> None:
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(orphans), 0, 0, 0)
 
 
 def _run(request: Mapping[str, Any]) -> None:
-    """Run the module of a request."""
+    """Run the command of a request."""
+    if _starts_commands(request):
+        _start_server()
     gc.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.umask(request["umask"])
@@ -153,10 +226,45 @@ def _run(request: Mapping[str, Any]) -> None:
         stream = _standard_stream(fd, getattr(sys, f"__{name}__"))
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    module, *arguments = request["argv"]
-    sys.argv = [module, *arguments]
-    sys.modules.pop(module)  # `-m` runs it once, as the main module
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    for module in _OF_ONE_PROCESS:
+        sys.modules.pop(module, None)
+    words = request["command"]
+    if words[1] == "-m":
+        sys.argv = words[2:]
+        sys.modules.pop(words[2])  # `-m` runs it once, as the main module
+        runpy.run_module(words[2], run_name="__main__", alter_sys=True)
+    else:
+        at = words.index("-c")
+        sys.argv = ["-c", *words[at + 2 :]]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(words[at + 1], main.__dict__)
+
+
+def _starts_commands(request: Mapping[str, Any]) -> bool:
+    """Whether the command starts nodes, other commands or workers."""
+    words = request["command"]
+    return "EVENTD_WORKERS" in request["env"] or "demo" in words or (words[1] == "-c" and "demo" in words[2])
+
+
+def _start_server() -> None:
+    """Keep a copy of this process that forks for it. Before any thread runs."""
+    starter = os.getpid()
+    ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        other.close()
+        _started[:] = [_ServerOfCommand(ours)]
+        subprocess.Popen = _Started  # type: ignore[misc]
+        return
+    ours.close()
+    silence = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(silence, standard)  # who reads the output of the command does not wait for this process
+    os.close(silence)
+    request = _serve(other, starter, tether=False)
+    if request is None:
+        os._exit(0)
+    _run(request)
+    sys.exit()
 
 
 def _standard_stream(fd: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
@@ -184,7 +292,7 @@ def _main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    request = _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+    request = _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), tether=True)
     if request is not None:
         _run(request)
 

@@ -12,8 +12,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from tests.support.fork_server import spawn
 from tests.support.waiting import wait_for
@@ -28,7 +30,9 @@ _NOT_INHERITED = ("EVENTD_", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "PYTEST_"
 class Process:
     """One command that can be started, killed and started again, on the same files."""
 
-    def __init__(self, name: str, command: Sequence[str], *, directory: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], *, directory: Path, env: Mapping[str, str], terminal: bool = False
+    ) -> None:
         self.name = name
         self.command = list(command)
         self.log_path = directory / f"{name}.log"
@@ -37,16 +41,18 @@ class Process:
         self._directory = directory
         self._child: subprocess.Popen[bytes] | None = None
         self._end_expected = False
+        self._on_terminal = terminal
+        self._copying: threading.Thread | None = None
 
     def start(self) -> Process:
         """Start the command; its output is appended to `log_path`. Does not wait."""
         assert not self.running, f"{self.name} runs already"
         self.port_file.unlink(missing_ok=True)  # otherwise the port of the last start would be read
         self._end_expected = False
-        with self.log_path.open("ab") as log:
+        with self._open_terminal() if self._on_terminal else self.log_path.open("ab") as log:
             self._child = spawn(
                 self.command,
-                stdin=subprocess.DEVNULL,
+                stdin=log if self._on_terminal else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._directory,
@@ -74,6 +80,7 @@ class Process:
         child = self._started()
         self._end_expected = True
         wait_for(lambda: child.poll() is not None, f"{self.name} to end", seconds=seconds)
+        self._join_terminal()
         return child.returncode
 
     def send(self, number: signal.Signals) -> None:
@@ -125,6 +132,27 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)  # also if the leader has exited and its children have not
         self._child.wait(_ENDED_BY_OURSELVES_SECONDS)
+        self._join_terminal()
+
+    def _open_terminal(self) -> BinaryIO:
+        """Return the side of a new terminal that the command uses; what the command shows there is logged."""
+        ours, theirs = os.openpty()
+        self._copying = threading.Thread(target=self._log_terminal, args=(ours,), name=f"terminal of {self.name}")
+        self._copying.start()
+        return open(theirs, "r+b", buffering=0)
+
+    def _log_terminal(self, terminal: int) -> None:
+        with (
+            self.log_path.open("ab", buffering=0) as log,
+            contextlib.suppress(OSError),
+        ):  # EIO: the other side is closed
+            while shown := os.read(terminal, 1 << 16):
+                log.write(shown)
+        os.close(terminal)
+
+    def _join_terminal(self) -> None:
+        if self._copying is not None:
+            self._copying.join(_ENDED_BY_OURSELVES_SECONDS)
 
     def _started(self) -> subprocess.Popen[bytes]:
         assert self._child is not None, f"{self.name} has not been started"
@@ -154,9 +182,11 @@ class Processes:
         self.directory = directory
         self._all: list[Process] = []
 
-    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
-        """Start any command under `name`; does not wait."""
-        process = Process(name, command, directory=self.directory, env=env or {})
+    def start(
+        self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = False
+    ) -> Process:
+        """Start any command under `name`, on a terminal if asked to; does not wait."""
+        process = Process(name, command, directory=self.directory, env=env or {}, terminal=terminal)
         self._all.append(process)
         return process.start()
 
