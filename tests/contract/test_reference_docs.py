@@ -1,4 +1,4 @@
-"""The reference is complete: every setting, every code of an error, every metric has its row."""
+"""The reference is complete: every setting, every error code, every metric has its row."""
 
 from __future__ import annotations
 

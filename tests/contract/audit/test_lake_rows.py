@@ -1,4 +1,4 @@
-"""Rows of a lake as Spark asks for them, without a Spark: planned, read, followed, and what cannot be read."""
+"""Rows of a lake as Spark requests them, without Spark: planned, read, streamed, and unreadable ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The format "eventd" in a real Spark. What it reads, and what it refuses, is tested without one beside this file."""
+"""The format "eventd" in a real Spark. What it reads and refuses in detail is tested without Spark in
+`test_lake_rows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running node's effective configuration: fresh when something changes, and when something ends."""
+"""A running node's effective configuration is updated when a part changes, and when one expires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node captures is not reported by it as a client."""
+"""A node does not report the addresses that it captures itself as clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever parts there are: merging is a function of them, and does what a slow and simple one does."""
+"""Merging of arbitrary parts is a function of them, and equals a slow and simple reference implementation."""
 
 from __future__ import annotations
 

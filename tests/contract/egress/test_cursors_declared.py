@@ -1,4 +1,4 @@
-"""Cursors that follow what is declared: all who write wait for it, so it must cost no more than what it changes."""
+"""Cursors follow the applied resources: all writers wait for the update, so it costs no more than the change."""
 
 from __future__ import annotations
 

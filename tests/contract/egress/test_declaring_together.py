@@ -1,4 +1,4 @@
-"""Several who declare at once: each is checked against what the others left, and none waits for ever."""
+"""Concurrent applies: each is checked against the result of the others, and none waits for ever."""
 
 from __future__ import annotations
 

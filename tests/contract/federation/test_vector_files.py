@@ -1,4 +1,4 @@
-"""The committed vectors are the generated ones, and the wire pages show and name what they hold."""
+"""The committed test vectors are the generated ones, and the pages of the protocols quote and name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting what is refused: an attack is a row a minute of each kind, and what was counted is written at the end."""
+"""The refusal counter: an attack costs a row a minute of each kind, and all counts are written at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reference/lake.md is a contract: it says of every book what the files say."""
+"""docs/reference/lake.md is a contract: its description of each ledger table matches the files."""
 
 from __future__ import annotations
 

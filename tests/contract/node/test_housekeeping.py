@@ -1,4 +1,4 @@
-"""The chores of a node: they keep to what is declared, and none of them ends the node."""
+"""The housekeeping of a node: it follows the applied resources, and no failure in it stops the node."""
 
 from __future__ import annotations
 

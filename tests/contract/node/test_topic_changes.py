@@ -1,4 +1,4 @@
-"""Changes of topics, routers and keys: those of this process are not read again, those of others in common."""
+"""Changes of topics, routers and keys: a process does not read its own again, and reads those of others in batches."""
 
 from __future__ import annotations
 

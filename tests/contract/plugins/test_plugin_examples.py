@@ -1,4 +1,4 @@
-"""The examples of the documentation do what they say."""
+"""The example plugins of the documentation do what their pages say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of plugins end with the node, however it ends, with all that they started, wherever that went."""
+"""Programs of plugins end with the node, however it ends, together with all their descendants."""
 
 from __future__ import annotations
 

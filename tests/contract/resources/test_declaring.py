@@ -1,4 +1,4 @@
-"""Declaring from several processes at once: each sees what the one before it left."""
+"""Applying resources from several processes at once: each sees the result of the one before it."""
 
 from __future__ import annotations
 

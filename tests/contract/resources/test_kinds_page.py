@@ -1,4 +1,4 @@
-"""The reference page and the JSON Schema say what the models do: every field, its default, and examples that apply."""
+"""The reference page and the JSON Schema match the models: every field, its default, and examples that apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API as a client meets it: what it answers, to whom, and that nothing sent makes it fail."""
+"""The API from the client's side: its answers, its access rules, and that no request makes it fail."""
 
 from __future__ import annotations
 

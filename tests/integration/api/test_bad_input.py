@@ -1,4 +1,4 @@
-"""No input makes any operation of the API fail: whatever is sent is answered with what is wrong with it."""
+"""Invalid input to every operation of the API is answered with an error that says what is wrong."""
 
 from __future__ import annotations
 

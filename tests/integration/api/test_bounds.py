@@ -1,4 +1,4 @@
-"""What one request can make the node hold, name and compute is bounded, whoever sends it."""
+"""The memory, the names and the computation that one request can cause are bounded, whatever its sender."""
 
 from __future__ import annotations
 

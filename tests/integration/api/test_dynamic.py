@@ -1,4 +1,4 @@
-"""The effective configuration over HTTP: asked for with an ETag, followed as a stream; and parts."""
+"""The effective configuration over HTTP: read with an ETag, followed as a stream; and parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the whole API names every route, every code and every model it refers to, and is served."""
+"""The OpenAPI description names every route, every code and every model it refers to, and is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request that belongs to another process of the node is handed on to it, and may lose it half-way."""
+"""A request that belongs to another process of the node is proxied to it; that process may die half-way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit keeps for the next one: damaged, left by a killed task, or of segments that were compacted since."""
+"""What an audit stores for the next one: damaged, left by a killed task, or of segments that were compacted since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Books of nodes that run, read as Spark reads them: out of their databases and over their API."""
+"""Ledgers of running nodes as Spark reads them: from their databases and over their API."""
 
 from __future__ import annotations
 

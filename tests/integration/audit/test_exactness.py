@@ -1,4 +1,4 @@
-"""The audit finds what is hidden in generated books, all of it and nothing else."""
+"""The audit finds exactly the faults that are injected into generated ledgers."""
 
 from __future__ import annotations
 

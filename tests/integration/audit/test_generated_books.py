@@ -1,4 +1,4 @@
-"""Generated books: the six of them agree with each other, and with what is said to be hidden in them."""
+"""Generated ledgers: the six tables agree with each other, and with the list of injected faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is left out of what Spark tells it."""
+"""Which Java is used, and which of Spark's settings are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to a cluster is enough there: tried by a Python that sees nothing else."""
+"""The package that is sent to a cluster is complete: tested with a Python that sees nothing else."""
 
 from __future__ import annotations
 

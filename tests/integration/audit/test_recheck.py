@@ -1,4 +1,4 @@
-"""Which of the segments that earlier runs read are checked again, and what becomes of one that is not what it was."""
+"""Which segments of earlier runs are checked again, and what happens if one has changed."""
 
 from __future__ import annotations
 

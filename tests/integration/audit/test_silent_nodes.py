@@ -1,4 +1,4 @@
-"""A node that stopped shipping, or was killed for good, is not audited as complete: its silence is told and dated."""
+"""A node that stopped shipping, or was killed for good, is not audited as complete: the report dates its silence."""
 
 from __future__ import annotations
 

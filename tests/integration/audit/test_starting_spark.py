@@ -1,4 +1,4 @@
-"""What is said when no Spark can be had, and what is taken out of Java's errors."""
+"""The error if Spark cannot start, and the useful part of Java's errors."""
 
 from __future__ import annotations
 

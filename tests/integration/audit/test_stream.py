@@ -1,4 +1,4 @@
-"""The audit as a stream: what it puts down while a lake grows, and what the nodes of a lake say as Spark reads it."""
+"""The audit as a stream: its output while a lake grows, and the nodes' states as Spark reads them."""
 
 from __future__ import annotations
 

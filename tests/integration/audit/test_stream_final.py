@@ -1,4 +1,4 @@
-"""Final hours on disk: each row once, a crash between a file and the index, and what is not theirs. Without Spark."""
+"""Final hours of a streamed audit on disk: each row once, a crash between a file and the index, and foreign files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each measurement from its command line to its result, small; and a result that is not what it should be."""
+"""Each benchmark from its command line to its result, small; and results that fail verification."""
 
 from __future__ import annotations
 

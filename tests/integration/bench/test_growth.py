@@ -1,4 +1,4 @@
-"""The measurements of growth, small: each runs to its end and finds all that it counted, and it can be shown."""
+"""The benchmarks of growth, small: each completes, finds all that it counted, and its results can be drawn."""
 
 from __future__ import annotations
 

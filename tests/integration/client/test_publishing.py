@@ -1,4 +1,4 @@
-"""Publishing over a real server: what goes together, what becomes of each event, and what a bad network cannot do."""
+"""Publishing over a real server: batching, the result for each event, and that a faulty network loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of /v0: jobs that are ours for a while."""
+"""The client of /v0: claimed jobs and their leases."""
 
 from __future__ import annotations
 

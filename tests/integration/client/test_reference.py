@@ -1,4 +1,4 @@
-"""The page about the client: its first example is run, and what it names is there."""
+"""The page about the client: its first example runs, and all names in it exist."""
 
 from __future__ import annotations
 

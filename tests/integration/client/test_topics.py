@@ -1,4 +1,4 @@
-"""The client of /v0: topics, and what comes through a network that loses answers."""
+"""The client of /v0: topics, over a network that loses answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching through whatever breaks: nothing is missed, nothing comes twice, what is gone is said."""
+"""Watching over interrupted connections: nothing is missed, nothing comes twice, losses are reported."""
 
 from __future__ import annotations
 

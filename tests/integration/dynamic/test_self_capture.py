@@ -1,4 +1,4 @@
-"""What this node captures it must not report as a client: at every way by which a fact enters here."""
+"""A node does not report the addresses that it captures itself as clients: at every way by which an event enters."""
 
 from __future__ import annotations
 

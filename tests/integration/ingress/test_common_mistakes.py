@@ -1,4 +1,4 @@
-"""The mistakes that operators make most often, and that what they then read says what to do."""
+"""The most frequent mistakes of operators, and that the error they read says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node refuses, end to end, each with its exact reason; and what a refusal does to the sender's link."""
+"""What a node refuses, end to end, each with its exact reason; and the effect of a refusal on the sender's link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that catches up gets what is stored as it is stored: the same events, in fewer bytes."""
+"""A node that catches up receives the stored blocks: the same events, in fewer bytes."""
 
 from __future__ import annotations
 

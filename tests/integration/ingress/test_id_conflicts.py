@@ -1,4 +1,4 @@
-"""An id that two sides use: who has it is said to the one who came second, and both are named to the operator."""
+"""An id that two sources use: the second source learns which node has it, and the operator sees both."""
 
 from __future__ import annotations
 

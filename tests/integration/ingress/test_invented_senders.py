@@ -1,4 +1,4 @@
-"""Names that a member of a shared key invents: what is remembered of them is bounded, and costs nobody a fact."""
+"""Names that a holder of a shared key invents: the state for them is bounded, and no node loses an event by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that hold a good key and lie about what they have: a node neither spins, nor loses anything for the others."""
+"""Peers that hold a valid key and lie about what they have: a node does not spin, and loses nothing for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node is asked about its holdings: answered to whom it concerns, or refused with the reason."""
+"""Queries for the events that a node holds: answered to the peers concerned, or refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody without a key, or with a captured request, can take from those who hold one."""
+"""What a sender without a key, or with a captured request, can cost the holders of a key."""
 
 from __future__ import annotations
 

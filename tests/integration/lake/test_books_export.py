@@ -1,4 +1,4 @@
-"""The books of real nodes over HTTP: what both ends of a link keep, and how a reader follows it."""
+"""The ledgers of real nodes over HTTP: what both ends of a link record, and how a reader follows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What one node writes to a lake says nothing of another's: no name, state, row or link reaches beyond its folders."""
+"""What one node writes to a lake cannot affect another's part: no name, state, row or link reaches beyond its
+folders."""
 
 from __future__ import annotations
 

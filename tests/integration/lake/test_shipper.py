@@ -1,4 +1,4 @@
-"""The work of the shipping process, step by step in this process, where it can be killed at any of them."""
+"""The shipping process, step by step in this process, where it can be killed at each step."""
 
 from __future__ import annotations
 

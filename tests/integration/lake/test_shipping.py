@@ -1,4 +1,4 @@
-"""Real nodes ship what they do to a folder: the books are whole, right, and in the lake once."""
+"""Real nodes ship to a folder: the ledgers in the lake are complete, correct, and without duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake with every trouble there is: each is told once, and nothing else is."""
+"""A lake with every kind of problem: each is reported once, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed days are compacted, old ones removed: the rows stay the same, also for those who are just reading them."""
+"""Closed days are compacted, old ones removed: the rows stay the same, also for concurrent readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running node whose group is deleted, and declared again, perhaps before it looks."""
+"""A group of a running node is deleted and applied again, perhaps before the node notices."""
 
 from __future__ import annotations
 

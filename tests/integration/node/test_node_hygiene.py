@@ -1,4 +1,4 @@
-"""Churn leaves nothing behind: no task, no descriptor, no thread, and no memory beyond what settles.
+"""Churn leaks nothing: no task, no descriptor, no thread, and no memory beyond a steady level.
 
 EVENTD_TEST_CHURN names the rounds of the long version.
 """

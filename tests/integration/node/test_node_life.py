@@ -1,4 +1,4 @@
-"""A whole node from start to stop: what it opens it closes, and what is declared meanwhile does no harm."""
+"""A whole node from start to stop: it closes what it opens, and resources applied meanwhile do no harm."""
 
 from __future__ import annotations
 

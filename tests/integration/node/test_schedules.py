@@ -1,4 +1,4 @@
-"""Plugins that run by the clock: once when they are due, and what they gave ends with what asked for it."""
+"""Scheduled plugins: they run once when due, and their parts end with the resource that requested them."""
 
 from __future__ import annotations
 

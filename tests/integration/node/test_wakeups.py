@@ -1,4 +1,4 @@
-"""Wake by number: an append anywhere wakes who waits for it, and a sign that is lost costs no more than a poll."""
+"""Wakeups by position: an append anywhere wakes its readers, and a lost wakeup costs no more than a poll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the balance, each by itself: bins, sums, links, cells, verdicts and findings."""
+"""The parts of the reconciliation, each by itself: bins, sums, links, cells, verdicts and findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated books are made of: chance that depends on a number, and batches that wait for a peer."""
+"""The parts of the ledger generator: random numbers that depend on an index, and batches that wait for a peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as the report shows them: readable, and never better than they are."""
+"""Figures as the report shows them: readable, and never rounded to look better than they are."""
 
 from __future__ import annotations
 

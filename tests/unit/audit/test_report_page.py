@@ -1,4 +1,4 @@
-"""The page of a report as a document: whole, in order, and safe whatever a name says."""
+"""The page of a report as a document: complete, in order, and safe whatever a name contains."""
 
 from __future__ import annotations
 

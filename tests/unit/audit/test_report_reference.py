@@ -1,4 +1,4 @@
-"""The reference of the report names every field of it, and no other."""
+"""The reference of the report lists exactly its fields."""
 
 from __future__ import annotations
 

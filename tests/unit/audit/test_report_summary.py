@@ -1,4 +1,4 @@
-"""The report on a terminal: the verdict first, ids that can be copied, and no name that steers it."""
+"""The report on a terminal: the verdict first, ids that can be copied, and no name that controls the terminal."""
 
 from __future__ import annotations
 

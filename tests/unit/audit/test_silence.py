@@ -1,4 +1,4 @@
-"""Whose ledger ends before the time that was asked for, and what is told of it."""
+"""Nodes whose ledger ends before the end of the audited period, and what the report says of them."""
 
 from __future__ import annotations
 

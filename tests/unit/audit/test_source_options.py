@@ -1,4 +1,4 @@
-"""What the format "eventd" may be asked for, and what it says to what it may not."""
+"""The options of the format "eventd", and the errors for invalid ones."""
 
 from __future__ import annotations
 

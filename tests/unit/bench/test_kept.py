@@ -1,4 +1,4 @@
-"""Results that are kept: read again, compared only with their like, and drawn."""
+"""Stored benchmark results: read again, compared only with results of the same kind, and drawn."""
 
 from __future__ import annotations
 

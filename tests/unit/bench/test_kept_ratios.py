@@ -1,4 +1,4 @@
-"""The guard of the hot paths: what it calls worse, and how it says so."""
+"""The guard of the hot paths: which changes it reports as worse, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was sent against what is read back: each way in which the two can differ is found and named."""
+"""The comparison of what was sent with what is read back: each kind of difference is found and named."""
 
 from __future__ import annotations
 

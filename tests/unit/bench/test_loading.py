@@ -1,4 +1,4 @@
-"""Every measurement of the developers can be loaded: nothing else runs them between two releases."""
+"""Every benchmark of the developers can be imported: nothing else runs them between two releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine that figures are of."""
+"""The description of the machine that accompanies the figures."""
 
 from __future__ import annotations
 

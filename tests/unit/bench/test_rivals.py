@@ -1,4 +1,4 @@
-"""The contest of `tests.bench.rivals`: medians, ratios, clients for Python, and who could not be measured."""
+"""The comparison of `tests.bench.rivals`: medians, ratios, Python clients, and contestants without figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written has the size that was asked for, and is told apart from what is not ours."""
+"""Written events have the requested size, and can be distinguished from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many events from a stream: chunks, order, line numbers, and what is said when the node fails in the middle."""
+"""Many events from a stream: chunks, order, line numbers, and the error if the node fails in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends: its code, and what it says."""
+"""The end of a command: its exit status, and its message."""
 
 from __future__ import annotations
 

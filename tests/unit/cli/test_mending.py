@@ -1,4 +1,4 @@
-"""What is asked to be sent again: exactly what is missing, in few pieces."""
+"""The ranges that a repair requests again: exactly what is missing, in few ranges."""
 
 from __future__ import annotations
 

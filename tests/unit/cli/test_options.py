@@ -1,4 +1,4 @@
-"""Over the whole tree of commands: what a command offers, its code uses."""
+"""Over the whole tree of commands: every option that a command offers is used by its code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, JSON, YAML and names: what is shown, and that nothing shown can steer a terminal."""
+"""Tables, JSON, YAML and names: what is shown, and that no output controls the terminal."""
 
 from __future__ import annotations
 

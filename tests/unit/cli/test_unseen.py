@@ -1,4 +1,4 @@
-"""Nothing that others wrote steers a terminal, in whatever form it is shown."""
+"""Text from other nodes cannot control the terminal, in whatever form it is shown."""
 
 from __future__ import annotations
 

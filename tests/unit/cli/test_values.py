@@ -1,4 +1,4 @@
-"""Words of a command line, read as what a parameter is declared to be."""
+"""Arguments of a command line, parsed as the type of their parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client makes of answers: errors, streams, and how long it waits before it asks again."""
+"""How the client handles answers: errors, streams, and how long it waits before it retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small parts and declarations for tests that need no database."""
+"""Small parts and resources for tests that need no database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging: what is declared, masked and given, and what becomes of a part that does not fit."""
+"""Merging of declared, masked and derived resources, and the handling of a part that does not fit."""
 
 from __future__ import annotations
 

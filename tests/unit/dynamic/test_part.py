@@ -1,4 +1,4 @@
-"""Forming a part: names, digests, annotations, and when it ends."""
+"""Building a part: names, digests, annotations, and when it ends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A receiver of v2 as a pure function over plain data: what a test vector says goes in, what it expects comes out.
+"""A receiver of v2 as a pure function over plain data: the input of a test vector goes in, the expected output comes
+out.
 
-It is the reading order of the wire page and nothing else; a node does the same around a database.
+It follows the order of checks on the protocol's page and nothing else; a node does the same around a database.
 """
 
 from __future__ import annotations

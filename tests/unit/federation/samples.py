@@ -1,4 +1,4 @@
-"""Events, keys and requests for tests, and how hypothesis makes them."""
+"""Events, keys and requests for tests, and hypothesis strategies for them."""
 
 from __future__ import annotations
 

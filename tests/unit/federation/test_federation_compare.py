@@ -1,4 +1,4 @@
-"""Sums over what two nodes hold are the same at both ends, whatever the grain; and questions that make no sense."""
+"""Digests over what two nodes hold are the same at both ends, at every granularity; and invalid queries."""
 
 from __future__ import annotations
 

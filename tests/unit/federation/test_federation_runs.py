@@ -1,4 +1,4 @@
-"""Runs are another form of a batch: what is in them is judged as it would be in lines."""
+"""Runs are another form of a batch: their content is validated like lines."""
 
 from __future__ import annotations
 

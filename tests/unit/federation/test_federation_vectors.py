@@ -1,4 +1,4 @@
-"""The vectors as our code judges them."""
+"""The test vectors against the product's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: order among batches of one link, and what it remembers of how many links."""
+"""The reorder buffer: order among batches of one link, and a bound on the links it remembers."""
 
 from __future__ import annotations
 

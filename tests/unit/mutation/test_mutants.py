@@ -1,4 +1,4 @@
-"""What is changed, and what is left alone."""
+"""Which code the mutation tests change, and which they leave alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer is read the same however it arrives, and a connection is used again only where nothing is left on it."""
+"""An answer is read the same however it arrives, and a connection is reused only if no bytes are left on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When garbage is looked for: when the process has grown, however few objects that took."""
+"""When the garbage collector runs: when the process has grown, however few objects that took."""
 
 from __future__ import annotations
 

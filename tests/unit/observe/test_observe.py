@@ -1,4 +1,4 @@
-"""Log lines and metrics: their form, and that neither can tell a payload or grow without bound."""
+"""Log lines and metrics: their form, and that neither contains a payload or grows without bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to write resources in these tests."""
+"""Short builders of resources for these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the files of keys: what is no file is refused, and keeps nothing waiting."""
+"""Reading key files: what is not a regular file is refused, and blocks nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chance is handed in: the same seed gives the same tokens and fractions."""
+"""The random source is injected: the same seed gives the same tokens and fractions."""
 
 from __future__ import annotations
 

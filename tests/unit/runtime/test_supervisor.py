@@ -1,4 +1,4 @@
-"""Tasks: each that fails is logged and counted; what must live is run again, what is vital ends the node."""
+"""Supervised tasks: each failure is logged and counted; essential tasks are restarted, a vital one stops the node."""
 
 from __future__ import annotations
 

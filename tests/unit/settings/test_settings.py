@@ -1,4 +1,4 @@
-"""The order of precedence, every problem with its origin, and that nothing secret is shown."""
+"""Settings: the order of precedence, every problem with its origin, and that no secret is shown."""
 
 from __future__ import annotations
 

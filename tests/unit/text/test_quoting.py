@@ -1,4 +1,4 @@
-"""Offending values in messages: shown on one line, cut, and never where they may be secrets."""
+"""Offending values in messages: on one line, truncated, and never where they may be secrets."""
 
 from __future__ import annotations
 

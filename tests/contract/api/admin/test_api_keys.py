@@ -1,4 +1,4 @@
-"""Keys to the API that are made at run time: what is kept of one, and when it ends. On both databases."""
+"""API keys that are created at run time: what is stored of one, and when it expires. On both databases."""
 
 from __future__ import annotations
 

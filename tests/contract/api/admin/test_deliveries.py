@@ -1,4 +1,4 @@
-"""What the books prove: every state of an event at a peer, from batches, exceptions, selections and repairs."""
+"""The delivery states: every state of an event at a peer, from batches, exceptions, selections and repairs."""
 
 from __future__ import annotations
 

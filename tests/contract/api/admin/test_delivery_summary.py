@@ -1,4 +1,4 @@
-"""What deliveries add up to is what the list of them adds up to, and a plain log is never taken apart for it."""
+"""The summary of deliveries equals the sums over their list, and reads no single events of a plain log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emitting and listing: what is filled in, what is refused and where, and that a listing loses nothing in silence."""
+"""Emitting and listing events: defaults, refusals with their place, and lists that report every gap."""
 
 from __future__ import annotations
 

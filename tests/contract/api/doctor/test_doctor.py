@@ -1,4 +1,4 @@
-"""Doctor over real books: what it makes of every state of a delivery, and what it changes when it may."""
+"""Doctor over a real ledger: its findings for every state of a delivery, and what it fixes when allowed to."""
 
 from __future__ import annotations
 

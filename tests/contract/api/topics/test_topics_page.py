@@ -1,4 +1,4 @@
-"""The page about topics tells every path, every field and every default there is, and none that is not."""
+"""The reference page of topics lists exactly the existing paths, fields and defaults."""
 
 from __future__ import annotations
 

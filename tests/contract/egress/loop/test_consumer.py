@@ -1,4 +1,4 @@
-"""The one loop by which everything leaves the node, against a sink that does as it is told."""
+"""The consumer loop by which everything leaves the node, against a scripted sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random trees and meshes of routers, writes, deaths and full destinations: each copy once, each source in order."""
+"""Random trees and meshes of routers, writes, crashes and full destinations: each copy once, each source in order."""
 
 from __future__ import annotations
 

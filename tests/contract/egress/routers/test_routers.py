@@ -1,4 +1,5 @@
-"""Routers over each database: what is copied, what waits, what is told as lost, and that nothing happens twice."""
+"""Routers over each database: what is copied, what waits, which losses are reported, and that nothing is
+copied twice."""
 
 from __future__ import annotations
 

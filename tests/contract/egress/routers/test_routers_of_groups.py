@@ -1,4 +1,4 @@
-"""Routers from and into the topics of event groups: facts become records, records become facts."""
+"""Routers from and into the topics of event groups: events become records, records become events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subscription's plugin is given, and when: windows, coalescing, selection."""
+"""The runs of a subscription's plugin, and their events: windows, coalescing, selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that fail: how often they are tried, which event is set aside, and that nobody else waits for it."""
+"""Failing runs: how often they are retried, which event becomes a dead letter, and that no other subscription waits."""
 
 from __future__ import annotations
 

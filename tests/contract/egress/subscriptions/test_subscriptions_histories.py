@@ -1,4 +1,4 @@
-"""Random histories of events, failures, stops and crashes: in the end everything is as the log says, each once."""
+"""Random histories of events, failures, stops and crashes: the parts finally match the log, and each event ran once."""
 
 from __future__ import annotations
 

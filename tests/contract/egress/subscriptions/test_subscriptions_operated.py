@@ -1,4 +1,4 @@
-"""What an operator does with a subscription: retry, reset, pause, and reading what became of its events."""
+"""The operator's commands for a subscription: retry, reset, pause, and the list of what happened to its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part, the facts that came with it, the run's line and the cursor's step are one transaction: all or nothing."""
+"""A part, the events of its run, the run's row and the cursor's step are one transaction: all or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The books as columns: events, receipts of both ends, gaps and refusals, and what they are to be read by."""
+"""Extracts of the ledger as columns: events, receipts of both sides, gaps and refusals, and their metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The book of deliveries: every batch spread out over the events it carried, and no other."""
+"""The extract of deliveries: every batch expanded to exactly the events it carried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SQLite file that is put back as an older copy: the file beside it knows how far the log was acknowledged."""
+"""A SQLite file replaced by an older copy is detected: the file beside it records how far the log was acknowledged."""
 
 from __future__ import annotations
 

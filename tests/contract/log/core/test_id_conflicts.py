@@ -1,4 +1,4 @@
-"""What is kept of conflicts of ids, on both databases: counted by kind, and bounded."""
+"""Recorded conflicts of ids, on both databases: counted by kind, and bounded."""
 
 from __future__ import annotations
 

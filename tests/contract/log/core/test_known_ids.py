@@ -1,4 +1,4 @@
-"""Looking up known ids costs no more memory than the drafts that name them."""
+"""Looking up known ids costs no more memory than the drafts that contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of many small blocks and of few large ones reads the same, a page at a time."""
+"""A log of many small blocks and one of few large blocks read the same, a page at a time."""
 
 from __future__ import annotations
 

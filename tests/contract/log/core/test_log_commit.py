@@ -1,4 +1,4 @@
-"""One writer gathers what its callers want written: they share commits, and one's fault is that one's alone."""
+"""The writer groups the units of its callers into commits; the failure of one unit affects no other."""
 
 from __future__ import annotations
 

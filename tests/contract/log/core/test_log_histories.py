@@ -1,4 +1,4 @@
-"""Any history of publishers, consumers, retention and crashes: no hole, nothing acknowledged lost, order kept."""
+"""Random histories of publishers, consumers, retention and crashes: no hole, nothing acknowledged lost, order kept."""
 
 from __future__ import annotations
 

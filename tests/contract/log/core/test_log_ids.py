@@ -1,4 +1,4 @@
-"""What an id that was seen before means: a duplicate, a refresh or a conflict; and for how long that is known."""
+"""An id that was seen before is a duplicate, a refresh or a conflict; and how long ids are remembered."""
 
 from __future__ import annotations
 

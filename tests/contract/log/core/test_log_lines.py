@@ -1,4 +1,4 @@
-"""A page as lines for the wire: what the database joins is what the records, one by one, would have given."""
+"""A page as lines for the wire: the text that the database joins equals that of the single records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages: what a reader gets of the log, how far it was looked, and what it is told that it missed."""
+"""Pages of the log: which records a reader gets, how far the page reaches, and which losses it reports."""
 
 from __future__ import annotations
 

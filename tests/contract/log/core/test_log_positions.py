@@ -1,4 +1,4 @@
-"""Positions are given in the order of commits, without holes; seqs likewise within a topic."""
+"""Positions are assigned in the order of commits, without holes; seqs likewise within a topic."""
 
 from __future__ import annotations
 

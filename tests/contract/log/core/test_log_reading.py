@@ -1,4 +1,4 @@
-"""Whatever the log holds and however it is cut into blocks: every reader finds what a look at each record finds."""
+"""For any log in any division into blocks, every reader finds the same records as a scan of each record."""
 
 from __future__ import annotations
 

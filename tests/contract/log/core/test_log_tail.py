@@ -1,4 +1,4 @@
-"""The end of the log in memory says what the database says, or nothing."""
+"""The cached end of the log agrees with the database, or is empty."""
 
 from __future__ import annotations
 

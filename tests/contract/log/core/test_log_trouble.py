@@ -1,4 +1,4 @@
-"""When the database itself is in trouble: a clear answer, nothing acknowledged is lost, and it works on afterwards."""
+"""Failures of the database: a clear answer, nothing acknowledged is lost, and the log works again afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SQLite file that goes away under a process: nothing is acknowledged that would be nowhere."""
+"""A SQLite file that is removed under a process: nothing is acknowledged that is not stored."""
 
 from __future__ import annotations
 

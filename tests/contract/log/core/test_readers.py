@@ -1,4 +1,4 @@
-"""Who reads the database waits for nobody of another kind: not even for requests that read for long."""
+"""Each kind of reader has connections of its own: it does not wait for the long reads of requests."""
 
 from __future__ import annotations
 

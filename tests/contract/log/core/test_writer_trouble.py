@@ -1,4 +1,4 @@
-"""The writer of a process when its database is closed under it, or refuses a row."""
+"""The writer when its database is closed under it, or refuses a row."""
 
 from __future__ import annotations
 

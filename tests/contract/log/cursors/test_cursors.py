@@ -1,4 +1,4 @@
-"""Cursors: one step after the other, and nothing of a step that did not count."""
+"""Cursors: steps follow one another, and a step that fails changes nothing."""
 
 from __future__ import annotations
 

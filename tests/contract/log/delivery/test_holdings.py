@@ -1,4 +1,4 @@
-"""What a topic holds of a node, in slices: the sums and lists are those of its records, looked at one by one."""
+"""Digests of a topic's events of one source: sums and lists equal those computed from the single records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redelivery, pausing and dead letters: what is refused and why, what is started, and what the node will find."""
+"""Redelivery, pausing and dead letters: what is refused and why, and what is started."""
 
 from __future__ import annotations
 

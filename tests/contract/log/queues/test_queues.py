@@ -1,4 +1,4 @@
-"""Queues: who gets which job, for how long, and what becomes of it."""
+"""Queues: which worker gets which job, for how long, and what happens to it then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever workers do to a queue, and in whatever company: no job is lost, and none has two holders at a time."""
+"""Random histories of workers at a queue: no job is lost, and none has two holders at a time."""
 
 from __future__ import annotations
 

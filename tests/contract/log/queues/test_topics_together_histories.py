@@ -1,4 +1,4 @@
-"""Random bursts of everything at once, by a clock that steps: whatever happens, all books are what the blocks hold."""
+"""Random concurrent operations on topics under a clock that is set: all stored counts always match the blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: what goes, what is held, and what is remembered of what went."""
+"""Retention: what is evicted, what is held back, and what is recorded of evicted events."""
 
 from __future__ import annotations
 

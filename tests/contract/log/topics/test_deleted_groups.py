@@ -1,4 +1,4 @@
-"""A group that is deleted is gone with all it held; declared again under the same name, it is another group."""
+"""A deleted group is gone with all it held; applied again under the same name, it is another group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The books beside the records of topics: each is bounded, and each goes with its topic."""
+"""The tables beside the records of topics: each is bounded, and is deleted with its topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories of one topic against a model that says in plain words what holds."""
+"""Random histories of one topic against a simple model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What topics lose to their limits, what is deleted in them, and what readers are told of both."""
+"""What topics evict at their limits, what is deleted in them, and which losses readers see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of topics as readers get them: which records, how many, in which form, and where to go on."""
+"""Pages of topics: which records, how many, in which form, and where the next page begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write is one unit: the topic, the key, the limits and the records stand or fall together."""
+"""A write is one unit: the topic, the key, the limits and the records are committed together or not at all."""
 
 from __future__ import annotations
 

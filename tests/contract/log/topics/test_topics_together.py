@@ -1,4 +1,4 @@
-"""Units about one topic that come at the same moment share a transaction: each still sees what the others do."""
+"""Concurrent units of one topic share a transaction: each still sees the effects of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published schemas are those of the models that check, and describe what is really sent."""
+"""The published schemas are those of the validating models, and describe what is really sent."""
 
 from __future__ import annotations
 

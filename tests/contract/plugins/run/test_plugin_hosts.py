@@ -1,4 +1,4 @@
-"""What is special about entry points: the forms a function may have, and the processes that are kept warm for it."""
+"""Plugins as entry points: the signatures a function may have, and the host processes that are kept for it."""
 
 from __future__ import annotations
 

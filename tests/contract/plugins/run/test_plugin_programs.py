@@ -1,4 +1,4 @@
-"""What only a program can do to a node: files that are none, pipes that are held, and any bytes at all as an answer."""
+"""Plugins as programs: files that are not executable, pipes that stay open, and arbitrary bytes as an answer."""
 
 from __future__ import annotations
 

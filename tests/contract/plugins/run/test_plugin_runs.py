@@ -1,4 +1,4 @@
-"""One suite for everything that can be a plugin: whatever it does, the run ends with a result or a clear reason."""
+"""One suite for plugins of every kind: whatever they do, the run ends with a result or a clear reason."""
 
 from __future__ import annotations
 

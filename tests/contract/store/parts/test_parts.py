@@ -1,4 +1,4 @@
-"""Parts in the database: one part gives each resource, and what ends sooner ends in every row that says so."""
+"""Parts in the database: each resource comes from one part, and an earlier end is written to every row concerned."""
 
 from __future__ import annotations
 

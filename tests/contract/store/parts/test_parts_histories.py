@@ -1,4 +1,4 @@
-"""Whatever happens to parts: the rows fit together, and who follows the changes sees what somebody new would see."""
+"""Random histories of parts: the rows are consistent, and a follower of changes sees what a new reader sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node keeps what has ended for a while, and then nothing of it."""
+"""Ended parts are kept for a while, and then removed completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema: what the migrations make is what is declared, however often and from wherever they are run."""
+"""The schema: the migrations produce the declared one, however often and from wherever they are run."""
 
 from __future__ import annotations
 

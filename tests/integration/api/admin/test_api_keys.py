@@ -1,4 +1,4 @@
-"""Keys beside a running node: one that is made lets its holder in at once, one that is revoked lets nobody in."""
+"""API keys of a running node: a new one is accepted at once, a revoked one is refused at once."""
 
 from __future__ import annotations
 

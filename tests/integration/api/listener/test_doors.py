@@ -1,4 +1,4 @@
-"""The listeners against those who open many connections, or speak slowly."""
+"""The connection limits of the listeners, against clients that open many connections or send slowly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An address that is taken for a moment, by processes of a node that was killed, is waited for."""
+"""A listener waits for an address that the processes of a killed node still hold."""
 
 from __future__ import annotations
 

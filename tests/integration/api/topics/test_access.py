@@ -1,4 +1,4 @@
-"""Who may do what: keys, scopes, prefixes, and how many at once."""
+"""Access to /v0: keys, scopes, prefixes, and the limits of concurrency."""
 
 from __future__ import annotations
 

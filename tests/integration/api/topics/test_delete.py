@@ -1,4 +1,4 @@
-"""Deleting records: by seq, by tag, by both; for good, and without a trace to readers."""
+"""Deleting records by seq, by tag, or by both: for good, and not reported to readers as lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading by pages: limits, filters, what is missing, and waiting for more."""
+"""Reading by pages: limits, filters, losses, and waiting for more."""
 
 from __future__ import annotations
 

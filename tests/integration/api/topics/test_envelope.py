@@ -1,4 +1,4 @@
-"""How /v0 answers: bodies, types, sizes, paths, errors, and nothing a client sends being a fault of the node."""
+"""The form of /v0's answers: bodies, types, sizes, paths, errors, and no request that causes an internal error."""
 
 from __future__ import annotations
 

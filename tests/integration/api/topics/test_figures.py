@@ -1,4 +1,4 @@
-"""The figures of topics: those that are promised, each described, and true."""
+"""The metrics of topics: the documented ones exist, are described, and are correct."""
 
 from __future__ import annotations
 

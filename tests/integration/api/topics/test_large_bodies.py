@@ -1,4 +1,4 @@
-"""Large bodies: memory for all of them is bounded, and nobody else waits for one to be read."""
+"""Large bodies: the memory for all of them is bounded, and no other request waits while one is read."""
 
 from __future__ import annotations
 

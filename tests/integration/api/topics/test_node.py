@@ -1,4 +1,4 @@
-"""/v0 of a whole node: over its life, beside its groups, and when it stops."""
+"""/v0 of a whole node: from start to stop, and next to its groups."""
 
 from __future__ import annotations
 

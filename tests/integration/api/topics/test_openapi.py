@@ -1,4 +1,4 @@
-"""The description of /v0 is true: what it allows is taken, what it forbids is refused, and answers are as it says."""
+"""The description of /v0 is correct: what it allows is accepted, what it forbids is refused, and answers match it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues over HTTP: claims, acks, what is given back, what is kept, and what is refused."""
+"""Queues over HTTP: claims, acks, nacks, extensions, and refusals."""
 
 from __future__ import annotations
 

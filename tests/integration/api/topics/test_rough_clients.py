@@ -1,4 +1,4 @@
-"""Clients that break off, dawdle, lie about lengths or talk another protocol: they harm nobody but themselves."""
+"""Clients that disconnect, are slow, send wrong lengths or another protocol: they affect no other client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routers over HTTP: declared, shown, listed, removed; what they copy, and what they refuse to be."""
+"""Routers over HTTP: applied, shown, listed, removed; what they copy, and which are refused."""
 
 from __future__ import annotations
 

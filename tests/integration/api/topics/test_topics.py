@@ -1,4 +1,4 @@
-"""Topics: what they are made with, how they are shown and listed, and that they go."""
+"""Topics: how they are created, shown, listed and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the graph of routers foretells is what happens: any routers that a node takes, and one record at each topic.
+"""The routing graph predicts what happens: random routers that a node accepts, and one record at each topic.
 
 The seed is printed; EVENTD_TEST_SEED repeats it.
 """

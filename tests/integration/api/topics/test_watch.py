@@ -1,4 +1,4 @@
-"""Watching topics over server-sent events: what a stream tells, and in which form."""
+"""Watching topics over server-sent events: the events of a stream, and their form."""
 
 from __future__ import annotations
 

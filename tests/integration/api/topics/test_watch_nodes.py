@@ -1,4 +1,4 @@
-"""Streams of whole nodes: what other processes do is told as well, and a node that stops does not wait for them."""
+"""Streams of whole nodes: they include changes by other processes, and a stopping node does not wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that do not read, and nodes that stop: nobody waits for the one, and the other does not wait."""
+"""Clients that do not read, and nodes that stop: neither makes others wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of watchers: what they refuse, where their streams begin, whose they are and how long they last."""
+"""Sessions of watchers: what they refuse, where their streams begin, which key owns them and how long they last."""
 
 from __future__ import annotations
 

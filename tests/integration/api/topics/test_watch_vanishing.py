@@ -1,4 +1,4 @@
-"""Watchers whose host vanishes without a word lose their place; those that are merely slow keep it."""
+"""Watchers whose host disappears without closing the connection are disconnected; slow ones are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics over a WebSocket: commands and their answers, what is told of followed topics, and what is refused."""
+"""Topics over a WebSocket: commands and their answers, messages of followed topics, and refusals."""
 
 from __future__ import annotations
 

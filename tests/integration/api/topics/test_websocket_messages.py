@@ -1,4 +1,4 @@
-"""Messages of WebSockets that are begun and not ended: what they hold of the memory for bodies, and for how long."""
+"""Unfinished messages of WebSockets: how much of the memory for bodies they hold, and for how long."""
 
 from __future__ import annotations
 

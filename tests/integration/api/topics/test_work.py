@@ -1,4 +1,4 @@
-"""Nodes that stay connected and work: jobs come as they are written, given back, or lost by others."""
+"""Connected workers of a queue: jobs are delivered as they are written, returned, or lost by other workers."""
 
 from __future__ import annotations
 

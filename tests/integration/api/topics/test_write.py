@@ -1,4 +1,4 @@
-"""Writing: what a batch becomes, what makes a topic, what is written once only, and what is refused."""
+"""Writing: how a batch is stored, when a topic is created, what an idempotency key does, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifying a peer: two nodes over HTTP, and what the one does not hold, named by the other."""
+"""Verifying a peer: two nodes over HTTP, and the events that the peer lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that lie about what they hold, or cannot prove it: nobody is kept busy for ever, and no lie is a result."""
+"""Peers that lie about what they hold, or cannot prove it: a comparison ends, and no lie becomes a result."""
 
 from __future__ import annotations
 

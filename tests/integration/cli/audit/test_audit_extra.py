@@ -1,4 +1,4 @@
-"""Without the extra `audit`, its commands end in one line that says what to install."""
+"""Without the extra `audit`, its commands exit with one line that says what to install."""
 
 from __future__ import annotations
 

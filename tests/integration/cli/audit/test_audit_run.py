@@ -1,6 +1,6 @@
 """`routerctl audit run` as a user's command: what a second run reads, spans, objectives, conditions, and bad input.
 
-Most of it is tried on lakes of a few thousand rows and one Spark, which the command takes as a notebook's.
+Most tests use lakes of a few thousand rows and one Spark session, which the command finds as in a notebook.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`routerctl audit stream` as a user's command: what it refuses at once, and how it lives, is told of news and ends."""
+"""`routerctl audit stream` as a user's command: what it refuses at once, how it notices new data, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`routerd-eventd` as a user meets it: what it prints, how it ends, and that an expected error is one line."""
+"""`routerd-eventd` as a user runs it: its output, its exit status, and that an expected error is one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many clients at once: a node takes them all, as far as the system lets it open files."""
+"""Many clients at once: a node accepts as many as the limit of open files allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node writes is for its own user, and what it reads as a secret should be."""
+"""File modes: a node's files are for its own user only, and so must be the secrets that it reads."""
 
 from __future__ import annotations
 

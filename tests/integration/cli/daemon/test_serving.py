@@ -1,6 +1,6 @@
-"""A node seen through its life: signals, the deadline of a stop, the service manager, the port file.
+"""The process of a node: signals, the deadline of a stop, the service manager, the port file.
 
-The node here only does as it is told, so that it can hang and fail on demand.
+The node here is a scripted stand-in, so that it can hang and fail on demand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node that stands by, over a real claim; the node that it starts only does as it is told."""
+"""A node on standby, over a real claim; the node that it starts is a scripted stand-in."""
 
 from __future__ import annotations
 

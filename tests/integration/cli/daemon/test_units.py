@@ -1,4 +1,4 @@
-"""The systemd units agree with the program they start."""
+"""The systemd units match the program they start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`federation event emit --stdin` with an input that stays open: nothing is held back or lost on Ctrl-C."""
+"""`federation event emit --stdin` with an input that stays open: nothing is held back, or lost on Ctrl-C."""
 
 from __future__ import annotations
 

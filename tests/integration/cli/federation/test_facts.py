@@ -1,4 +1,4 @@
-"""federation event: emit, list, deliveries, prune."""
+"""The commands `federation event`: emit, list, deliveries, prune."""
 
 from __future__ import annotations
 

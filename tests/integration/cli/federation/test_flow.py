@@ -1,4 +1,4 @@
-"""federation: summary, links, pause, resume, redeliver, dead letters, status."""
+"""The commands `federation`: summary, links, pause, resume, redeliver, dead letters, status."""
 
 from __future__ import annotations
 

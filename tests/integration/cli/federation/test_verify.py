@@ -1,4 +1,4 @@
-"""`routerctl verify` where there is nothing to compare with: what it says, and how it ends."""
+"""`routerctl verify` without anything to compare with: its message, and its exit status."""
 
 from __future__ import annotations
 

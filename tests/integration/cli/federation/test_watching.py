@@ -1,4 +1,4 @@
-"""`--watch`, Ctrl-C and readers that go away: as processes, because that is where signals and pipes are."""
+"""`--watch`, Ctrl-C and closed pipes: as processes, because signals and pipes need them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only happens between routerctl and an API: keys, addresses, and nobody there."""
+"""`routerctl` over an API: keys, addresses, and an API that does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""routerctl lake: how far a node has shipped, what is in a lake and what is wrong with it, and tidying up by hand."""
+"""routerctl lake: how far a node has shipped, the content and problems of a lake, and compaction by hand."""
 
 from __future__ import annotations
 

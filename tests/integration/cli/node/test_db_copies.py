@@ -1,4 +1,5 @@
-"""`routerctl db backup` and `restore` on real files: while a node writes, killed anywhere, and what peers get after."""
+"""`routerctl db backup` and `restore` on real files: while a node writes, killed anywhere, and what peers receive
+after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""routerctl doctor: the same report on a database and on an API, as a table and as JSON, and its exit codes."""
+"""routerctl doctor: the same report on a database and on an API, as a table and as JSON, and its exit status."""
 
 from __future__ import annotations
 

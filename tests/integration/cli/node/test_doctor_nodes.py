@@ -1,4 +1,4 @@
-"""Doctor beside nodes that run: what it says of real links, and that what it starts arrives."""
+"""Doctor next to running nodes: its findings on real links, and that the repairs it starts complete."""
 
 from __future__ import annotations
 

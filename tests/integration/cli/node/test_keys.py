@@ -1,4 +1,4 @@
-"""routerctl key: made on the database or over the API, shown once, listed without it, revoked."""
+"""routerctl key: created on the database or over the API, shown once, listed without its secret, revoked."""
 
 from __future__ import annotations
 

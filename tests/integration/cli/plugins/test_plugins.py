@@ -1,4 +1,4 @@
-"""`routerctl plugin`: a plugin is begun, checked, declared, run by hand, and its runs are looked at."""
+"""`routerctl plugin`: a plugin is scaffolded, checked, applied, run by hand, and its runs are listed."""
 
 from __future__ import annotations
 

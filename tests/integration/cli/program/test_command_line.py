@@ -1,4 +1,4 @@
-"""The help and the errors of both programs: options in our words, mistakes on one line."""
+"""The help and the errors of both programs: option texts in the project's words, errors on one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command loads: nearly all of its time goes there, so it takes no more than it works with."""
+"""Imports of a command: they take most of its time, so it imports only what it needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The reference of commands and of the API is complete and says what the programs say.
+"""The reference of commands and of the API is complete and matches the programs.
 
-Each command and each operation has a block that is made from the program itself; a page must hold it word for word.
-When one differs, the failure prints the block to put in its place.
+Each command and each operation has a block that is generated from the program; a page must contain it word for word. If
+one differs, the failure prints the new block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""apply, diff, get, describe, delete."""
+"""The commands apply, diff, get, describe, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`routerctl dynamic` on each database and on an API: what plugins have derived, and what becomes of it."""
+"""`routerctl dynamic` on each database and on an API: the parts of plugins, and how they are changed and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`routerctl dynamic … --watch`: what there is, and again when it changes, until Ctrl-C."""
+"""`routerctl dynamic … --watch`: the present state, and each change, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind on the command line: subscriptions, plugins, policies, and what other programs keep here."""
+"""Every kind on the command line: subscriptions, plugins, policies, and kinds of other programs."""
 
 from __future__ import annotations
 

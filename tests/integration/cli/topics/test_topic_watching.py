@@ -1,4 +1,4 @@
-"""`routerctl watch`, `topic read --follow` and a standard input that goes on: as processes, beside other commands."""
+"""`routerctl watch`, `topic read --follow` and an open standard input: as processes, next to other commands."""
 
 from __future__ import annotations
 

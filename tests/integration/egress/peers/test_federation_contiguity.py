@@ -1,4 +1,4 @@
-"""Histories that go back: whichever side lost what, nothing that is alive at its source stays missing."""
+"""Restored databases: whichever side lost events, none that is alive at its source stays missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two and three nodes that exchange what they see: everything, once, in order, and nothing back."""
+"""Two and three nodes that exchange their events: all of them, once, in order, and none back to its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a link up, how that is shown, and what ends it: one dead peer delays nobody, and nothing is skipped."""
+"""What blocks a link, how that is shown, and what ends it: a dead peer delays no other, and no event is skipped."""
 
 from __future__ import annotations
 

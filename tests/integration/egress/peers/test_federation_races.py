@@ -1,4 +1,4 @@
-"""What is declared while records are under way: nothing slips through between the old and the new."""
+"""Resources applied while events are in transit: no event is missed between the old and the new."""
 
 from __future__ import annotations
 

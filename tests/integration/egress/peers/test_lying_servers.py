@@ -1,4 +1,4 @@
-"""What a sender reads of an answer, from servers that answer without end, or other than HTTP has it."""
+"""How much a sender reads of an answer, from servers that answer endlessly or violate HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links share what a node may hold of batches on their way, and peers that never answer cannot use it up."""
+"""Links share the node's memory for outbound batches, and peers that never answer cannot use it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Postgres database is served by one node, or each of its groups is; a lost claim is taken again, or given up."""
+"""A Postgres database, or each of its groups, is served by one node; a lost claim is taken again, or given up."""
 
 from __future__ import annotations
 

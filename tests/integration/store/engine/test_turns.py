@@ -1,4 +1,4 @@
-"""Processes that write to one SQLite file take turns; one that never gives its turn back does not stop the others."""
+"""The writer lock: processes write to one SQLite file in turn; one that never releases it does not stop the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events taken as a whole request: whatever is taken so is what one event after the other would have become."""
+"""Events decoded as a whole request: the result is the same as for one event after the other."""
 
 from __future__ import annotations
 

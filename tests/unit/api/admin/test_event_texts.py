@@ -1,4 +1,4 @@
-"""Events that are checked as texts, a piece at a time: the same are refused as when they are decoded first."""
+"""Events that are validated as texts, in pieces: the same are refused as when they are decoded first."""
 
 from __future__ import annotations
 

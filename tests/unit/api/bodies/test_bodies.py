@@ -1,4 +1,4 @@
-"""Bodies have to fit into the memory of the process, whatever limits it."""
+"""The memory for request bodies follows the memory limit of the process, whatever sets it."""
 
 from __future__ import annotations
 

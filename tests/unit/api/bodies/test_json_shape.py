@@ -1,4 +1,4 @@
-"""What a JSON text holds is counted before anything is made of it."""
+"""The values of a JSON text are counted before it is decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor makes of facts: every check on both sides of its limit, and in every way it can end."""
+"""The checks of doctor over given facts: each on both sides of its limit, and with each outcome."""
 
 from __future__ import annotations
 

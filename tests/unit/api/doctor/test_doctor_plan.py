@@ -1,4 +1,4 @@
-"""The plan: which action answers which check, once each, in a stable order; and what doctor adds about links."""
+"""The plan of doctor: which action answers which check, once each, in a stable order; and its notes on links."""
 
 from __future__ import annotations
 

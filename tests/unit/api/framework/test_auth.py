@@ -1,4 +1,4 @@
-"""Keys: their syntax, what they allow, and that a door is never left open by mistake."""
+"""API keys: their syntax, what they allow, and that no mistake leaves the API open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a request, field by field, in our words."""
+"""Validation errors of a request, field by field, in the project's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no database takes as a text is refused by name, in whatever an operation takes."""
+"""Texts that databases cannot store are refused by name, in the parameters of any operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that are arriving share their room, and give back what they had of it."""
+"""Arriving bodies share the memory for bodies, and release it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which connection a listener ends when it has no place left."""
+"""Which connection a listener closes when it is at its limit."""
 
 from __future__ import annotations
 

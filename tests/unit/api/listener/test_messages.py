@@ -1,4 +1,5 @@
-"""Messages of WebSocket clients hold room from their first byte until they are handled, and have to arrive in time."""
+"""Messages of WebSocket clients hold memory from their first byte until they are handled, and have to arrive
+in time."""
 
 from __future__ import annotations
 

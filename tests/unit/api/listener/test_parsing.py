@@ -1,4 +1,4 @@
-"""Strangers' bytes are parsed in a share of the time, which addresses divide where it is short."""
+"""Bytes of unauthenticated clients are parsed in a share of the time, which addresses divide if it is short."""
 
 from __future__ import annotations
 

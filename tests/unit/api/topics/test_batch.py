@@ -1,4 +1,4 @@
-"""What a batch becomes before it is written: the stored form of its records, and why it is refused."""
+"""A batch before it is written: the stored form of its records, and the reasons to refuse it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of events: places while they are short, names of checkpoints beyond that."""
+"""Ids of stream events: seqs while they are short, names of checkpoints beyond that."""
 
 from __future__ import annotations
 

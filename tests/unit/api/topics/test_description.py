@@ -1,4 +1,4 @@
-"""The description of /v0 by itself: what it says follows from the routes and their models."""
+"""The generation of /v0's description from the routes and their models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that are given twice are found wherever they stand, and nothing else is taken for them."""
+"""Duplicate keys in JSON are found wherever they are, and nothing else is reported as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body that does not fit is told where, and what would fit."""
+"""The error of an invalid body says where it is wrong, and what would be valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all links may hold together: plenty for few, a batch each for many, and nothing that silent peers can use up."""
+"""The shared memory budget of all links: plenty for few, a batch each for many, and silent peers cannot exhaust it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines on their way to a peer are one body, and come apart into exactly the records they are made of."""
+"""Outbound lines to a peer are one body, and divide into exactly the records they are made of."""
 
 from __future__ import annotations
 

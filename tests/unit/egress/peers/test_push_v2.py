@@ -1,4 +1,4 @@
-"""Delivering by v2: what a peer takes, what it takes in halves, and what it says when it takes nothing."""
+"""Delivery by v2: batches that a peer accepts, accepts in part, and refuses, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer's `Retry-After` says of the time to wait: a number of seconds, a date, or nothing."""
+"""The time to wait from an answer's `Retry-After`: a number of seconds, a date, or none."""
 
 from __future__ import annotations
 

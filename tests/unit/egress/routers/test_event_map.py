@@ -1,4 +1,4 @@
-"""A record as an event: templates, what is usual, and what is set aside. Pure."""
+"""Mapping a record to an event: templates, defaults, and records that become dead letters. Pure."""
 
 from __future__ import annotations
 

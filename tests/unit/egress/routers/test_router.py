@@ -1,4 +1,4 @@
-"""What a copy looks like, and which records get one. Pure."""
+"""The form of a copy, and which records are copied. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routers at work: which move together, how far, and in how many transactions. Pure."""
+"""Running routers: which move together, how far, and in how many transactions. Pure."""
 
 from __future__ import annotations
 

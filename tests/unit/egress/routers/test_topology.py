@@ -1,4 +1,4 @@
-"""The graph of routers: who may meet, which cycle is one, what becomes of a record. Pure."""
+"""The routing graph: which routers may be connected, what counts as a cycle, and the path of a record. Pure."""
 
 from __future__ import annotations
 

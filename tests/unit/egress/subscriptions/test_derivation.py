@@ -1,4 +1,4 @@
-"""Facts that a run gave: their names, their times, where they come from."""
+"""Events that a run emits: their names, their times, their origin."""
 
 from __future__ import annotations
 

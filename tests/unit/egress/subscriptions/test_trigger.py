@@ -1,4 +1,4 @@
-"""Which events set a subscription off, and which end what it made."""
+"""Which events trigger a subscription, and which end its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a window stays open, and what it becomes."""
+"""How long a batching window stays open, and the run it becomes."""
 
 from __future__ import annotations
 

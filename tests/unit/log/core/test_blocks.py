@@ -1,4 +1,4 @@
-"""Blocks: records in, the same records out, whatever is cut where."""
+"""Blocks: decoding returns the encoded records, however they are divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records cut out of a block are those that decoding it would give, whatever their parts look like."""
+"""Records cut out of a block as text equal the decoded ones, whatever their parts look like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks hold what they are made of, whether that came as single bodies or as texts of many."""
+"""Blocks contain the same records, whether built from single bodies or from joined texts."""
 
 from __future__ import annotations
 

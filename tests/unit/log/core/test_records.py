@@ -1,4 +1,4 @@
-"""The stored form of records: cut and joined as texts, and what is cut is exactly what was put together."""
+"""The stored form of records: joined and cut as texts, and cutting inverts joining."""
 
 from __future__ import annotations
 

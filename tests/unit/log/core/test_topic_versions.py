@@ -1,4 +1,4 @@
-"""No change by another process is taken for one that was made here, in whatever order both are noticed."""
+"""A change by another process is never mistaken for a local one, in whatever order both are noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs: whoever notes the turn before it reads misses none of them, whatever comes between the read and the wait."""
+"""Wakeups: a reader that notes the turn before it reads misses none, whatever happens between the read and the wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records a predicate means, and what is no predicate."""
+"""Which records a predicate matches, and what is not a valid predicate."""
 
 from __future__ import annotations
 

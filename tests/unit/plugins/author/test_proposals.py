@@ -1,4 +1,4 @@
-"""Gathering what a function gave back."""
+"""Collecting the proposals that a plugin function returns."""
 
 from __future__ import annotations
 

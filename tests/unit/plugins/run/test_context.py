@@ -1,4 +1,4 @@
-"""What a plugin is shown of the configuration, and what it never is."""
+"""Which part of the configuration a plugin sees, and which it never sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every resource has around its spec."""
+"""The fields that every resource has besides its spec."""
 
 from __future__ import annotations
 
