@@ -137,5 +137,5 @@ def test_a_full_lake_holds_the_books_and_delivers_all_the_same(processes: Proces
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     wait_shipped(a)
     assert len(rows(lake, Ledger.EVENTS)) == 40
-    wait_for(lambda: {book["state"] for book in status(a)} == {"running"}, "every book to go on")
+    wait_for(lambda: {book["state"] for book in status(a)} == {"running"}, "every table to continue")
     assert a.process.get("/metrics")[1].decode().count('lake_state{state="running"} 1.0') == 1

@@ -73,7 +73,7 @@ def test_parts_and_facts_survive_kills_exactly_once(processes: Processes, tmp_pa
     assert sorted(fact["payload"]["of"] for fact in facts(node)) == names
     assert node.ask("GET", "/subscriptions")["subscriptions"][0]["deadLetters"] == 0
     status = node.ask("GET", "/resources/EventGroup/edge/describe")["status"]
-    assert status["events"] == status["seq"] == 2 * len(names), "no fact was emitted twice"
+    assert status["events"] == status["seq"] == 2 * len(names), "no event was emitted twice"
     assert node.stop() == 0
 
 

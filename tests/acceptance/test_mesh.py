@@ -120,7 +120,7 @@ def judge(nodes: Sequence[TopicNode], followers: Sequence[Follower], writers: Se
             assert (state["head_seq"], state["count"]) == (total, total), f"{topic} of {node.name} has grown by itself"
         assert node.letters("mesh") == []
     for node, follower in zip(nodes, followers, strict=True):
-        assert all(record["$node"] != node.name for record in follower.seen), f"{node.name} was told what it wrote"
+        assert all(record["$node"] != node.name for record in follower.seen), f"{node.name} received what it wrote"
         seen = [said(record) for record in follower.seen]
         others = everything - {
             as_told(record) for writer in writers for record in writer.written if record["node"] == node.name

@@ -117,7 +117,7 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
     auditing = start_audit(processes, *run["audit"], "--master", cluster.address, "--memory", "1g", env=quick)
     cells = there(auditing, told["audit"], "state/cells-*")
     before = batches()
-    wait_for(lambda: batches() > before + 1, "the stream to go on", seconds=SECONDS)
+    wait_for(lambda: batches() > before + 1, "the stream to continue", seconds=SECONDS)
     stream.kill9()
     stream.destroy()
     assert len(list(sink.glob("rows/_spark_metadata/[0-9]*"))) < SEGMENTS

@@ -68,7 +68,7 @@ def test_the_other_takes_over_from_one_that_was_killed(pair: tuple[Running, Runn
     try:
         for _ in range(3):
             so_far = len(emitter.acknowledged)
-            wait_for(lambda so_far=so_far: len(emitter.acknowledged) > so_far, "facts to come in")  # type: ignore[misc]
+            wait_for(lambda so_far=so_far: len(emitter.acknowledged) > so_far, "events to arrive")  # type: ignore[misc]
             active.kill9()
             other.process.wait_ready()
             active.process.start()

@@ -119,7 +119,7 @@ def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
         checks.update(json.loads(body)["checks"])
         return status == 200 and checks >= {f"group {name}" for name in names}
 
-    wait_for(told, "every group to be told of")
+    wait_for(told, "every group to be reported")
     before = figure(node, "routerd_eventd_commit_records_sum")
     for number in range(30):  # each request is a connection of its own, which any process may get
         node.emit(f"e{number}", group=names[number % len(names)])
@@ -155,7 +155,7 @@ def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) ->
             return status == 503 and json.loads(body)["checks"].get("worker 1") == "does not answer"
         return False  # the kernel gave the connection to the hung process
 
-    wait_for(told, "it to be told that worker 1 hangs")
+    wait_for(told, "the report that worker 1 hangs")
     wait_for(lambda: not is_running(before[1]) and not is_running(begun), "both to be ended", seconds=60)
     assert {before[1], begun}.isdisjoint(wait_whole(node))
     assert node.process.log().count("worker hung") == 2

@@ -60,4 +60,4 @@ def _verify(done: LoadResult, starts: Sequence[int], limit: int) -> None:
             expected = [*range(start + 1, start + limit + 1)]
             assert [one["data"]["n"] for one in page["records"]] == expected, "the records of its seqs"
             assert [one["$seq"] for one in page["records"]] == expected, "their seqs"
-            assert page["next_from_seq"] == start + limit, "and where to go on"
+            assert page["next_from_seq"] == start + limit, "and the start of the next page"

@@ -175,7 +175,7 @@ async def _verify_source(at: Site, writers: list[_Writer]) -> list[int]:
     found = await read_numbers(at.port, SOURCE)
     for writer in writers:
         for first, last, batch in writer.told:
-            assert found[first - 1 : last] == [*batch], f"the batch at {first} is where its client was told"
+            assert found[first - 1 : last] == [*batch], f"the batch at {first} is at the seqs of its answer"
     assert len(found) == sum(len(batch) for writer in writers for *_, batch in writer.told), "nothing else, none twice"
     return found
 

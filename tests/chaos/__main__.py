@@ -44,7 +44,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 draws one")
     parser.add_argument(
-        "--minutes", type=float, default=0, help="go on with further seeds for so long; 0: this one only"
+        "--minutes", type=float, default=0, help="continue with further seeds for this time; 0: this one only"
     )
     parser.add_argument("--database", choices=["sqlite", "postgres", "both"], default="both", help="both: by turns")
     parser.add_argument("--rounds", type=int, default=4, help="rounds of faults for each seed")

@@ -397,7 +397,7 @@ RULES = [
     ),
     Rule(
         "waits are monotonic",
-        "whoever sets the wall clock must neither end a wait nor prolong it: take monotonic(), a Countdown for a wait"
+        "setting the wall clock must neither end a wait nor prolong it: take monotonic(), a Countdown for a wait"
         " that is stored, steady() for a deadline that is. A wall time is for people, signatures and expiry; where"
         " seconds must come of one, say why in WALL_TO_SECONDS.",
         waits_are_monotonic,
@@ -437,7 +437,7 @@ RULES = [
     ),
     Rule(
         "migrations are history",
-        "a migration must do tomorrow what it did on the day it was written; it uses nothing of the code that goes on.",
+        "a migration must do tomorrow what it did on the day it was written; it uses nothing of the code that changes.",
         migrations_are_history,
     ),
 ]
@@ -455,8 +455,8 @@ TOP_LEVEL = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Makefile
 FORBIDDEN_WORDS = {
     "pypi" + ".org": "the address of a package index: a lock names versions and hashes, the user's pip knows where",
     "python" + "hosted": "the address of a package index: a lock names versions and hashes, the user's pip knows where",
-    "/wo" + "rk/": "a path of somebody's machine",
-    "/ro" + "ot/": "a path of somebody's machine",
+    "/wo" + "rk/": "a path of a developer's machine",
+    "/ro" + "ot/": "a path of a developer's machine",
     "../sha" + "red": "a path outside the project",
 }
 

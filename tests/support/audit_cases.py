@@ -35,10 +35,10 @@ SIGNED = Receipts(
     algorithm="hmac-sha256",
     count=60_300,
     proves_to_others=False,
-    note="both ends share the key: proves the delivery to the two of them, and to nobody else",
+    note="both ends share the key: proves the delivery to the two of them only",
 )
 UNSIGNED = Receipts(
-    algorithm="", count=1_200, proves_to_others=False, note="not signed: the answer's status code is all there is"
+    algorithm="", count=1_200, proves_to_others=False, note="not signed: only the answer's status code is known"
 )
 
 
@@ -76,7 +76,7 @@ def three_missing() -> Report:
     )
     words = (
         "9,999,997 of 10,000,000 deliveries proven; 3 missing: 2 from amsterdam to cork, 1 from dakar to berlin.",
-        "Nothing is pending, and the books of all 5 nodes reach beyond the period.",
+        "Nothing is pending, and the ledgers of all 5 nodes reach beyond the period.",
     )
     totals = {"by_kind": {"missing": 3}, "findings": 2}
     made = report(
@@ -97,8 +97,8 @@ def twenty_nodes(count: int = 20) -> Report:
             findings.append(Finding(Kind.MISSING, one.group, one.source, one.peer, 900, 911, ids))
         elif place % 61 == 7:
             one.unproven, one.delivered, one.completeness = one.expected, 0, None
-            one.slo, one.proof = Slo(verdict="unproven", reason="the peer's books end at 04:00"), ""
-            one.notes = ("the books of the peer end at 2026-11-20 04:00:00 UTC",)
+            one.slo, one.proof = Slo(verdict="unproven", reason="the peer's ledgers end at 04:00"), ""
+            one.notes = ("the ledgers of the peer end at 2026-11-20 04:00:00 UTC",)
             one.latencies = Latencies()
         elif place % 53 == 11:
             one.pending, one.delivered, one.expected = 1_811, one.expected - 1_811, one.expected
@@ -144,7 +144,7 @@ def everything_broken() -> Report:
             0,
             0,
             (event_id(1), event_id(2)),
-            "the peer's books hold it; the books of its source do not",
+            "the peer's ledgers contain it; those of its source do not",
         ),
         Finding(
             Kind.FORGED,
@@ -273,8 +273,11 @@ def one_node() -> Report:
         replace(one.latencies, peer_recorded=Latency(), whole=Latency()),
         None,
     )
-    one.notes = ("the books of far are not in this lake",)
-    words = ("12,345 of 12,345 deliveries proven.", "Some pairs cannot be judged: their books do not reach far enough.")
+    one.notes = ("the ledgers of far are not in this lake",)
+    words = (
+        "12,345 of 12,345 deliveries proven.",
+        "Some pairs are unproven: their ledgers do not reach far enough.",
+    )
     made = report(("alone",), [one], verdict="unproven", headline=words)
     return replace(made, totals=replace(made.totals, completeness=None), receipts=(SIGNED,))
 
@@ -283,11 +286,11 @@ def unproven() -> Report:
     """Return a report without findings whose ledgers do not suffice to prove that nothing is missing."""
     pairs = mesh(("left", "right"), 5_000)
     pairs[0].unproven, pairs[0].delivered, pairs[0].completeness = 1_200, 3_800, None
-    pairs[0].notes = ("the books of right end at 2026-11-20 10:12:00 UTC, 1 h 48 min before those of left",)
+    pairs[0].notes = ("the ledgers of right end at 2026-11-20 10:12:00 UTC, 1 h 48 min before those of left",)
     pairs[0].slo = Slo(verdict="unproven", reason="1,200 events cannot be judged")
     words = ("8,800 of 10,000 deliveries proven; 1,200 cannot be judged, and nothing is known to be missing.",)
     trouble = Limitation(
-        kind="behind", where="right", message="its books end at 10:12:00", hint="look at routerctl lake status there"
+        kind="behind", where="right", message="its ledgers end at 10:12:00", hint="look at routerctl lake status there"
     )
     return report(("left", "right"), pairs, verdict="unproven", headline=words, troubles=(trouble,))
 

@@ -37,7 +37,7 @@ WITNESSED = Receipts(
     algorithm="ed25519",
     count=41_022,
     proves_to_others=True,
-    note="only the peer can have signed it: proves it to anybody",
+    note="only the peer can have signed it: proves it to third parties",
 )
 
 

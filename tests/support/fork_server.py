@@ -112,7 +112,7 @@ class _Server:
                 command, cwd=ROOT, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
         stays(process.pid)
-        process.returncode = 0  # nobody waits for it: it ends with this process
+        process.returncode = 0  # no process waits for it: it ends with this process
         return cls(ours)
 
     def fork(self, request: Mapping[str, Any], files: list[int]) -> int:

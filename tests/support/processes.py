@@ -123,7 +123,7 @@ class Process:
         """Return a message if the command failed unnoticed, otherwise None."""
         if self._child is None or self.running or self._end_expected or self._child.returncode == 0:
             return None
-        return f"{self.name} ended with {self._child.returncode} during the test:\n{self.log_tail()}"
+        return f"{self.name} exited with status {self._child.returncode} during the test:\n{self.log_tail()}"
 
     def destroy(self) -> None:
         """Kill the command and its children. Idempotent."""
@@ -160,14 +160,14 @@ class Process:
 
     def _end(self, number: signal.Signals, *, seconds: float) -> int:
         child = self._started()
-        assert self.running, f"{self.name} had already ended with {child.returncode}:\n{self.log_tail()}"
+        assert self.running, f"{self.name} had already exited with status {child.returncode}:\n{self.log_tail()}"
         self._end_expected = True
         child.send_signal(number)
         wait_for(lambda: child.poll() is not None, f"{self.name} to end on {number.name}", seconds=seconds)
         return child.returncode
 
     def _answers(self, path: str) -> bool:
-        assert self.running, f"{self.name} ended with {self._started().returncode} at start:\n{self.log_tail()}"
+        assert self.running, f"{self.name} exited with status {self._started().returncode} at start:\n{self.log_tail()}"
         try:
             return self.get(path, seconds=2.0)[0] == 200
         except (AssertionError, ValueError, OSError, http.client.HTTPException):

@@ -52,7 +52,7 @@ def test_ready_killed_and_started_again(processes: Processes, command: list[str]
 
 def test_a_command_that_fails_at_start_is_told_with_its_log(processes: Processes) -> None:
     node = processes.start("node", [sys.executable, "-c", "raise SystemExit('no such group')"])
-    with pytest.raises(AssertionError, match="node ended with 1 at start:\nno such group"):
+    with pytest.raises(AssertionError, match="node exited with status 1 at start:\nno such group"):
         node.wait_ready()
     assert node.wait_exit() == 1
 
@@ -67,7 +67,7 @@ def test_a_crash_nobody_looked_at_fails_the_test(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     node = processes.start("node", [sys.executable, "-c", "raise SystemExit(3)"])
     wait_for(lambda: not node.running, "the crash")
-    with pytest.raises(AssertionError, match="node ended with 3 during the test"):
+    with pytest.raises(AssertionError, match="node exited with status 3 during the test"):
         processes.close()
 
 

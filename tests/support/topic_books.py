@@ -135,7 +135,7 @@ def _check_losses(conn: sa.Connection, books: Books, live: dict[int, Line]) -> N
         assert apart, f"{books.name}: losses overlap, or are not joined"
     for first, upto, _ in lost:
         assert 1 <= first <= upto < books.next_seq, f"{books.name}: it has lost what it never had"
-        assert not [seq for seq in live if first <= seq <= upto], f"{books.name}: what is there is told to be lost"
+        assert not [seq for seq in live if first <= seq <= upto], f"{books.name}: a stored record is reported as lost"
 
 
 def _check_queue(conn: sa.Connection, books: Books, lines: Sequence[Line]) -> frozenset[int]:

@@ -106,7 +106,7 @@ class Follower(threading.Thread):
             self.seen += told["records"]
             self.at = told["to_seq"]
         elif kind != "caught-up":
-            self.failure = AssertionError(f"{self.name} was told {kind}: {told}")
+            self.failure = AssertionError(f"{self.name} received {kind}: {told}")
 
     def _events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the events of a new stream, until it ends."""

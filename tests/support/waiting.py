@@ -9,13 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(fact: Callable[[], T], what: str, *, seconds: float = 20.0, every: float = 0.02) -> T:
-    """Poll `fact` until it returns a true value and return that; `what` completes the sentence "waited for …".
+def wait_for(condition: Callable[[], T], what: str, *, seconds: float = 20.0, every: float = 0.02) -> T:
+    """Poll `condition` until it returns a true value and return that; `what` completes the sentence "waited for …".
 
-    Raises AssertionError with the last value after `seconds`. Exceptions of `fact` are not caught.
+    Raises AssertionError with the last value after `seconds`. Exceptions of `condition` are not caught.
     """
     deadline = time.monotonic() + seconds
-    while not (answer := fact()):
+    while not (answer := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:g} s for {what}; last answer: {answer!r}")
         time.sleep(every)

@@ -163,13 +163,13 @@ def histories() -> Iterator[Vector]:
     yield _moved("new_epoch_lost", about, lost, MARK | {"upto": 950}, begun | {"base": 950})
     back = covering(1000, 1141, incarnation=1)
     new = {"epoch": "pJ3v8Qm1", "incarnation": 1, "upto": 1141, "base": 1000}
-    about = "A new life of the sender begins below what the last one told"
+    about = "A new incarnation of the sender begins below the end of the last one"
     yield _moved("taken_back", about, back, MARK | {"upto": 5000, "base": 4000}, new)
     on = covering(1041, 1141, incarnation=1)
-    about = "A new life of the sender that goes on where the last one ended"
+    about = "A new incarnation of the sender that continues where the last one ended"
     yield _moved("new_incarnation", about, on, MARK, END | {"incarnation": 1})
     late = MARK | {"upto": 5000, "incarnation": 2}
-    yield _moved("former_life", "A late request of a life that has ended", RANGE, late, late)
+    yield _moved("former_life", "A late request of an incarnation that has ended", RANGE, late, late)
 
 
 def repetitions() -> Iterator[Vector]:
@@ -178,7 +178,7 @@ def repetitions() -> Iterator[Vector]:
     yield vector("accept_duplicate", about, request(BODY), outcome, events=[known(ONE)])
     before = event("evt-1", expiresAt="2026-05-30T12:30:00Z")
     later = event("evt-1", expiresAt="2026-05-30T13:00:00Z", observedAt="2026-05-30T12:00:00Z")
-    about = "The same fact with a later expiry is a record of its own"
+    about = "The same event with a later expiry is a record of its own"
     yield vector("accept_refresh", about, request(lines((1042, "", later))), taken(1), events=[known(before)])
     told = {"status": 200, "accepted": 7, "duplicates": 0, "refused": [], "mark": MARK}
     batch = {"id": BATCH, "digest": digest(BODY), "range": RANGE, "answer": told}

@@ -129,7 +129,7 @@ def too_large() -> Iterator[Vector]:
     bare = answer("{}", status=413)
     yield vector("too_large_no_limit", "Signed, but it says nothing", bare, other)
     unsigned = plain | {"headers": plain["headers"][:2]}
-    yield vector("too_large_unsigned", "Anybody can say 413", unsigned, {"ok": False, "reason": "no_signature"})
+    yield vector("too_large_unsigned", "Any server can answer 413", unsigned, {"ok": False, "reason": "no_signature"})
 
 
 def refused() -> Iterator[Vector]:
@@ -138,7 +138,7 @@ def refused() -> Iterator[Vector]:
 
     plain = answer(receipt())
     plain["headers"] = plain["headers"][:2]
-    yield worthless("unsigned", "Anybody can say 200", "no_signature", plain)
+    yield worthless("unsigned", "Any server can answer 200", "no_signature", plain)
     again = request(SENT["body"], params=parameters(SHARED, nonce=NONCE[::-1]))
     yield worthless("other_attempt", "The answer to another attempt", "bad_signature", answer(receipt(), to=again))
     made = answer('{"error":{"code":"full","message":""}}', status=507) | {"status": 200}

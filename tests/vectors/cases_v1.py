@@ -190,7 +190,7 @@ def _tolerance() -> Iterator[dict[str, Any]]:
         yield case(f"body_{name}", about, accepted(expected), body=event(f",{members}"))
     yield case(
         "body_unset_time",
-        "A time of observation nobody gave becomes the receiver's own",
+        "A missing time of observation becomes the receiver's own",
         accepted(canonical().replace("2025-05-30T10:13:20Z", "2026-05-30T12:00:00Z")),
         body=event(',"observedAt":"0001-01-01T00:00:00Z"'),
     )

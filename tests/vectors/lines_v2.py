@@ -72,7 +72,7 @@ def invalid() -> Iterator[Vector]:
         ("payload", "A payload value that is no text", event(payload={"a": 1}), "evt-1"),
         ("long", "A text beyond 512 characters", event(subject="x" * 513), "evt-1"),
         ("nul", "U+0000 in a payload", event(payload={"a": "\0"}), "evt-1"),
-        ("no_time", "Nobody says when it was seen", event(observedAt="0001-01-01T00:00:00Z"), "evt-1"),
+        ("no_time", "The time of observation is missing", event(observedAt="0001-01-01T00:00:00Z"), "evt-1"),
     ):
         yield one_refused(f"invalid_{name}", about, "invalid", text, id=id)
     for name, path in (("comma", "c,"), ("space", "c d"), ("case", "%c3%bc"), ("needless", "%41"), ("utf8", "%FF")):
@@ -87,7 +87,7 @@ def origins() -> Iterator[Vector]:
         "source_not_allowed", "A source the key may not speak for", "source_not_allowed", foreign, key=OWN
     )
     nobody = event(sourceNode=None)
-    yield one_refused("source_missing", "Nobody's event, and a key for a only", "source_not_allowed", nobody, key=OWN)
+    yield one_refused("source_missing", "No source, and a key for a only", "source_not_allowed", nobody, key=OWN)
     yield one_refused("loop", "It has been at the receiver", "loop", foreign, path="c,b,d")
     yield one_refused("loop_sender", "It has passed the sender before", "loop", foreign, path="c,a")
     yield one_refused("too_many_hops", "It has passed too many nodes", "too_many_hops", foreign, path="c,d,e,f")

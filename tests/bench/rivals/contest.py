@@ -169,7 +169,7 @@ class Rival:
         self._client = client
 
     def version(self) -> str:
-        raise NotMeasured("its version cannot be told")
+        raise NotMeasured("its version is unknown")
 
     def client_version(self) -> str:
         if self._client is None:

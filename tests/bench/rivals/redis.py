@@ -98,7 +98,7 @@ class RedisPair(Pair):
 
     def read(self, count: int) -> list[bytes]:
         if self._at_a.facts(b"stats")["sync_partial_ok"] != "1":
-            raise NotMeasured("the replica took a copy of the whole, and did not go on where it was")
+            raise NotMeasured("the replica took a copy of the whole, and did not resume where it was")
         bodies: list[bytes] = []
         after = b"-"
         while page := self._at_b.ask(b"XRANGE", STREAM, after, b"+", b"COUNT", b"%d" % READ):

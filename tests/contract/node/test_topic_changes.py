@@ -56,7 +56,7 @@ async def routed(log: EventLog) -> AsyncIterator[Routed]:
 
 @pytest.fixture
 async def follower(log: EventLog, routed: Routed, clock: ManualClock) -> AsyncIterator[Follower]:
-    """One that has read all there is, and rested."""
+    """Yield a follower that has read all changes, and is idle."""
     made, supervisor = Follower(log, routed, clock), Supervisor(clock)
     supervisor.keep(made.changes.run_for_ever, "topics")
     await until(made.up_to_date, "the first reading")

@@ -133,7 +133,7 @@ async def test_nothing_survives_a_timeout(plugins: Plugins, tmp_path: Path, way:
 
 
 async def test_a_chain_of_programs_that_start_each_other_is_ended(plugins: Plugins, tmp_path: Path) -> None:
-    """Each starts the next one in another session, and ends: whoever looks at one finds another one there."""
+    """Each process starts the next one in another session, and exits: by the time one is inspected, another runs."""
     link = program(tmp_path, 'echo x >>{pids}\nsetsid "$0" >&- 2>&- <&- &', "link")
     path = program(tmp_path, f"{link} &\nwhile [ ! -s {{pids}} ]; do sleep 0.01; done\necho '{EMPTY}'")
     await run(plugins, path)

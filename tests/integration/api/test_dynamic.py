@@ -230,7 +230,7 @@ async def test_a_stream_without_news_says_that_it_is_there(site: Site) -> None:
 async def test_a_stream_ends_with_the_node(site: Site) -> None:
     async with site.stream() as stream:
         await stream.event()
-        async with asyncio.timeout(2):  # it is told, and not waited for
+        async with asyncio.timeout(2):  # the watcher is notified, and not waited for
             await site.server.close()
         assert await stream.lines() == []
 

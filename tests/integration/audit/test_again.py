@@ -36,7 +36,7 @@ def audited(folder: Path, **how: Any) -> Report:
 
 
 def told(report: Report) -> tuple[object, ...]:
-    """What a report says of the books, however it came to it."""
+    """Return the findings of a report, without how they were computed."""
     return (report.verdict, report.headline, report.totals, report.findings, report.pairs, report.hours, report.nodes)
 
 

@@ -45,7 +45,7 @@ def audited(folder: Path, settings: FullSettings, spark: object = None) -> tuple
 
 
 def what(finding: Finding) -> tuple[object, ...]:
-    """A finding without its words, which say more of a damage than whoever did it knows."""
+    """Return a finding without its text, which describes damage in more detail than the generator knows."""
     return (finding.kind, finding.group, finding.source, finding.peer, finding.first, finding.last, finding.ids)
 
 

@@ -32,7 +32,7 @@ KEY = ("group", "source", "peer", "type", "hour")
 
 
 class Heard:
-    """Who wants a stream, and remembers what it told."""
+    """A stream's settings, with a record of what it reported."""
 
     ended = False
 
@@ -56,7 +56,7 @@ def no_leaks() -> None:
 
 
 def follow(spark: SparkSession, lake: Path, out: Path, **more: Any) -> StreamBatch:
-    """What there is now: the batch it came to."""
+    """Process the present state of the lake; return the batch."""
     following = StreamRequest(Request(str(lake), str(out)), once=True, **more)
     heard = Heard()
     with quiet(spark):
@@ -128,7 +128,7 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
     assert {int(row["as_of"].timestamp()) * SECOND for row in told} == {NOON}
 
     def seen() -> list[str]:
-        """Who has been seen to say something, since the stream began for the first time."""
+        """Return the nodes that have shipped a state since the stream first began."""
         rows = spark.readStream.format("eventd").option("book", "states").load(storage.url).where("book = 'events'")
         writer = rows.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start(str(tmp_path / "seen")).awaitTermination()
@@ -136,7 +136,7 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
 
     assert seen() == ["site-a", "site-b"]
     tell(storage, 5, node="site-b", as_of=NOON - SECOND)
-    assert seen() == ["site-a", "site-b", "site-b"], "a clock that was put back is news, and nobody else said anything"
+    assert seen() == ["site-a", "site-b", "site-b"], "a clock that was set back is news, and no other node shipped"
 
 
 def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
     with quiet(spark), pytest.raises(CheckFailed, match="the audit fails on missing"):
         Stream(spark, asked, heard).follow()
     assert [one.report.failed for one in heard.batches] == [("missing",)]
-    assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "who starts again has to be told again"
+    assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "a restarted stream needs all states again"
     generate(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
     with pytest.raises(Conflict, match="holds an audit of another lake"):
         follow(spark, tmp_path / "another", out)

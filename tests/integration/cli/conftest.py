@@ -80,7 +80,7 @@ class Control:
         captured = self._capture.readouterr()
         found = Result(int(ended.value.code or 0), captured.out, captured.err)
         if code is not None:
-            assert found.code == code, f"{arguments} ended with {found.code}:\n{found.out}{found.err}"
+            assert found.code == code, f"{arguments} exited with status {found.code}:\n{found.out}{found.err}"
         return found
 
     def file(self, text: str, name: str = "edge.yaml") -> str:

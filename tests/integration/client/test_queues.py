@@ -59,7 +59,7 @@ async def test_an_ack_whose_answer_was_lost_is_done(
     (job,) = (await client.queues.claim(queue, "w1")).claimed
     network.faults = [Fault("/ack", UNANSWERED)]
     told = await far.queues.ack(queue, "w1", [job])
-    assert (told.acked, told.skipped) == (0, [job.seq])  # done by the first, of which nobody heard
+    assert (told.acked, told.skipped) == (0, [job.seq])  # done by the first ack, whose answer was lost
     assert (await client.topics.get(queue)).count == 3
 
 

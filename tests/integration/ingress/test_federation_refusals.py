@@ -129,7 +129,7 @@ async def test_a_captured_request_has_no_second_effect_here_and_none_elsewhere(s
 async def test_what_was_seen_before_has_no_effect_at_all_also_after_a_restart(
     sites: MakeSites, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A link that rests is not woken by it, no connection is trusted, and nobody counts as having asked."""
+    """It does not wake an idle link, makes no connection trusted, and counts for no sender."""
     b, sender = await _one(sites)
     make = {"batch": lambda: sender.batch(line("e1")), "query": sender.query, "question": lambda: sender.ask(_STATE)}
     captured = make[kind]()
@@ -186,7 +186,7 @@ async def test_a_captured_query_opens_no_gap_in_a_database_that_was_put_back(sit
 
 
 async def test_a_query_that_is_said_to_be_a_repetition_is_asked_anew(sites: MakeSites) -> None:
-    """Something in between may have sent it twice: that is no trouble of the link that somebody has to mend."""
+    """A proxy may have sent it twice: that is not a fault of the link that an operator has to fix."""
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()
@@ -354,7 +354,8 @@ async def test_a_head_that_is_proven_gives_no_place_to_another_body(sites: MakeS
 
 
 async def test_a_body_over_the_limit_is_refused_in_a_way_that_can_be_proven(sites: MakeSites) -> None:
-    """To who has signed the head alone: for the others nothing is signed, and nothing hashed."""
+    """The answer is signed for a sender whose signature of the head is valid: for others nothing is signed or
+    hashed."""
     _, sender = await _one(sites, limits={"maxEventBytes": "64KiB", "maxBatchBytes": "64KiB"})
     proven = await _send(sender, sender.batch(raw_body=b"x" * 65_537))
     sender.key = Key.hmac("shared", "f" * 32)

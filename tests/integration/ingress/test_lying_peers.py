@@ -65,7 +65,7 @@ async def test_a_peer_that_claims_more_than_there_is_blocks_its_own_link_and_not
     assert await c.ids() == ["e1", *[f"t{turn}" for turn in range(5)]]
     assert await a.rows("SELECT epoch FROM log_heads") == [(epoch,)]
     page = await topics.slice("unrelated", 2, epoch=begun.epoch)
-    assert (page.tombstone, page.epoch) == (None, begun.epoch), "its readers have lost nothing, and are told of nothing"
+    assert (page.tombstone, page.epoch) == (None, begun.epoch), "its readers have lost nothing, and no loss is reported"
 
 
 async def test_a_receipt_beyond_the_log_blocks_its_own_link(sites: MakeSites) -> None:

@@ -167,7 +167,7 @@ async def test_new_events_of_one_key_leave_half_of_the_places_to_others(b: Site,
 
 
 async def test_a_body_over_the_limit_of_v1_is_an_unfitting_signature(b: Site, links: ExitStack) -> None:
-    """Without being read to its end, in whichever way its length is told; and not before the timestamp is judged."""
+    """The body is not read to its end, however its length is given; and only after the timestamp was checked."""
     now = int(b.clock.now() // 1_000_000)
 
     def announce(timestamp: int | str, length: str, sent: bytes = b"") -> Reply:

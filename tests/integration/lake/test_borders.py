@@ -155,7 +155,7 @@ def test_a_lake_and_its_trees_may_lie_behind_links(lake: str, tmp_path: Path) ->
 
 
 def test_a_draft_is_not_written_through_a_link(lake: str, tmp_path: Path) -> None:
-    """The name of a draft can be guessed: whoever may write to the folder must not choose what is overwritten."""
+    """The name of a draft is predictable: a user that may write to the folder must not choose what is overwritten."""
     precious = tmp_path / "precious"
     precious.write_text("mine")
     path = "nodes/x/y.json"

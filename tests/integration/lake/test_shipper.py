@@ -40,7 +40,7 @@ MINUTE = 60 * SECOND
 
 
 class Killed(BaseException):
-    """As SIGKILL is: nobody handles it."""
+    """Stands for SIGKILL: no code handles it."""
 
 
 class Course:

@@ -74,7 +74,7 @@ def test_readers_find_the_landing_for_a_day_longer(storage: Storage) -> None:
     some_days(storage, 1)
     reader = survey(storage).segments
     compact(storage)
-    assert compact(storage, NOON + DAY - HOUR)[1:] == []  # the day of NOON, which is over by then
+    assert compact(storage, NOON + DAY - HOUR)[1:] == []  # the day of NOON, which is over at that time
     assert [read_segment(storage, segment).num_rows for segment in reader] == [10] * 6
     assert [done.removed for done in compact(storage, NOON + DAY + HOUR)] == [3]
     assert numbers(storage) == [*range(1, 61)]
@@ -205,7 +205,7 @@ def test_old_days_are_promised_no_longer_and_then_go(any_storage: Storage) -> No
     retain(any_storage, NOON, 2 * DAY)
     found = survey(any_storage)
     assert found.nodes[0].segments[Ledger.EVENTS].after == 60
-    assert numbers(any_storage)[0] == 1  # all of it is there for another day, for those who read it now
+    assert numbers(any_storage)[0] == 1  # all files stay for another day, for readers that have them open
     retain(any_storage, NOON + DAY, 2 * DAY)
     assert numbers(any_storage)[0] == 61
     assert survey(any_storage).nodes[0].segments[Ledger.EVENTS].after == 90

@@ -176,7 +176,7 @@ async def test_a_failing_run_is_in_the_books_and_the_next_one_comes_in_time(
     program(tmp_path, ONE)
 
     def rests() -> bool:
-        clock.advance(0.02)  # others wait for less than a second too: nobody can tell when the pause after it begins
+        clock.advance(0.02)  # other waits are shorter than a second too
         return any(3590 < wait < 3601 for wait in clock.waits)
 
     await until(rests, "the schedule to wait for the next hour")

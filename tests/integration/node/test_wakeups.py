@@ -137,7 +137,7 @@ async def test_a_watch_that_ended_is_forgotten(log: EventLog) -> None:
 
 
 async def test_after_an_append_of_another_process_everybody_looks(log: EventLog, database: Database) -> None:
-    """Nobody here knows in which topic it was."""
+    """This process does not know the topic of the append."""
     topic, other = await log.topic("group:g"), await log.topic("group:h")
     elsewhere = await EventLog.open(database, SystemClock())
     with log.watch((topic,)) as mine, log.watch((other,)) as others:
@@ -145,7 +145,7 @@ async def test_after_an_append_of_another_process_everybody_looks(log: EventLog,
         sleeping = others.beyond(0)
         await log.append(topic, [draft("b")])
         await wake(mine, 1)
-        assert sleeping.done(), "our own append came behind a hole: somebody else's"
+        assert sleeping.done(), "the own append came behind a hole: another process's"
         again = mine.beyond(2)
         await elsewhere.append(topic, [draft("c")])
         await log.look_around()

@@ -75,7 +75,7 @@ TO_B = Link("g", "b", (SelectionVersion("{}"),), settled=100)
 
 
 def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]]) -> int:
-    """In how many slots the books differ."""
+    """Return in how many slots the ledgers differ."""
     made = [
         sum_events("1", Columns(table(Ledger.EVENTS, events)), [TO_B]),
         sum_deliveries("2", Columns(table(Ledger.DELIVERIES, sent)), {}),

@@ -55,5 +55,5 @@ def test_what_cannot_be_proven_is_said_with_its_reason() -> None:
 
 
 def test_many_reasons_and_findings_are_counted() -> None:
-    assert "site-1 → site-9 and 6 more: the books of the peer end" in " ".join(shown("twenty nodes").split())
+    assert "site-1 → site-9 and 6 more: the ledgers of the peer end" in " ".join(shown("twenty nodes").split())
     assert "and 50,998 more" in shown("everything broken")

@@ -48,7 +48,7 @@ def test_what_was_asked_for_may_end_before_the_silence() -> None:
     dead = state(as_of=NOON - 3 * HOUR)
     assert silences(dead, until=NOON - 4 * HOUR) == {}
     assert set(silences(dead, until=NOON - 2 * HOUR)) == {"site-a"}
-    assert silences(state(), until=NOON + HOUR) == {}, "of the future nobody can tell anything"
+    assert silences(state(), until=NOON + HOUR) == {}, "the future is unknown"
 
 
 def test_a_node_that_reports_and_does_not_get_on_is_behind() -> None:

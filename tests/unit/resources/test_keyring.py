@@ -42,7 +42,7 @@ def _device(_: Path) -> Path:
 
 @pytest.mark.parametrize("make", [_pipe, _folder, _device])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """A pipe that nobody writes to would never be opened, and the node would take over nothing any more."""
+    """To open a pipe without a writer would block for ever, and the node would apply no change any more."""
     place = make(tmp_path)
     told: list[str] = []
 

@@ -269,7 +269,7 @@ async def test_what_retention_took_from_a_reader_is_said(books: Books, log: Even
         "reason": "evicted",
         "message": "retention has removed records after it, up to number 3 of the group",
     }
-    assert (await books.call("events.list", group="g"))["gap"] is None, "whoever begins is behind nothing"
+    assert (await books.call("events.list", group="g"))["gap"] is None, "a reader that begins has missed nothing"
     foreign = await books.call("events.list", group="g", after="feedfeed:1")
     assert foreign["gap"]["reason"] == "another_history"
     ahead = await books.call("events.list", group="g", after=token.split(":")[0] + ":999")

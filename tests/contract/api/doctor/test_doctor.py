@@ -527,7 +527,7 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     assert repair.selection["positions"] == [1, 2]
     assert (await log.database.read(read_cursor, link_name("g", "b"))).state is LinkState.RUNNING
     before = await all_rows(log)
-    # What is sent again is on its way, and so is the rest: nobody can do more.
+    # What is redelivered is in transit, and so is the rest: nothing is left to do.
     assert [each[:2] for each in await fix(books)] == [("investigate-pending-deliveries", False)]
     assert await all_rows(log) == before
 

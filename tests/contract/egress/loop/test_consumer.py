@@ -51,7 +51,7 @@ async def rows(log: EventLog, table: sa.Table, *columns: str) -> list[tuple[Any,
 
 
 async def held(link: Driven, state: LinkState, attempts: int | None = None) -> None:
-    """Wait until the books say so, and until the consumer rests."""
+    """Wait until the cursor is in this state, and until the consumer is idle."""
 
     async def said() -> bool:
         cursor = await link.cursor()

@@ -149,7 +149,7 @@ steps = st.one_of(
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[list[Edge], frozenset[int]]:
-    """Each topic but the first has one source; some of those that nobody reads may be full."""
+    """Each topic but the first has one source; some of those without routers may be full."""
     edges = [Edge(draw(st.integers(0, dest - 1)), dest, draw(options)) for dest in range(1, TOPICS)]
     leaves = sorted({edge.dest for edge in edges} - {edge.source for edge in edges})
     return edges, frozenset(draw(st.sets(st.sampled_from(leaves))))

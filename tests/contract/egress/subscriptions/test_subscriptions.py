@@ -188,7 +188,7 @@ async def test_pausing_in_an_open_window_loses_nothing(engine: Engine, clock: Ma
     await engine.emit("e1")
     await engine.gathering(10)
     await engine.ask("subscriptions.pause", subscription="claims", by="maya")
-    await until(lambda: not clock.waits, "nobody to wait for the window")
+    await until(lambda: not clock.waits, "no run to wait for the window")
     clock.advance(60)
     await engine.emit("e2")
     await give_turns()

@@ -117,7 +117,7 @@ async def test_two_poison_events_among_a_thousand_are_found_soon(engine: Engine)
 
 
 async def test_an_outage_is_waited_for_between_the_events_it_takes(engine: Engine) -> None:
-    """A plugin that fails with everything must not be run in a tight circle until all is set aside."""
+    """A plugin that fails for every event must not be run without pause until all of them are dead letters."""
     await engine.subscribe(retry=SLOW, trigger={"batchWindow": "1s"})
     engine.plugins.always = lambda request: fails()
     await engine.emit(*[f"e{number}" for number in range(64)])
@@ -125,7 +125,7 @@ async def test_an_outage_is_waited_for_between_the_events_it_takes(engine: Engin
         await engine.gathering(seconds)
         engine.clock.advance(seconds)
     await engine.gathering(1)
-    assert len(await engine.letters()) == 1, "one was set aside, and then there is a pause again"
+    assert len(await engine.letters()) == 1, "one became a dead letter, and then there is a pause again"
 
 
 async def test_halves_do_not_bring_back_what_was_replaced(engine: Engine) -> None:

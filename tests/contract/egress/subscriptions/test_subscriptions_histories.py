@@ -99,7 +99,7 @@ class History:
         runs = await self.engine.runs()
         done = [run for run in runs if run.status in (RunStatus.SUCCEEDED, RunStatus.PARKED)]
         told = Counter(name for run in done for name in [*run.event_ids, *run.coalesced])
-        assert told == Counter(observed), "each event has come to its end once"
+        assert told == Counter(observed), "each event has ended once"
         assert {letter[0] for letter in await self.engine.letters()} == self.poison
         assert all(run.completed_at is not None for run in runs)
         last: dict[str, str] = {}

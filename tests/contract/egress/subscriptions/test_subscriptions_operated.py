@@ -180,7 +180,7 @@ async def test_from_the_beginning(engine: Engine) -> None:
     await until(lambda: engine.plugins.given[-1] == ["e1", "e2"])
     await engine.rested()
     assert set(await engine.claims()) == {"claim-e1", "claim-e2"}
-    assert await engine.letters() == [], "what is run again from its beginning is parked no more"
+    assert await engine.letters() == [], "a reset removes the dead letters"
 
 
 async def test_since_a_time(engine: Engine, clock: ManualClock) -> None:

@@ -160,7 +160,7 @@ async def test_a_subscription_that_is_deleted_while_its_plugin_runs_leaves_nothi
     assert await engine.statuses() == ["interrupted"]
 
 
-# --- facts that come of runs ----------------------------------------------------------------------------------------
+# --- events that runs emit ------------------------------------------------------------------------------------------
 
 
 async def test_a_fact_enters_the_log_with_the_part(engine: Engine) -> None:
@@ -230,7 +230,7 @@ async def test_a_fact_that_cannot_be_stored_fails_the_run(engine: Engine, bad: d
     assert "status.events[0]" in words
     assert await engine.parts() == []
     (run,) = await engine.runs()
-    assert (run.exit_code, len(run.stdout_digest)) == (0, 64), "what ran is told all the same"
+    assert (run.exit_code, len(run.stdout_digest)) == (0, 64), "the run is reported all the same"
 
 
 async def test_one_that_asks_for_what_it_says_does_not_go_in_a_circle(engine: Engine) -> None:

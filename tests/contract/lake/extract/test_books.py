@@ -74,7 +74,7 @@ async def test_an_event_is_told_with_all_that_is_known_of_it(shelf: Shelf) -> No
         "payload": '{"k":"ü"}',
     }
     assert (second["own"], second["path"], second["expires_at"], second["payload"]) == (False, "z,y", None, "{}")
-    assert (await shelf.rows(EVENTS, "payload")) == [None, None], "payloads are told only to who asks"
+    assert (await shelf.rows(EVENTS, "payload")) == [None, None], "payloads are returned only on request"
 
 
 async def test_a_refresh_is_an_event_at_its_own_place(shelf: Shelf) -> None:

@@ -211,7 +211,7 @@ async def test_however_little_is_remembered_the_rows_are_the_same(
     assert {peer: [at for to, at in found if to == peer] for peer in wanted} == wanted
 
 
-# --- what cannot be told ---------------------------------------------------------------------------------------
+# --- what is unknown -------------------------------------------------------------------------------------------
 
 
 async def _evict(shelf: Shelf, keep: int) -> None:
@@ -265,7 +265,7 @@ async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Shelf)
         assert extract.columns["number"] == [3]
         assert extract.lost == [Lost("g", "", epoch, 0, 2, 0, f"{book}_forgotten")]
         assert await shelf.lost(book, 1) == [Lost("g", "", epoch, 1, 2, 0, f"{book}_forgotten")]
-        assert await shelf.lost(book, 2) == [], "whoever has read them has lost nothing"
+        assert await shelf.lost(book, 2) == [], "a reader that has read them has lost nothing"
 
 
 async def test_a_book_that_was_forgotten_to_its_end_ends_there(shelf: Shelf) -> None:

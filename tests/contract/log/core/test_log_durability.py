@@ -173,7 +173,7 @@ async def test_a_server_that_began_again_by_itself_is_another_run(migrated_postg
 
 
 def forget_last(conn: sa.Connection) -> None:
-    """What an unclean end of the server does to commits that nobody waited for."""
+    """What a crash of the server does to commits that were not flushed before the answer."""
     execute(conn, "DELETE FROM blocks WHERE position = (SELECT max(position) FROM blocks)")
     execute(conn, "UPDATE topics SET next_seq = next_seq - 1, bytes = bytes - 1 WHERE name = 't'")
     execute(conn, "UPDATE log_heads SET next_position = next_position - 1")

@@ -276,7 +276,7 @@ class Histories(RuleBasedStateMachine):
 
 
 def log_waits(clock: ManualClock) -> list[float]:
-    """The longest wait there is, if any: whoever rests goes on."""
+    """Return the longest wait of the clock, if any: after it, every waiting task continues."""
     return clock.waits[-1:]
 
 
@@ -292,7 +292,7 @@ def test_any_history_keeps_the_log_whole(migrated_url: str) -> None:
 
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         lambda: Histories(renew),
-        # Not made smaller: that runs hundreds of histories more, and the one that failed is told in full.
+        # Not shrunk: that runs hundreds of histories more, and the one that failed is printed in full.
         settings=settings(max_examples=12, stateful_step_count=20, phases=[Phase.reuse, Phase.generate]),
     )
 

@@ -184,7 +184,7 @@ async def test_the_id_of_an_evicted_record_stays_with_its_refresh(log: EventLog,
     assert (await database.read(read_topic, "group:g")).ids == 1
 
 
-# --- the books against a model ------------------------------------------------------------------------------------
+# --- known ids against a model ------------------------------------------------------------------------------------
 
 drafts = st.builds(
     lambda event_id, node, payload, expires: draft(

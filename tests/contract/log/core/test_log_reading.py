@@ -120,7 +120,7 @@ def some_kind(dice: random.Random) -> Kind:
 
 
 def some_draft(dice: random.Random, model: Model, kind: Kind) -> Draft:
-    """A new fact mostly; else an old one again, with another life, or another fact under its id."""
+    """Return mostly a new event; else an old one again, with another lifetime, or another event under its id."""
     nodes, paths, lives = kind
     expires = dice.choice(lives)
     again = model.latest and dice.random() < 0.3

@@ -357,7 +357,7 @@ async def test_a_database_that_another_process_holds(
         assert {fate.hint for fate in done if isinstance(fate, EventdError)} == {
             "another process locks the database; retry"
         }
-        assert await stored(log, topic) == ["a"], "whoever reads does not wait"
+        assert await stored(log, topic) == ["a"], "a reader does not wait"
         let_go.set()
         await asyncio.wrap_future(holding)
         await log.append(topic, [draft("b")])

@@ -33,7 +33,7 @@ async def test_what_goes_to_a_lost_file_is_refused_until_it_is_back(
         shutil.copy(aside, file)
         with pytest.raises(DatabaseUnavailable, match=LOST):
             await log.append(topic, [draft("3")])
-        assert [record.event_id for record in await database.read(read_stored, topic)] == ["1"], "reading goes on"
+        assert [record.event_id for record in await database.read(read_stored, topic)] == ["1"], "reading continues"
         shutil.move(aside, file)
         await log.append(topic, [draft("4")])
         assert [record.event_id for record in await database.read(read_stored, topic)] == ["1", "4"]

@@ -297,7 +297,8 @@ async def test_a_rewind_sends_again_from_there(log: EventLog, database: Database
 @pytest.mark.usefixtures("topic")
 @pytest.mark.parametrize("to", [5, 9])
 async def test_a_rewind_never_goes_on(log: EventLog, database: Database, to: int) -> None:
-    """Forward would pass over records that nobody got, and to where it stands would be tried again without end."""
+    """A step forward would skip undelivered records, and a step to the present position would be retried
+    without end."""
     await log.settle(step(0, 5))
     with pytest.raises(Invalid, match=f"at 5 cannot be rewound to {to}"):
         await database.write(rewind, NAME, position=5, to=to, now=NOW)

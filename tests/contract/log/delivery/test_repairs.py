@@ -273,7 +273,7 @@ async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: Boo
 async def test_a_range_is_looked_over_in_short_steps_one_at_a_time(
     books: Books, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, peer: str
 ) -> None:
-    """A step holds a reader and most of the interpreter: those who deliver wait for it."""
+    """A step occupies a reader and most of the interpreter: deliveries wait for it."""
     for n in range(6):
         await books.publish(draft(f"e{n}", type="x"), draft(f"late{n}", type="x", expires=NOW + SECOND))
     clock.advance(10)

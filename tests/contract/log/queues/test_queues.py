@@ -73,7 +73,7 @@ async def test_a_lease_is_valid_until_its_deadline_and_not_any_longer(queues: Qu
     assert await queues.claim("q", "w2") == []
     assert await queues.jobs("q") == JobCounts(0, 1, 0)
     clock.advance(0.001)
-    assert await queues.jobs("q") == JobCounts(1, 0, 0), "known although nobody has looked at the queue"
+    assert await queues.jobs("q") == JobCounts(1, 0, 0), "known although the queue was not read"
     late = await queues.ack("q", "w1", job)
     assert (list(late.done), list(late.skipped), late.standing) == ([], [1], JobCounts(1, 0, 0))
     (again,) = await queues.claim("q", "w2")
@@ -114,7 +114,7 @@ async def test_a_step_of_the_wall_clock_moves_no_lease_and_no_delay(
     assert await queues.jobs("q") == JobCounts(0, 1, 0)
     assert await queues.claim("q", "w2", 2) == []
     extended = await queues.extend("q", "w1", 1, lease_ms=50_000)
-    assert extended.deadline == clock.now() + 50 * SECOND, "what the node is told is by the wall clock"
+    assert extended.deadline == clock.now() + 50 * SECOND, "the deadline in the answer is by the wall clock"
     clock.advance(49.9)
     assert await queues.claim("q", "w2", 2) == []
     clock.advance(0.2)
@@ -365,7 +365,7 @@ async def test_a_full_queue_that_refuses_takes_new_jobs_as_soon_as_some_are_acke
     await queues.put("q", 4)
     assert seqs(await queues.claim("q", "w", 3)) == [4]
     found = await queues.slice("q")
-    assert (list(found.seqs), found.tombstone) == ([1, 3, 4], None), "an old job that nobody acked stays"
+    assert (list(found.seqs), found.tombstone) == ([1, 3, 4], None), "an old job without an ack stays"
     await queues.check("q")
 
 
@@ -462,7 +462,7 @@ async def test_acks_in_order_raise_the_floor_without_rewriting_what_is_large(que
 
 
 async def test_the_identity_of_a_copy_that_is_acked_is_remembered_for_a_while_only(queues: Queues) -> None:
-    """Copies are told from repetitions by it, also when they are jobs."""
+    """Event ids distinguish copies from repetitions, also of jobs."""
     await queues.make("q")
     copies = drafts_of([{"data": number} for number in range(6)], path="1 o")
     ids = [f"o{number}" for number in range(6)]

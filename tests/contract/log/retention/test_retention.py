@@ -285,7 +285,7 @@ async def test_exactly_what_may_go_goes(
     assert not lost or base + lost[-1] <= page.lost <= base + expected
 
 
-# --- the books beside the log -------------------------------------------------------------------------------------
+# --- the ledger tables beside the log -----------------------------------------------------------------------------
 
 BOOKS = RowRetention(ids=10, batches=20, dead_letters=30, receipts=40)
 

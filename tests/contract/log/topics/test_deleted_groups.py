@@ -101,7 +101,7 @@ def _receive(conn: sa.Connection, topic: int) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_nothing_is_appended_to_the_topic_of_a_deleted_group(books: Books, log: EventLog, again: bool) -> None:
-    """Somebody took its id just before: what is acknowledged to him must not vanish."""
+    """Another client took its id just before: what it was acknowledged must not vanish."""
     await books.declare()
     old = await topic_of(log)
     await log.append(old, [draft("e1")])

@@ -211,7 +211,7 @@ async def test_removing_rests_for_longer_than_it_works(
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those who write meanwhile mostly find the writer free."""
+    """Concurrent writers mostly find the writer free."""
     await topics.make("t")
     await topics.put("t", 1)
     await log.submit(DeleteTopic("t"))

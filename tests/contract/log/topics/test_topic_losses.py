@@ -426,7 +426,7 @@ async def test_records_that_never_came_may_be_missing_between_others(topics: Top
     found = await topics.slice("dest", 7)
     assert (list(found.seqs), found.caught_up, found.tombstone) == ([], True, Tombstone(8, 8, SOURCE_TRIM, 1, 9, 8))
     found = await topics.slice("dest", 0, limit=3)
-    assert (found.next_from_seq, found.tombstone) == (3, None), "it is told where it is passed"
+    assert (found.next_from_seq, found.tombstone) == (3, None), "the loss is reported where it is passed"
     assert (await topics.slice("dest", 3)).tombstone == told
     assert (await topics.slice("dest", 4)).tombstone == told.__class__(5, 5, SOURCE_TRIM, 1, 6, 8)
     assert (await topics.slice("dest", 5)).seqs == [6, 7]

@@ -244,7 +244,7 @@ async def test_pages_of_groups_have_the_same_bounds(topics: Topics, log: EventLo
     assert len((await topics.slice("group:g", 2, max_bytes=4 * size, view=View(meta=False))).seqs) < 4
 
 
-# --- going on at the end of the log, out of memory ---------------------------------------------------------------
+# --- reading at the end of the log, from memory ------------------------------------------------------------------
 
 
 async def go_on(topics: Topics, last: TopicPage, **ask: Any) -> tuple[TopicPage | None, TopicPage]:
@@ -272,7 +272,7 @@ async def test_what_comes_after_a_page_is_the_same_out_of_memory(topics: Topics)
             made, stored = await go_on(topics, last, view=view)
             assert made == stored
         made, _ = await go_on(topics, last, limit=3)
-        assert made is None, "who wants less than there is reads it page by page"
+        assert made is None, "a smaller limit is read page by page"
 
 
 async def test_events_of_a_group_come_out_of_memory_as_they_do_from_the_database(topics: Topics) -> None:

@@ -219,7 +219,8 @@ class TestDurability:
         flushed.clear()
         for name in ("safe", "safe", "quick", "quick", "quick"):
             await write(log, name, 1)
-        # The first of a topic that nobody remembers goes to the disk; the first that need not says so, on the disk.
+        # The first write to a topic that is not cached is flushed; so is the first that records that no flush is
+        # needed.
         assert flushed == [True, True, True, False, True, False]
 
     async def test_a_topic_that_became_durable_is_flushed_all_the_same(
@@ -258,7 +259,7 @@ class TestDurability:
         await write(log, "t", 2)
         await log._appender.close()  # as if killed
         same = await EventLog.open(database, clock)
-        assert same.epoch == log.epoch, "the system went on: it has written all of it"
+        assert same.epoch == log.epoch, "the system kept running: it has written all of it"
         await same._appender.close()
         monkeypatch.setattr(head, "run_of_system", lambda _conn: "another")
         other = await EventLog.open(database, clock)
@@ -303,7 +304,7 @@ class TestDurability:
         with pytest.raises(Exception, match=r"disk I/O error|database"):
             await write(log, "t", 1)
         monkeypatch.undo()
-        assert (await write(log, "t", 2)).last_seq == 2, "it is there; nobody was told so"
+        assert (await write(log, "t", 2)).last_seq == 2, "it is stored, without an acknowledgement"
 
 
 async def test_a_line_of_a_topic_is_found_by_its_name_alone(log: EventLog) -> None:
@@ -314,7 +315,7 @@ async def test_a_line_of_a_topic_is_found_by_its_name_alone(log: EventLog) -> No
 
 
 class Quiet:
-    """Something that nobody waits for."""
+    """A unit whose caller does not wait for the flush."""
 
     topic_id = None
     cursor = None

@@ -241,7 +241,7 @@ def test_a_database_of_a_newer_program_is_refused_in_words(empty: Database) -> N
 
 
 def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Database) -> None:
-    """A table of somebody else's is in the way of a later one."""
+    """A foreign table has the name of one that a later migration creates."""
     empty.write_now(lambda conn: conn.exec_driver_sql("CREATE TABLE resources (theirs INTEGER)"))
     with pytest.raises(EventdError, match="already exists"):
         empty.write_now(migrations.upgrade, now=NOW)

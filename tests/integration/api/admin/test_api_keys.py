@@ -56,7 +56,7 @@ async def becomes(session: ClientSession, site: Site, expected: int, key: str = 
 
 
 async def is_in_force(session: ClientSession, site: Site, key: str) -> None:
-    """Until the node knows the key. Before it knows any, it answers everybody, and whoever holds a key as well."""
+    """Wait until the node knows the key. Before it knows any key, it answers every client, with or without one."""
     await becomes(session, site, 401)
     await becomes(session, site, 200, key)
 
@@ -95,7 +95,7 @@ async def test_over_the_api_a_change_is_in_force_when_it_is_answered(site: Site,
     assert await status(session, site, reader, "/api/v1/keys") == 403
     await post("/reader/revoke", admin)
     assert await status(session, site, reader) == 401
-    assert (await post("/admin/revoke", admin))["state"] == "revoked"  # also of one's own, which is told
+    assert (await post("/admin/revoke", admin))["state"] == "revoked"  # also the request's own key, with a notice
     assert await status(session, site, admin) == 401
 
 

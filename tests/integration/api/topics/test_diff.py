@@ -200,7 +200,7 @@ async def test_a_reader_that_waits_in_vain_gets_an_empty_page(server: Server) ->
     page = await server.diff("jobs", 1, wait_ms=200)
     assert loop.time() - begun >= 0.15
     assert (page.status, page.seqs, page.body["caught_up"], page.body["next_from_seq"]) == (200, [], True, 1)
-    assert not server.log.wakeups._by_topic, "nobody watches any more"
+    assert not server.log.wakeups._by_topic, "no watcher is left"
 
 
 async def test_nobody_waits_who_has_something_to_read_or_was_told_of_a_gap(server: Server) -> None:
@@ -294,7 +294,7 @@ def all_wait(waiting: Collection[polls.Poll], clients: int) -> bool:
 
 
 async def test_those_who_wait_for_one_page_share_one_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty at the end of a topic are told by one look at it, and each whether it is a new page for it."""
+    """One query answers fifty readers at the end of a topic, and each learns whether it has a new page."""
     await server.ask("POST", "/topics/t", {"records": [{"data": 1}]})
     reads: list[TopicQuery] = []
 

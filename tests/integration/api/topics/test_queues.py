@@ -160,7 +160,7 @@ async def test_what_is_refused_and_in_which_order(server: Server) -> None:
         told = await ask(server, "q", what, node="", **more)
         assert (told.status, told.code) == (400, "invalid_request")
         assert "node" in told.body["error"]["message"]
-        # Who claims is told first that there is no queue; who settles, that the request is wrong.
+        # A claim is answered first that the queue does not exist; a settlement, that the request is invalid.
         told = await ask(server, "none", what, node="", **more)
         assert told.status == (404 if what == "claim" else 400)
     told = await ask(server, "none", "ack", node="w", seqs=[*range(1001)])
@@ -238,7 +238,7 @@ async def test_what_a_full_queue_had_refused_finds_room_after_an_ack(server: Ser
         await claim(server, "q")
         assert watch.turn == turn
         await ask(server, "q", "ack", node="w", seqs=[1])
-        assert watch.turn > turn, "whoever waits for room is told"
+        assert watch.turn > turn, "a writer that waits for room is notified"
     assert (await server.write("q", 2)).status == 200
 
 

@@ -192,7 +192,7 @@ async def test_a_silent_stream_is_heard_of(start_server: StartServer) -> None:
 
 
 async def test_no_sign_is_lost_between_a_read_and_the_wait_after_it(server: Server) -> None:
-    """Each write waits for the one before to be told: whichever sign were lost, the test would take a heartbeat."""
+    """Each write waits until the one before is delivered: if a wakeup were lost, the test would take a heartbeat."""
     await server.put("box")
     async with watching(server, "box", heartbeat_ms=60_000) as stream, asyncio.timeout(20):
         await stream.take("caught-up")
@@ -386,6 +386,6 @@ async def test_a_new_epoch_is_told_to_open_streams_at_once(server: Server, by_co
         assert all(event.data["reason"] == "recreated" for event in events if event and event.kind == "tombstone")
         tombstone, record, _ = await socket.take("tombstone", "record", "caught_up")
         assert (tombstone["reason"], [each["$seq"] for each in record["records"]]) == ("recreated", [1, 2])
-        await server.write("box", 3)  # and it goes on from there
+        await server.write("box", 3)  # and it continues from there
         assert (await stream.take("record", "caught-up"))[0].seqs == [3]
         assert (await socket.take("record", "caught_up"))[0]["to_seq"] == 3

@@ -233,7 +233,8 @@ async def test_what_sessions_follow_has_a_limit_too(start_server: StartServer, m
 async def test_the_checkpoints_of_a_session_count_as_its_memory(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five streams of each session keep some, so that many sessions come to ten times what they began with."""
+    """Five streams of each session keep checkpoints, so that many sessions hold ten times the memory of their
+    beginning."""
     server = await start_server()
     names = [f"{'t' * 100}{number}" for number in range(60)]
     for name in names:
@@ -246,7 +247,7 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
         assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 150_000})
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 250_000)
         told = await server.ask("GET", f"/watch/{wids[1]}")
-        assert told.status == 429, "the first stream counts with all that it may come to need"
+        assert told.status == 429, "the first stream counts with the maximum of its memory"
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 300_000)
         async with opened(server, wids[1]) as second:
             await second.take("caught-up")

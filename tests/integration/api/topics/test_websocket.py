@@ -271,7 +271,7 @@ async def test_a_fault_under_a_command_is_told_by_its_number_alone(
 
 
 async def test_a_client_that_takes_no_answers_is_heard_no_further(server: Server) -> None:
-    """What it is told must not pile up: a command that is not read waits in the network."""
+    """Messages must not pile up in the node: a command that is not read waits in the network."""
     async with connected(server) as socket:
         ping = json.dumps({"op": "ping", "request_id": "x" * 100_000})
         socket.socket._reader._protocol.pause_reading()  # type: ignore[union-attr]

@@ -153,7 +153,7 @@ async def test_a_key_is_written_once(stored: Server) -> None:
         "first_seq": 1,
         "last_seq": 2,
         "head_seq": 2,
-    }, "the head is told as it was at the first write"
+    }, "the head is that of the first write"
     assert (await stored.get("q")).body["count"] == 3
 
 

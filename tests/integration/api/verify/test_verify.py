@@ -36,7 +36,7 @@ def _missing(events: dict[str, Any]) -> list[str]:
 
 
 async def _one_way(sites: MakeSites, **spec: Any) -> tuple[Site, Site]:
-    """`a` sends to `b`, and `b` to nobody: so it asks nobody where it stands when it is started."""
+    """`a` sends to `b`, and `b` to no peer: so `b` queries no peer for a position at its start."""
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()

@@ -37,7 +37,7 @@ spec: {{groupRef: {name}, delivery: {{lagWarnSeconds: 1, lagFailSeconds: {fail}}
 ---"""
 EVERYTHING = [*Kind, "unproven", "completeness<100"]
 LATER = ("--from", "2026-01-05T04:00:00Z")
-"""When the books have ended."""
+"""A period after the end of the ledgers."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def on_spark(spark: SparkSession, control: Control, tmp_path: Path) -> Audit:
 
 @pytest.fixture
 def unstarted(control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
-    """For what is refused before Spark is started: nobody waits ten seconds for a typing error."""
+    """For options that are refused before Spark starts: a typing error must not cost ten seconds."""
 
     def start(*_: object, **__: object) -> NoReturn:
         pytest.fail("Spark is started")

@@ -89,7 +89,7 @@ def test_sighup_reads_the_keys_again_and_keeps_the_old_ones_when_it_cannot(
     assert status("one") == 401
     keys.write_text("")
     node.send(signal.SIGHUP)
-    wait_for(lambda: f"--api-keys-file: {keys} contains no key" in node.log(), "the failure to be told")
+    wait_for(lambda: f"--api-keys-file: {keys} contains no key" in node.log(), "the failure to be reported")
     assert status("two") == 200
     assert node.terminate() == 0
 

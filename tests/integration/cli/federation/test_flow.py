@@ -23,7 +23,7 @@ LINK = link_name("edge", "cloud")
 
 
 class Consumer:
-    """Writes into the books what the peer's consumer would."""
+    """Writes to the ledger what the peer's consumer would."""
 
     def __init__(self, url: str) -> None:
         self._url = url

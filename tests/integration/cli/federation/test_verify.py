@@ -32,7 +32,7 @@ def test_a_peer_that_is_down_ends_with_1(edge: Control) -> None:
     ended = edge("verify", "--peer", "down", code=1)
     told = re.sub(r":[0-9]+: ", ":PORT: ", ended.err)
     assert told.startswith("error: down cannot be queried: cannot connect to 127.0.0.1:PORT: Connection refused")
-    assert edge("verify", "--peer", "down", code=1).err == ended.err  # the run that failed is in nobody's way
+    assert edge("verify", "--peer", "down", code=1).err == ended.err  # the failed run does not block another
 
 
 def test_a_peer_that_cannot_be_asked_is_told_with_what_our_books_say(edge: Control) -> None:

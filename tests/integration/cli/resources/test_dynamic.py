@@ -128,7 +128,7 @@ def test_describe_tells_all_of_a_part(routerctl: Control, give: Give) -> None:
 
 
 def test_describe_of_what_is_not_there(routerctl: Control) -> None:
-    """A program gets an empty list, a person is told."""
+    """A program gets an empty list, a person a sentence."""
     described = routerctl("dynamic", "describe", "EventSubscription/none/x", "-o", "json")
     assert described.json == []
     assert "no part has the source EventSubscription/none/x" in described.err

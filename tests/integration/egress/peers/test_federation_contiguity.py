@@ -411,7 +411,7 @@ async def _hub(sites: MakeSites) -> tuple[Site, Site, Site]:
 
 
 async def test_a_loss_is_told_although_there_is_nothing_more_to_send(sites: MakeSites) -> None:
-    """Once the cursor has passed it, nobody would know of it any more after a restart."""
+    """Once the cursor has passed it, a restarted node would not know of it any more."""
     a, b, c = await _hub(sites)
     await c.emit("c1")
     await b.holds("c1")
@@ -423,8 +423,8 @@ async def test_a_loss_is_told_although_there_is_nothing_more_to_send(sites: Make
     assert (await a.ask("events.prune", group="edge"))["removed"] == 3
     await b.start()
     gaps = "SELECT after, upto, reason FROM inbound_gaps WHERE node = 'a'"
-    await until(lambda: b.rows(gaps), "b to be told of the loss")
-    await until(lambda: _stands(a, 4), "a to have written down that it was told")
+    await until(lambda: b.rows(gaps), "b to learn of the loss")
+    await until(lambda: _stands(a, 4), "a to have recorded that b knows")
     await a.stop()
     await a.start()
     await c.emit("c5")

@@ -14,7 +14,7 @@ async def _mesh(*nodes: Site) -> None:
     for node in nodes:
         await node.start()
         await node.join()
-    for node in nodes:  # every listener is up by now: nobody has to back off
+    for node in nodes:  # every listener is up already: no link has to back off
         await node.join(*[other for other in nodes if other is not node])
 
 
@@ -38,7 +38,7 @@ async def test_a_received_event_never_goes_back_nor_on(sites: MakeSites) -> None
     await a.emit("one")
     await b.holds("one")
     await c.holds("one")
-    assert await b.deliveries() == {}  # not meant for anybody: neither back to a nor on to c
+    assert await b.deliveries() == {}  # selected for no peer: neither back to a nor on to c
     assert (await b.cursor("a")).sent_upto == (await b.cursor("c")).sent_upto == 0
     assert [seen["node"] for seen in (await a.ask("links.status", group="edge"))["inbound"]] == []
 

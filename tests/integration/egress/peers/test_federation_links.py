@@ -18,7 +18,7 @@ from tests.support.sites import Site
 
 @pytest.fixture
 def flaky() -> Iterator[FlakyPeer]:
-    """A peer that hangs until it is told otherwise."""
+    """A peer that hangs until the test ends it."""
     with FlakyPeer(free_port()) as peer:
         yield peer
 

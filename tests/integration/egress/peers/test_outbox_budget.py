@@ -140,7 +140,7 @@ async def test_peers_that_fall_silent_together_hold_the_others_up_for_a_moment(
     async with crowd(a, answers=1) as (silent, port):
         await a.apply(*[peer(f"s{number}", port, limits=LONGEST) for number in range(20)])
         outbox = a.running.outbox
-        await until(lambda: outbox.main.queue, "some to wait for those who will not answer")
+        await until(lambda: outbox.main.queue, "some to wait for peers that will not answer")
         await a.ask("links.resume", group="edge", peer="b")
         await b.holds(*ids)
         assert most_held() <= 8 * MIB
@@ -182,7 +182,7 @@ async def test_a_link_that_waits_for_room_is_paused_and_ended_at_once(sites: Mak
         waiting = [name for name in (f"s{number}" for number in range(30)) if name not in heard]
         for name in waiting:
             await a.ask("links.pause", group="edge", peer=name)
-        await until(lambda: outbox.waiting == 0, "nobody to wait")
+        await until(lambda: outbox.waiting == 0, "no link to wait")
         for name in waiting:
             await a.ask("links.resume", group="edge", peer=name)
         await until(lambda: outbox.waiting == len(waiting), "them to wait again")

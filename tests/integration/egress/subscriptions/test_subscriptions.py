@@ -61,7 +61,7 @@ async def test_a_description_says_how_a_subscription_and_its_plugin_do(site: Sit
     async def parked() -> bool:
         return bool((await described("EventSubscription", "claims"))["recentDeadLetters"])
 
-    await until(parked, "the event to be parked", seconds=20)
+    await until(parked, "the event to become a dead letter", seconds=20)
     status = await described("EventSubscription", "claims")
     assert (status["subscription"]["phase"], status["subscription"]["deadLetters"]) == ("Degraded", 1)
     assert [(run["status"], run["exitCode"]) for run in status["recentRuns"]] == [("parked", 42)]
@@ -170,7 +170,7 @@ os.unlink(mark)
     assert max(int(run.stderr) for run in await runs(site)) <= 2
 
 
-# --- facts ----------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 ECHO = """
 answer(events=[{"type": "lab.ping", "subject": event["subject"], "payload": {"of": event["id"]}} for event in events])

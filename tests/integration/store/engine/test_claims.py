@@ -25,7 +25,7 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture(autouse=True)
 def _no_patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait for somebody who has just been killed is for processes."""
+    """Waiting for a killed holder is tested with processes."""
     if "processes" not in request.fixturenames:
         monkeypatch.setattr(claims, "PATIENCE_MILLISECONDS", 20)
 
@@ -114,7 +114,7 @@ def test_a_server_that_is_away_is_no_conflict() -> None:
 
 
 class Sleep:
-    """Goes on when it is told to."""
+    """Continues when the test says so."""
 
     def __init__(self) -> None:
         self.rounds = 0

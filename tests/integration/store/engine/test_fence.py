@@ -129,7 +129,7 @@ def test_sessions_of_others_are_left_alone(postgres_url: str) -> None:
 
 
 def test_a_node_that_waits_for_its_group_holds_no_claim(postgres_url: str) -> None:
-    """It has the lock of the database by then, beside the nodes of other groups, and not that of its group."""
+    """It holds the lock of the database, shared with the nodes of other groups, but not yet that of its group."""
     with claiming(postgres_url, "1 on here", "g") as holder, claiming(postgres_url, "2 on here", "g") as waiting:
         holder.take()
         waiting._session = open_session(waiting._url, waiting.name)

@@ -31,7 +31,7 @@ def hanging(database: Path) -> Iterator[None]:
 
 
 def free(database: Path) -> bool:
-    """Whether nobody has the turn."""
+    """Return whether the writer lock is free."""
     with open(f"{database}.turn", "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -46,7 +46,7 @@ class Content:
 
 
 async def test_what_arrived_of_a_body_goes_with_its_connection() -> None:
-    """The connection refers to the error, that to the frames, and all of it to itself: nobody frees it for long."""
+    """The connection refers to the error, that to the frames, and all of it to itself: a cycle, which is freed late."""
     with BodyMemory(MIB).hold() as held, pytest.raises(ConnectionResetError) as broken:
         await _gather(Content(), 2 * MIB, held, setting=True)
     frame = broken.traceback[-2].frame

@@ -1,4 +1,4 @@
-"""The checks of doctor over given facts: each on both sides of its limit, and with each outcome."""
+"""The checks of doctor over given input: each on both sides of its limit, and with each outcome."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_a_link_in_trouble_says_which(found: LinkFacts, code: str, status: str, 
 def test_what_waits_for_long_is_judged_like_lag() -> None:
     assert [each[:2] for each in of(link(), waiting_for=60 * SECOND)] == [("waiting-lag", "warn")]
     assert [each[:2] for each in of(link(), waiting_for=180 * SECOND)] == [("waiting-lag", "fail")]
-    assert of(link("paused"), waiting_for=999 * SECOND)[1][:2] == ("waiting-lag", "warn"), "somebody wants it so"
+    assert of(link("paused"), waiting_for=999 * SECOND)[1][:2] == ("waiting-lag", "warn"), "an operator paused it"
 
 
 @pytest.mark.parametrize(

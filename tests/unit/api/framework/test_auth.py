@@ -165,7 +165,7 @@ def test_an_api_without_keys_does_not_open_to_other_machines(listen: str) -> Non
     with pytest.raises(SettingsError, match="other machines can reach the API") as caught:
         found.require_any()
     assert "EVENTD_API_KEYS" in caught.value.hint
-    with pytest.raises(Unauthorized):  # also where nobody has asked
+    with pytest.raises(Unauthorized):  # also before the first request
         found.identify("")
 
 

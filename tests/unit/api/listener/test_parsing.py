@@ -240,7 +240,7 @@ class Figures:
 
 @asynccontextmanager
 async def listening(parsing: ParsingTime, trusted: list[str]) -> AsyncIterator[int]:
-    """A port that answers with the size of a body, and trusts those who come for a `trusted` path."""
+    """Yield a port that answers with the size of a body, and trusts clients that request a `trusted` path."""
     limiter = ConnectionLimiter("", 64, Figures(), parsing)
 
     async def answer(request: web.Request) -> web.Response:

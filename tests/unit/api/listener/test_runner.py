@@ -112,7 +112,7 @@ async def test_an_answer_that_is_not_taken_makes_room_for_others() -> None:
     stuck, slow, other = Link(left=MIB), Link(left=MIB // 2), Link("10.0.0.2", left=MIB)
     with untaken.hold(stuck, MIB), untaken.hold(slow, MIB), untaken.hold(other, MIB):
         with untaken.hold(Link("10.0.0.3"), MIB):
-            assert (stuck.ended, slow.ended, other.ended) == (True, False, False), "of who has most, the slowest"
+            assert (stuck.ended, slow.ended, other.ended) == (True, False, False), "of the largest client, the slowest"
             assert untaken.held == 3 * MIB
             with untaken.hold(Link("10.0.0.4"), 64 << 10):
                 assert untaken.held == 3 * MIB, "small ones do not count"

@@ -94,7 +94,7 @@ async def test_links_wait_for_their_turn_and_get_a_batch_each() -> None:
     for turn in range(1, 4):
         links[turn - 1].settled()
         assert [each.done() for each in nudges[1:]] == [number <= turn for number in range(1, 4)]
-        assert late.window(4) == 0, "nobody goes before those who wait"
+        assert late.window(4) == 0, "no link overtakes waiting ones"
         assert send(links[turn]) == BATCH
     assert node.budget.waiting == 0
 
@@ -297,7 +297,7 @@ async def test_the_budget_is_kept_whatever_happens_and_everybody_has_his_turn(se
         node.clock.advance(PATIENCE)
         await give_turns()
         told_now = [key for key, (_, told) in waiting.items() if told.done()]
-        assert told_now or not waiting, "somebody always has his turn"
+        assert told_now or not waiting, "one link always proceeds"
         for key in told_now:
             turns += _read(chance, waiting.pop(key)[0], flying, idle)
     assert node.budget.held == 0

@@ -50,5 +50,5 @@ def test_a_repair_picks_what_it_sends_and_what_it_must_not_send() -> None:
 
 
 def test_a_repair_of_exceptions_alone_claims_only_them() -> None:
-    """Without positions of its own, its line in the books would claim a whole range for delivered."""
+    """Without positions of its own, its ledger row would mark a whole range as delivered."""
     assert _load(LINES[:0], (4, "expired")).picked(10) == [4]
