@@ -42,7 +42,7 @@ FailOption = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
-        metavar="WHAT",
+        metavar="CONDITION",
         help="Exit with status 4 on this: a kind of finding, unproven, or completeness<99.99; repeatable.",
     ),
 ]

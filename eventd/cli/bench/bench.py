@@ -100,7 +100,7 @@ def ingest(
     batch: BatchOption = 256,
     in_flight: InFlightOption = 4,
     to: Annotated[
-        Literal["group", "topic"], typer.Option("--to", metavar="WHAT", help="Emit to a group, or write to a topic.")
+        Literal["group", "topic"], typer.Option("--to", metavar="TARGET", help="Emit to a group, or write to a topic.")
     ] = "group",
     window: Annotated[
         int,

@@ -34,7 +34,7 @@ LETTERS = (
 )
 
 LettersArgument = Annotated[
-    list[int] | None, typer.Argument(metavar="[LETTER]...", help="Ids of dead letters, as `list` shows them.")
+    list[int] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters, as `list` shows them.")
 ]
 EveryOption = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
 OfPeerOption = Annotated[str, typer.Option("--peer", metavar="NODE", help="All dead letters of this peer.")]
@@ -49,11 +49,11 @@ async def list_letters(
     oldest: OldestOption = False,
     limit: LimitOption = 100,
     before: Annotated[
-        int, typer.Option("--before", metavar="LETTER", min=0, help="Show dead letters before this one.")
+        int, typer.Option("--before", metavar="ID", min=0, help="Show dead letters before this one.")
     ] = 0,
     after: Annotated[
         int,
-        typer.Option("--after", metavar="LETTER", min=0, help="Show dead letters after this one, the oldest first."),
+        typer.Option("--after", metavar="ID", min=0, help="Show dead letters after this one, the oldest first."),
     ] = 0,
 ) -> None:
     """List dead letters with the reason of each."""
@@ -102,5 +102,5 @@ async def drop(
 
 def _choice(letters: list[int] | None, peer: str, *, everything: bool) -> dict[str, Any]:
     if sum((bool(letters), bool(peer), everything)) != 1:
-        raise typer.BadParameter("choose dead letters in one way: LETTER..., --peer, or --all")
+        raise typer.BadParameter("choose dead letters in one way: ID..., --peer, or --all")
     return {"ids": letters or [], "peer": peer, "all": everything}

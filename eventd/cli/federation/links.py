@@ -144,7 +144,7 @@ async def pause(
     group: GroupOption = "",
     by: Annotated[
         str,
-        typer.Option("--by", metavar="WHO", help="Your name, or the reason for the pause (default: your user name)."),
+        typer.Option("--by", metavar="NAME", help="Your name, or the reason for the pause (default: your user name)."),
     ] = "",
 ) -> None:
     """Stop sending to a peer. Its events are kept until the link is resumed."""

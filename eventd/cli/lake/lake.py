@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STATUS = (
     Column("NODE", text("node")),
-    Column("BOOK", text("book")),
+    Column("LEDGER", text("book")),
     Column("STATE", text("state")),
     Column("REASON", text("reason")),
     Column("UPTO", text("upto")),
@@ -35,7 +35,7 @@ STATUS = (
 )
 HELD = (
     Column("NODE", text("node")),
-    Column("BOOK", text("book")),
+    Column("LEDGER", text("book")),
     Column("SEGMENTS", text("segments")),
     Column("ARCHIVED", text("archived")),
     Column("ROWS", text("rows")),
@@ -47,7 +47,7 @@ HELD = (
 TROUBLES = (
     Column("TROUBLE", text("kind")),
     Column("NODE", text("node")),
-    Column("BOOK", text("book")),
+    Column("LEDGER", text("book")),
     Column("AFTER", lambda row: str(row["after"])),
     Column("UPTO", lambda row: str(row["upto"])),
     Column("WHAT", text("message")),
@@ -64,7 +64,7 @@ RETAINED = (
 )
 PLANNED = (
     Column("NODE", text("node")),
-    Column("BOOK", text("book")),
+    Column("LEDGER", text("book")),
     *RETAINED,
     Column("LAST_DAY", text("lastDay")),
     Column("EPOCH", text("epoch"), wide=True),

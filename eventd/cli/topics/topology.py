@@ -24,9 +24,9 @@ FINDINGS = (
     Column("AT", text("at")),
     Column("MEANING", text("meaning")),
 )
-FORETOLD = (
+FORECAST = (
     Column("WRITTEN_TO", text("topic")),
-    Column("COMES_TO", text("dest")),
+    Column("DEST", text("dest")),
     Column("COPIES", lambda row: ("more than " if row["endless"] else "") + str(row["copies"])),
     Column("DUPLICATES", lambda row: str(row["duplicates"])),
 )
@@ -77,9 +77,9 @@ async def check(
             raise NotFound(f"router {name} does not exist", hint="`routerctl router list` shows the routers")
     findings = list(_join(present, added))
     graph = Graph(present.values())
-    foretold = list(_foretell(graph))
-    findings += _loops(foretold)
-    _show(session, graph, findings, foretold)
+    forecast = list(_predict(graph))
+    findings += _loops(forecast)
+    _show(session, graph, findings, forecast)
     if findings:
         raise CheckFailed(f"{count(len(findings), 'problem')} found", hint=_advice(findings))
 
@@ -186,15 +186,15 @@ def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Fi
             yield Finding("fan-in", router.name, meaning)
 
 
-def _foretell(graph: Graph) -> Iterator[dict[str, Any]]:
+def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
     """Yield the copies of a record, for each topic with outgoing routers."""
     for topic in sorted({router.source for router in graph.routers.values()}):
         for dest, told in graph.foretell(topic).items():
             yield {"topic": topic, "dest": dest, **told._asdict()}
 
 
-def _loops(foretold: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    for row in foretold:
+def _loops(forecast: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    for row in forecast:
         at = f"{row['topic']} => {row['dest']}"
         if row["topic"] == row["dest"] and row["copies"]:
             yield Finding("loop", at, f"a record written to it returns {_times(row)}")
@@ -215,20 +215,20 @@ def _advice(findings: Sequence[Finding]) -> str:
     return "nothing was changed"
 
 
-def _show(session: Session, graph: Graph, findings: Sequence[Finding], foretold: Sequence[Mapping[str, Any]]) -> None:
+def _show(session: Session, graph: Graph, findings: Sequence[Finding], forecast: Sequence[Mapping[str, Any]]) -> None:
     out = session.out
     rows = [finding._asdict() for finding in findings]
     if out.format == "name":
         for finding in findings:
             out.line(f"{finding.problem}/{finding.at}")
     elif not out.is_table:
-        out.value({"routers": sorted(graph.routers), "problems": rows, "foretold": list(foretold)})
+        out.value({"routers": sorted(graph.routers), "problems": rows, "foretold": list(forecast)})
     else:
         for line in graph.draw().splitlines():
             out.line(printable(line))
-        if foretold and out.format == "wide":
+        if forecast and out.format == "wide":
             out.line()
-            out.table(FORETOLD, foretold)
+            out.table(FORECAST, forecast)
         if rows:
             out.line()
             out.table(FINDINGS, rows)

@@ -59,7 +59,7 @@ def test_what_holds_shipping_up_is_shown_with_every_book(routerctl: Control, wri
     assert (rows[0]["node"], rows[0]["upto"], rows[0]["waiting"]) == ("onprem", 0, 1)
     assert (rows[0]["state"], rows[0]["reason"]) == ("backing-off", "lake_unavailable")
     table = routerctl("lake", "status")
-    assert table.lines[0].split()[:6] == ["NODE", "BOOK", "STATE", "REASON", "UPTO", "WAITING"]
+    assert table.lines[0].split()[:6] == ["NODE", "LEDGER", "STATE", "REASON", "UPTO", "WAITING"]
     assert table.lines[1].endswith("cannot write x in the lake at /lake: No space left on device")
     assert routerctl("lake", "status", "-o", "name").lines[0] == "onprem/events"
 
@@ -100,7 +100,7 @@ def lake(tmp_path: Path) -> str:
 
 def test_a_lake_is_checked(control: Control, lake: str) -> None:
     found = control("lake", "check", "--lake", lake)
-    headers = ["NODE", "BOOK", "SEGMENTS", "ARCHIVED", "ROWS", "BYTES", "FIRST_DAY", "LAST_DAY", "REPORTED"]
+    headers = ["NODE", "LEDGER", "SEGMENTS", "ARCHIVED", "ROWS", "BYTES", "FIRST_DAY", "LAST_DAY", "REPORTED"]
     assert found.lines[0].split() == headers
     assert found.lines[1].split()[:5] == ["site-a", "events", "6", "0", "60"]
     assert found.lines[1].split()[6:] == [day_of(BEGUN), day_of(BEGUN + DAY), "2026-11-20T12:00:00Z"]
@@ -176,7 +176,7 @@ def test_old_days_expire_by_hand_and_are_there_for_another_day(
 
 def test_a_rehearsal_says_that_nothing_was_changed(control: Control, lake: str) -> None:
     found = control("lake", "retain", "--lake", lake, "--keep", "5d", "--dry-run")
-    assert found.lines[0].split() == ["NODE", "BOOK", "EXPIRED", "REMOVED", "LAST_DAY"]
+    assert found.lines[0].split() == ["NODE", "LEDGER", "EXPIRED", "REMOVED", "LAST_DAY"]
     assert "nothing was changed" in found.err
 
 

@@ -139,7 +139,7 @@ def test_a_variable_that_is_set_to_blanks_counts_as_unset() -> None:
     [
         (["get"], "routerctl get [OPTIONS] KIND [NAME]"),
         (["topic", "write"], "routerctl topic write [OPTIONS] TOPIC JSON..."),
-        (["fed", "dead-letters", "retry"], "routerctl fed dead-letters retry [OPTIONS] [LETTER]..."),
+        (["fed", "dead-letters", "retry"], "routerctl fed dead-letters retry [OPTIONS] [ID]..."),
     ],
 )
 def test_the_usage_of_a_command_names_its_arguments_as_they_are(
