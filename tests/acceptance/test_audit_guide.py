@@ -62,7 +62,7 @@ def test_the_page_shows_what_its_books_hold(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_the_page_can_be_followed(tmp_path: Path) -> None:
-    path, quick = make_commands(tmp_path / "bin"), quick_spark(tmp_path)
+    path, quick = make_commands(tmp_path / "bin", forks=False), quick_spark(tmp_path)
 
     def typed(command: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": path, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **quick}

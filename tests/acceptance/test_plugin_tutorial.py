@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import shell_command, shell_files
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.source import ROOT
@@ -23,18 +24,19 @@ def commands(tmp_path: Path) -> Path:
     """A folder with the commands of the page. `pip` installs into a folder of the test, and uses no index."""
     folder, site = tmp_path / "bin", tmp_path / "site"
     folder.mkdir()
+    python = f'"{sys.executable}"'
     offline = (
         f"--quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps --upgrade --target '{site}'"
     )
     programs = {
-        "routerd-eventd": '-m eventd.cli.routerd_eventd "$@"',
-        "routerctl": '-m eventd.cli.routerctl "$@"',
-        "python": '"$@"',
-        "pip": f'-m pip install {offline} --target "{site}" "$2"',
+        "routerd-eventd": f'{python} -m eventd.cli.routerd_eventd "$@"',
+        "routerctl": f'{shell_command("eventd.cli.routerctl")} "$@"',
+        "python": f'{python} "$@"',
+        "pip": f'{python} -m pip install {offline} --target "{site}" "$2"',
     }
-    for name, arguments in programs.items():
+    for name, program in programs.items():
         file = folder / name
-        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}:{site}" exec "{sys.executable}" {arguments}\n')
+        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}:{site}" exec {program}\n')
         file.chmod(0o755)
     return folder
 
@@ -50,7 +52,7 @@ def test_the_page_works_as_it_is_written(processes: Processes, commands: Path) -
     if shutil.which("jq") is None:
         pytest.skip("the last part of the page needs jq")
     path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
-    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(), seconds=110)
+    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(), seconds=110, pass_fds=shell_files())
     assert done.returncode == 0, done.stdout + done.stderr
     told = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert len(told) == len(BLOCKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import typer
 from eventd.cli import routerd_eventd_commands
 from eventd.resources.reading.documents import load_text
 from eventd.resources.validation.check import check_draft
+from tests.support.fork_server import shell_files
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.source import ROOT
+from tests.support.terminals import make_commands
 
 README = (ROOT / "README.md").read_text()
 FIVE_MINUTES = README.partition("\n## Federate two nodes in five minutes\n")[2].partition("\n## ")[0]
@@ -36,13 +39,14 @@ ARRIVED = "until routerctl federation event deliveries --data-dir onprem | grep 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
     """A folder with both commands."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, module in (("routerd-eventd", "routerd_eventd"), ("routerctl", "routerctl")):
-        file = folder / name
-        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m eventd.cli.{module} "$@"\n')
-        file.chmod(0o755)
-    return folder
+    make_commands(tmp_path / "bin")
+    return tmp_path / "bin"
+
+
+def follow(processes: Processes, path: str, blocks: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run the blocks as one script."""
+    command = ["bash", "-e"]
+    return processes.run(command, env={"PATH": path}, stdin=script(blocks), seconds=100, pass_fds=shell_files())
 
 
 def script(blocks: list[str]) -> str:
@@ -60,7 +64,7 @@ def script(blocks: list[str]) -> str:
 def test_the_five_minutes_work_as_they_are_written(processes: Processes, commands: Path) -> None:
     assert BLOCKS[0] == INSTALL
     path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
-    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(BLOCKS[1:]), seconds=100)
+    done = follow(processes, path, BLOCKS[1:])
     told = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(told) == len(BLOCKS) - 1
@@ -84,7 +88,7 @@ def test_the_five_minutes_work_as_they_are_written(processes: Processes, command
 
 def test_a_fact_becomes_configuration_as_it_is_written(processes: Processes, commands: Path) -> None:
     path = f"{commands}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(DERIVED), seconds=100)
+    done = follow(processes, path, DERIVED)
     assert done.returncode == 0, done.stdout + done.stderr
     program, check, apply, look, stop = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert program == stop == ""
@@ -104,7 +108,7 @@ def test_a_fact_becomes_configuration_as_it_is_written(processes: Processes, com
 
 def test_programs_write_and_read_as_it_is_written(processes: Processes, commands: Path) -> None:
     path = f"{commands}:/usr/local/bin:/usr/bin:/bin"
-    done = processes.run(["bash", "-e"], env={"PATH": path}, stdin=script(TOPICS), seconds=100)
+    done = follow(processes, path, TOPICS)
     assert done.returncode == 0, done.stdout + done.stderr
     begin, route, foretold, stop = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert begin == "topic/orders: 2 records written at 1 to 2\n"

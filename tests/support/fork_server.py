@@ -5,6 +5,8 @@
 and command line, which runs the code as the interpreter does. A command whose environment has variables that the
 interpreter reads at start is started in the ordinary way.
 
+A shell runs a fork by the text that `shell_command` returns: see `fork_client`.
+
 A forked command that itself starts our commands, as the demo and a node of several workers do, has a fork server of its
 own. The processes that it starts are its children, as they always are: ending them is the work of the command.
 """
@@ -18,8 +20,10 @@ import gc
 import importlib
 import io
 import json
+import marshal
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -29,7 +33,7 @@ import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.support.child_processes import adopt_orphans, stays
 from tests.support.tether import tethered
@@ -61,6 +65,18 @@ def _forks(command: Sequence[str]) -> bool:
     if sys.platform != "linux" or command[0] != sys.executable or not PRELOADED:
         return False
     return (command[1] == "-m" and command[2] in PRELOADED) or (command[1] == "-c" and "eventd.cli" in command[2])
+
+
+def shell_command(module: str) -> str:
+    """Return what a shell runs as `module`; the shell is started with `shell_files` as its `pass_fds`."""
+    if not _forks([sys.executable, "-m", module]):
+        return f'"{sys.executable}" -m {module}'
+    return f'"{sys.executable}" -I -S "{Path(__file__).with_name("fork_client.py")}" {shell_files()[0]} {module}'
+
+
+def shell_files() -> list[int]:
+    """Return the descriptors that `shell_command` needs."""
+    return [_server().fileno()] if sys.platform == "linux" else []
 
 
 class _Forked(subprocess.Popen[Any]):
@@ -115,6 +131,9 @@ class _Server:
         process.returncode = 0  # no process waits for it: it ends with this process
         return cls(ours)
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def fork(self, request: Mapping[str, Any], files: list[int]) -> int:
         """Have a command started; return its pid."""
         payload = json.dumps({**request, "umask": _umask()}).encode()
@@ -158,15 +177,20 @@ def _interpreter_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 def _serve(requests: socket.socket, starter: int, *, tether: bool) -> dict[str, Any] | None:
     """Fork for each request. Returns in each fork, with its request, and in the server at the end, with None."""
+    request: dict[str, Any] | None
     while True:
         payload, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, _MOST_FILES)
         if not payload:
             return None
+        if payload.startswith(b"\0"):
+            if (request := _fork_for_shell(marshal.loads(payload[1:]), files, requests)) is not None:
+                return request
+            continue
         told, tell = os.pipe()
         if (between := os.fork()) == 0:
             if os.fork():
                 os._exit(0)
-            request: dict[str, Any] = json.loads(payload)
+            request = json.loads(payload)
             _become_a_child_of(starter, tether=tether)
             if request["session"]:
                 os.setsid()
@@ -179,6 +203,39 @@ def _serve(requests: socket.socket, starter: int, *, tether: bool) -> dict[str, 
         requests.send(os.read(told, 32))
         for fd in (told, tell, *files):
             os.close(fd)
+
+
+def _fork_for_shell(request: dict[str, Any], files: list[int], requests: socket.socket) -> dict[str, Any] | None:
+    """Fork for a `fork_client`, which is at the other end of the last file. Returns as `_serve` does."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    if os.fork():
+        for fd in files:
+            os.close(fd)
+        return None
+    requests.detach()
+    watcher = os.getpid()
+    if command := os.fork():
+        for fd in files[:3]:
+            os.close(fd)
+        _watch_for_shell(command, socket.socket(fileno=files[3]))
+    _become_a_child_of(watcher, tether=True)
+    _show_command(request["command"])
+    _take_files(files[:3], range(3))
+    return request
+
+
+def _watch_for_shell(command: int, client: socket.socket) -> NoReturn:
+    """Pass on the signals of the client, and the status to it. Kill the command when the client has ended."""
+    ended = os.pidfd_open(command)
+    while ended not in (ready := select.select([ended, client], [], [])[0]):
+        if ready:
+            signal.pidfd_send_signal(ended, int(client.recv(32) or signal.SIGKILL))
+    status = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+    with contextlib.suppress(OSError):
+        client.send(str(status).encode())
+    os._exit(0)
 
 
 def _become_a_child_of(starter: int, *, tether: bool) -> None:
@@ -218,6 +275,8 @@ def _run(request: Mapping[str, Any]) -> None:
         _start_server()
     gc.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in request.get("ignored", ()):
+        signal.signal(number, signal.SIG_IGN)
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     os.environ.clear()
@@ -226,6 +285,8 @@ def _run(request: Mapping[str, Any]) -> None:
         stream = _standard_stream(fd, getattr(sys, f"__{name}__"))
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path and path not in sys.path]
     for module in _OF_ONE_PROCESS:
         sys.modules.pop(module, None)
     words = request["command"]

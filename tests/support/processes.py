@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -221,6 +221,7 @@ class Processes:
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
         seconds: float = 60.0,
+        pass_fds: Collection[int] = (),
     ) -> subprocess.CompletedProcess[str]:
         """Run a command until it exits. Raises AssertionError with its output after `seconds`."""
         child = spawn(
@@ -232,6 +233,7 @@ class Processes:
             cwd=self.directory,
             env={**_clean_environment(), **(env or {})},
             start_new_session=True,
+            pass_fds=pass_fds,
         )
         with child:
             try:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.fork_server import shell_command, shell_files
 from tests.support.source import ROOT
 from tests.support.tether import tethered
 from tests.support.waiting import wait_for
@@ -19,13 +20,21 @@ _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
 """What bash prints about its background jobs; other shells word it differently."""
 
 
-def make_commands(folder: Path) -> str:
-    """Write both commands, and a Python that has the package, into a folder; return the PATH that has them."""
+def make_commands(folder: Path, *, forks: bool = True) -> str:
+    """Write both commands, and a Python that has the package, into a folder; return the PATH that has them.
+
+    `routerctl` is a fork for a shell that is started with `shell_files`, otherwise an ordinary program.
+    """
     folder.mkdir()
-    modules = {"routerd-eventd": "-m eventd.cli.routerd_eventd", "routerctl": "-m eventd.cli.routerctl", "python": ""}
-    for name, module in modules.items():
+    python = f'"{sys.executable}"'
+    programs = {
+        "routerd-eventd": f"{python} -m eventd.cli.routerd_eventd",
+        "routerctl": shell_command("eventd.cli.routerctl") if forks else f"{python} -m eventd.cli.routerctl",
+        "python": python,
+    }
+    for name, program in programs.items():
         file = folder / name
-        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {module} "$@"\n')
+        file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {program} "$@"\n')
         file.chmod(0o755)
     return f"{folder}:/usr/local/bin:/usr/bin:/bin"
 
@@ -49,6 +58,7 @@ class Terminal:
                 cwd=folder,
                 env={"HOME": str(folder), **env},
                 start_new_session=True,
+                pass_fds=shell_files(),
             )
         self._send("trap 'echo \"failed: $BASH_COMMAND\"' ERR\n")
 
