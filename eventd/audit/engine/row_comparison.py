@@ -210,7 +210,7 @@ def _bits(role: Role, count: int = 1) -> int:
 
 @cache
 def _plain(held: int) -> tuple[int, ...]:
-    """Delivered once and held (where the peer has ledgers), set aside, pending, or for other peers.
+    """Delivered once and held (where the peer has ledgers), dead-lettered, pending, or for other peers.
 
     A node that was restored records its events again in its new epoch, and holds again what it held.
     """

@@ -183,7 +183,7 @@ def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSessio
 
 @contextlib.contextmanager
 def quiet(spark: SparkSession) -> Iterator[None]:
-    """What ends a query is told by us, in one line: Java and its bridge to Python leave it out."""
+    """Silence Java and its bridge to Python: the cause of a failed query is reported by this program, in one line."""
     bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
     before = [one.level for one in bridge]
     log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
