@@ -60,7 +60,7 @@ async def load(port: int, asked: Sequence[Sequence[bytes]]) -> LoadResult:
 
 async def tell(port: int, method: str, path: str, body: Any = None) -> Any:
     """Send one request outside the measurement; return the JSON of its answer."""
-    return await door(port).tell(method, path, body)
+    return await door(port).call(method, path, body)
 
 
 @cache

@@ -135,8 +135,8 @@ async def _left(nodes: list[OwnNode]) -> list[str]:
     """The groups and topics that nodes hold."""
     left = []
     for node in nodes:
-        left += [one["group"] for one in (await node.door.tell("GET", "/api/v1/status"))["groups"]]
-        left += [one["topic"] for one in (await node.door.tell("GET", "/v0/topics"))["topics"]]
+        left += [one["group"] for one in (await node.door.call("GET", "/api/v1/status"))["groups"]]
+        left += [one["topic"] for one in (await node.door.call("GET", "/v0/topics"))["topics"]]
     return left
 
 

@@ -170,7 +170,7 @@ async def test_a_second_question_at_the_same_time_is_told_to_wait(
     async def slow(*_: object) -> Any:
         going.set()
         await release.wait()
-        raise questions.TooMany("enough")
+        raise questions.TooManyQueries("enough")
 
     monkeypatch.setattr(questions.Questions, "_reply", slow)
     first = asyncio.ensure_future(_send(sender, sender.ask(STATE)))
