@@ -1,4 +1,4 @@
-"""The ledgers of receipts, kept by the sender, and of inbound batches, kept by the receiver."""
+"""The ledgers of receipts, written by the sender, and of inbound batches, written by the receiver."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import pyarrow as pa
 from eventd.audit.generate import arrow_columns
 from eventd.audit.generate.batches import ALGORITHM, Batches, Receipt, evidence, key_id, key_ids, refused_in
 from eventd.audit.generate.flows import IN_PATH, Flow
-from eventd.audit.generate.log_positions import places_of
+from eventd.audit.generate.log_positions import positions_of
 from eventd.audit.generate.pseudo_random import Ints
-from eventd.audit.generate.segments import SegmentRows, cut, epochs_of
+from eventd.audit.generate.segments import SegmentRows, divide, epochs_of
 from eventd.audit.generate.world import World
 from eventd.lake.schema import Ledger
 
-_AT_ONCE: Final = 65_536
-"""Batches of one table: their receipts are long."""
+_TABLE_ROWS: Final = 65_536
+"""Batches per Arrow table. Their receipts are long, so more would need much memory."""
 
 
 class ReceiptsLedger:
-    """The receipts of one node. `digests` has the digest of each once the segments are written."""
+    """The receipts ledger of one node. `digests` holds the digest of each receipt once the segments are written."""
 
     def __init__(self, world: World, node: int, batches: Batches) -> None:
         self._world, self._node, self._batches = world, node, batches
         self.digests: list[str] = []
 
-    def parts(self) -> Iterator[SegmentRows]:
-        """The segments of the ledger."""
+    def segments(self) -> Iterator[SegmentRows]:
+        """Yield the segments of the ledger."""
         world, journal = self._world, self._batches.journal
         times, epoch_indexes = journal.at + world.skews[self._node], epochs_of(world, self._node, journal.at)
-        for one in cut(np.ones(len(journal), np.int64), times, epoch_indexes, _most(world)):
-            tables = (self._table(one.epoch_index, *bounds) for bounds in _steps(one.begin, one.end))
+        for one in divide(np.ones(len(journal), np.int64), times, epoch_indexes, _segment_rows(world)):
+            tables = (self._table(one.epoch_index, *bounds) for bounds in _table_bounds(one.begin, one.end))
             yield SegmentRows(Ledger.RECEIPTS, one.epoch_index, one.begin, one.end, int(times[one.begin]), tables)
 
     def _table(self, epoch_index: int, begin: int, end: int) -> Any:
@@ -56,31 +56,31 @@ class ReceiptsLedger:
         selections, chosen = self._selections(begin, end)
         return arrow_columns.table(
             Ledger.RECEIPTS,
-            _kept(world, node, epoch_index, begin, rows)
-            | _range(batches, some)
+            _ledger_columns(world, node, epoch_index, begin, rows)
+            | _range_columns(batches, some)
             | {
-                "peer": arrow_columns.words(world.names, peer),
-                "batch_id": arrow_columns.words(
-                    *arrow_columns.distinct(arrow_columns.texts(batches.ids[some]), empty)
+                "peer": arrow_columns.dictionary(world.names, peer),
+                "batch_id": arrow_columns.dictionary(
+                    *arrow_columns.distinct(arrow_columns.strings(batches.ids[some]), empty)
                 ).cast(pa.string()),
                 "link_epoch": _epochs(batches, some),
-                "sent": arrow_columns.small(accepted + refused + column(lambda c: c.known)),
-                "accepted": arrow_columns.small(accepted, empty),
-                "duplicates": arrow_columns.small(column(lambda c: c.known), empty),
-                "refused": arrow_columns.small(refused, empty),
-                "peer_upto": arrow_columns.ints(column(lambda c: c.mark), empty),
-                "selector_version": arrow_columns.small(column(lambda c: c.version)),
-                "selection": arrow_columns.words(selections, chosen),
-                "attempts": arrow_columns.small(column(lambda c: c.attempts)),
-                "sent_at": arrow_columns.times(sent + world.skews[node]),
-                "acked_at": arrow_columns.times(batches.journal.at[some] + world.skews[node]),
-                "peer_recorded_at": arrow_columns.times(recorded + world.skews[peer], empty),
-                "status": arrow_columns.tiny(np.where(empty, 0, 200)),
-                "protocol": arrow_columns.word("v2", rows),
-                "key_id": arrow_columns.words([*key_ids(world), ""], keys),
-                "receipt_key_id": arrow_columns.words(key_ids(world), signers, empty),
-                "receipt_alg": arrow_columns.words([ALGORITHM], np.zeros(rows, np.int32), empty),
-                "receipt_digest": arrow_columns.words(*arrow_columns.distinct(digests, empty)),
+                "sent": arrow_columns.int32(accepted + refused + column(lambda c: c.known)),
+                "accepted": arrow_columns.int32(accepted, empty),
+                "duplicates": arrow_columns.int32(column(lambda c: c.known), empty),
+                "refused": arrow_columns.int32(refused, empty),
+                "peer_upto": arrow_columns.int64(column(lambda c: c.mark), empty),
+                "selector_version": arrow_columns.int32(column(lambda c: c.version)),
+                "selection": arrow_columns.dictionary(selections, chosen),
+                "attempts": arrow_columns.int32(column(lambda c: c.attempts)),
+                "sent_at": arrow_columns.timestamps(sent + world.skews[node]),
+                "acked_at": arrow_columns.timestamps(batches.journal.at[some] + world.skews[node]),
+                "peer_recorded_at": arrow_columns.timestamps(recorded + world.skews[peer], empty),
+                "status": arrow_columns.int16(np.where(empty, 0, 200)),
+                "protocol": arrow_columns.constant("v2", rows),
+                "key_id": arrow_columns.dictionary([*key_ids(world), ""], keys),
+                "receipt_key_id": arrow_columns.dictionary(key_ids(world), signers, empty),
+                "receipt_alg": arrow_columns.dictionary([ALGORITHM], np.zeros(rows, np.int32), empty),
+                "receipt_digest": arrow_columns.dictionary(*arrow_columns.distinct(digests, empty)),
                 "receipt": pa.array(self._evidence(found, signers, recorded + world.skews[peer]), pa.string()),
                 "exceptions": pa.array(self._exceptions(begin, end), pa.string()),
             },
@@ -92,7 +92,7 @@ class ReceiptsLedger:
         return [evidence(receipt, names[key], time) if receipt else "" for receipt, key, time in signed]
 
     def _selections(self, begin: int, end: int) -> tuple[list[str], Ints]:
-        """The selections as JSON, and which one each batch was made by."""
+        """Return the distinct selections as JSON, and for each batch the index of its selection."""
         world = self._world
         known: list[str] = []
         codes: dict[tuple[int, int, int], int] = {}
@@ -107,29 +107,29 @@ class ReceiptsLedger:
         return known, np.array([codes[one] for one in picked], np.int64)
 
     def _exceptions(self, begin: int, end: int) -> list[str]:
-        """The exceptions of each range: positions that were not delivered, and why."""
+        """Return the exceptions of each batch's range: positions that were not delivered, and the reasons."""
         batches, journal = self._batches, self._batches.journal
         lines = batches.column(lambda c: np.diff(c.row_at))
-        told = batches.column(lambda c: c.accepted + c.known)
+        delivered = batches.column(lambda c: c.accepted + c.known)
         found = ["[]"] * (end - begin)
-        for at in (begin + np.flatnonzero((lines != told)[begin:end])).tolist():
+        for at in (begin + np.flatnonzero((lines != delivered)[begin:end])).tolist():
             flow = self._world.flows[int(journal.flow[at])]
             found[at - begin] = _exceptions_of(self._world, flow, int(journal.batch[at]))
         return found
 
 
 class InboundLedger:
-    """The batches that one node received."""
+    """The ledger of the batches that one node received."""
 
     def __init__(self, world: World, node: int, batches: Batches) -> None:
         self._world, self._node, self._batches = world, node, batches
 
-    def parts(self) -> Iterator[SegmentRows]:
-        """The segments of the ledger."""
+    def segments(self) -> Iterator[SegmentRows]:
+        """Yield the segments of the ledger."""
         world, journal = self._world, self._batches.journal
         times, epoch_indexes = journal.at + world.skews[self._node], epochs_of(world, self._node, journal.at)
-        for one in cut(np.ones(len(journal), np.int64), times, epoch_indexes, _most(world)):
-            tables = (self._table(one.epoch_index, *bounds) for bounds in _steps(one.begin, one.end))
+        for one in divide(np.ones(len(journal), np.int64), times, epoch_indexes, _segment_rows(world)):
+            tables = (self._table(one.epoch_index, *bounds) for bounds in _table_bounds(one.begin, one.end))
             yield SegmentRows(Ledger.INBOUND, one.epoch_index, one.begin, one.end, int(times[one.begin]), tables)
 
     def _table(self, epoch_index: int, begin: int, end: int) -> Any:
@@ -149,66 +149,68 @@ class InboundLedger:
         }
         return arrow_columns.table(
             Ledger.INBOUND,
-            _kept(world, node, epoch_index, begin, rows)
-            | _range(batches, some)
-            | {name: arrow_columns.small(values[some]) for name, values in counts.items()}
+            _ledger_columns(world, node, epoch_index, begin, rows)
+            | _range_columns(batches, some)
+            | {name: arrow_columns.int32(values[some]) for name, values in counts.items()}
             | {
-                name: arrow_columns.ints(np.where(repair, 0, values)) for name, values in ranges.items()
-            }  # it claims none
+                name: arrow_columns.int64(np.where(repair, 0, values)) for name, values in ranges.items()
+            }  # a repair claims no range
             | {
-                "peer": arrow_columns.words(world.names, sender),
-                "batch_id": arrow_columns.texts(batches.ids[some]),
+                "peer": arrow_columns.dictionary(world.names, sender),
+                "batch_id": arrow_columns.strings(batches.ids[some]),
                 "link_epoch": _epochs(batches, some),
-                "key_id": arrow_columns.words(key_ids(world), key_id(world, 0, sent) + 2 * sender),
-                "body_digest": arrow_columns.words([f"sha-256=:{one.content}:" for one in found], np.arange(rows)),
-                "recorded_at": arrow_columns.times(batches.journal.at[some] + world.skews[node]),
+                "key_id": arrow_columns.dictionary(key_ids(world), key_id(world, 0, sent) + 2 * sender),
+                "body_digest": arrow_columns.dictionary([f"sha-256=:{one.content}:" for one in found], np.arange(rows)),
+                "recorded_at": arrow_columns.timestamps(batches.journal.at[some] + world.skews[node]),
                 "receipt": pa.array([one.body for one in found], pa.string()),
-                "receipt_digest": arrow_columns.words([one.digest for one in found], np.arange(rows)),
+                "receipt_digest": arrow_columns.dictionary([one.digest for one in found], np.arange(rows)),
             },
         )
 
 
-def _kept(world: World, node: int, epoch_index: int, begin: int, rows: int) -> dict[str, Any]:
+def _ledger_columns(world: World, node: int, epoch_index: int, begin: int, rows: int) -> dict[str, Any]:
     return {
-        "number": arrow_columns.ints(np.arange(begin + 1, begin + rows + 1)),
-        "node": arrow_columns.word(world.names[node], rows),
-        "epoch": arrow_columns.word(world.epoch(node, epoch_index), rows),
+        "number": arrow_columns.int64(np.arange(begin + 1, begin + rows + 1)),
+        "node": arrow_columns.constant(world.names[node], rows),
+        "epoch": arrow_columns.constant(world.epoch(node, epoch_index), rows),
     }
 
 
-def _range(batches: Batches, some: slice) -> dict[str, Any]:
+def _range_columns(batches: Batches, some: slice) -> dict[str, Any]:
     groups = batches.column(lambda c: c.group)[some]
     return {
-        "group": arrow_columns.words(batches.world.groups, groups),
-        "incarnation": arrow_columns.ints(np.zeros(len(groups), np.int64)),
-        "after": arrow_columns.ints(batches.column(lambda c: c.after)[some]),
-        "upto": arrow_columns.ints(batches.column(lambda c: c.upto)[some]),
-        "repair": arrow_columns.flags(batches.column(lambda c: c.repair, np.bool_)[some]),
+        "group": arrow_columns.dictionary(batches.world.groups, groups),
+        "incarnation": arrow_columns.int64(np.zeros(len(groups), np.int64)),
+        "after": arrow_columns.int64(batches.column(lambda c: c.after)[some]),
+        "upto": arrow_columns.int64(batches.column(lambda c: c.upto)[some]),
+        "repair": arrow_columns.booleans(batches.column(lambda c: c.repair, np.bool_)[some]),
     }
 
 
 def _epochs(batches: Batches, some: slice) -> Any:
-    """The epoch of each batch's sender when it was sent."""
+    """Return the epoch of each batch's sender at the time of sending."""
     world = batches.world
     names = [world.epoch(node, epoch_index) for node in range(len(world.names)) for epoch_index in (0, 1)]
-    return arrow_columns.words(names, batches.column(lambda c: 2 * c.sender + epochs_of(world, c.sender, c.sent))[some])
+    return arrow_columns.dictionary(
+        names, batches.column(lambda c: 2 * c.sender + epochs_of(world, c.sender, c.sent))[some]
+    )
 
 
 def _exceptions_of(world: World, flow: Flow, batch: int) -> str:
     low, high = flow.row_at[batch : batch + 2]
     numbers = flow.rows[low:high]
-    expired = numbers[np.isin(numbers, world.histories[flow.source].expiring)]
+    expired = numbers[np.isin(numbers, world.emitters[flow.source].expiring)]
     passed = numbers if flow.outcome == IN_PATH else numbers[:0]
     found = [(position, "refused") for position, _ in refused_in(world, flow, batch)]
     for some, reason in ((expired, "expired"), (passed, IN_PATH)):
-        found += [(position, reason) for position in places_of(world, flow, some).position.tolist()]
+        found += [(position, reason) for position in positions_of(world, flow, some).position.tolist()]
     return json.dumps(sorted(found), separators=(",", ":"))
 
 
-def _most(world: World) -> int:
+def _segment_rows(world: World) -> int:
     return max(1, world.segment_rows // 20)
 
 
-def _steps(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    for at in range(begin, end, _AT_ONCE):
-        yield at, min(end, at + _AT_ONCE)
+def _table_bounds(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for at in range(begin, end, _TABLE_ROWS):
+        yield at, min(end, at + _TABLE_ROWS)

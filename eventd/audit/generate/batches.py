@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from eventd.audit.generate.flows import Flow
-from eventd.audit.generate.log_positions import Journal, by_flow, places_of
-from eventd.audit.generate.pseudo_random import Bytes, Ints, chance, key_of, uuids, write_uuids
+from eventd.audit.generate.log_positions import Journal, by_flow, positions_of
+from eventd.audit.generate.pseudo_random import Bytes, Ints, key_of, random_bits, uuids, write_uuids
 from eventd.audit.generate.segments import epochs_of
 from eventd.audit.generate.world import World
 
@@ -32,7 +32,7 @@ _SIGNED: Final = (
 
 
 class Receipt(NamedTuple):
-    """The receipt of a peer: its text, the digest of that, and the digest of the batch."""
+    """The receipt of a peer: its text, the digest of the text, and the digest of the batch."""
 
     body: str
     digest: str
@@ -40,7 +40,7 @@ class Receipt(NamedTuple):
 
 
 class Batches:
-    """The batches of a sheet, column by column."""
+    """The batches of a journal, column by column."""
 
     def __init__(self, world: World, journal: Journal) -> None:
         self.world, self.journal = world, journal
@@ -57,7 +57,7 @@ class Batches:
         return len(self.journal)
 
     def column(self, of: Callable[[Flow], Any], kind: type = np.int64) -> Any:
-        """A value of each batch; `of` gives those of a course, or one for all its batches."""
+        """Return a value for each batch; `of` returns one value per batch of a flow, or one for all of them."""
         found: Any = np.zeros(len(self.journal), kind)
         for flow, places in self._flows:
             values = of(flow)
@@ -65,10 +65,11 @@ class Batches:
         return found
 
     def receipts(self, begin: int, end: int, *, kept: bool) -> list[Receipt | None]:
-        """The receipts of some batches; None where nothing was sent. `kept`: as the sender has them."""
+        """Return the receipts of some batches, None for a batch in which nothing was sent. `kept`: as stored by the
+        sender."""
         world, some = self.world, slice(begin, end)
         ids = self.ids[some].tobytes().decode()
-        random = chance(key_of(world.settings.seed, "bodies"), self._serials(begin, end)).tobytes()
+        random = random_bits(key_of(world.settings.seed, "bodies"), self._serials(begin, end)).tobytes()
         recorded = self.column(lambda c: c.recorded + world.skews[c.peer])[some]
         fields = zip(
             self.column(lambda c: c.uid)[some].tolist(),
@@ -96,7 +97,7 @@ class Batches:
         return found
 
     def _serials(self, begin: int, end: int) -> Ints:
-        """Four numbers of each batch that no other batch has, and that are the same at both ends."""
+        """Return four numbers per batch, unique to the batch and the same at both ends."""
         serial = self.journal.flow[begin:end] << 32 | self.journal.batch[begin:end]
         return (4 * serial[:, None] + np.arange(4)).ravel()
 
@@ -106,13 +107,13 @@ class Batches:
 
 
 REASON: Final = "id_conflict"
-"""The reason of refusals: the peer had another event with the id."""
+"""The reason of refusals: the peer held another event with the same id."""
 
 
 def evidence(receipt: Receipt, key_id: str, at: int) -> str:
-    """A receipt as its sender keeps it, in the form of one that was signed at a time in microseconds.
+    """Return a receipt as its sender stores it, signed at a time in microseconds.
 
-    It has the form of a real one, and would not pass a check of its signature: the keys do not exist.
+    It has the form of a real receipt, but its signature is not valid: the keys do not exist.
     """
     signed = _SIGNED % (at // 1_000_000, key_id)
     mark = b64encode(bytes.fromhex(receipt.digest)).decode()
@@ -120,29 +121,30 @@ def evidence(receipt: Receipt, key_id: str, at: int) -> str:
 
 
 def batch_ids(world: World, flow: Flow) -> Bytes:
-    """The ids of a course's batches, [n, 36]."""
-    random = chance(key_of(world.settings.seed, "batches", flow.uid), np.arange(flow.batches))
+    """Return the ids of a flow's batches, [n, 36]."""
+    random = random_bits(key_of(world.settings.seed, "batches", flow.uid), np.arange(flow.batches))
     return write_uuids(uuids(flow.sent + world.skews[flow.sender], random))
 
 
 def key_id(world: World, node: int, at: Ints) -> Ints:
-    """The number of the key a node signs with at a true time: every node changes it once, in the middle."""
+    """Return the number of the key that a node signs with at a true time. Each node rotates its key once, halfway
+    through."""
     return 2 * node + (at >= world.settings.start + world.settings.span // 2)
 
 
 def key_ids(world: World) -> list[str]:
-    """The names of all keys, by number."""
+    """Return the names of all keys, by number."""
     return [f"{name}-2026{letter}" for name in world.names for letter in "ab"]
 
 
 def refused_in(world: World, flow: Flow, batch: int) -> list[tuple[int, str]]:
-    """The refused events of a batch: positions and ids."""
+    """Return the position and id of each refused event of a batch."""
     low, high = np.searchsorted(flow.refused, flow.edges[batch : batch + 2])
     numbers = flow.refused[low:high]
     ids = [id_of(world, flow.source, number) for number in numbers.tolist()]
-    return list(zip(places_of(world, flow, numbers).position.tolist(), ids, strict=True))
+    return list(zip(positions_of(world, flow, numbers).position.tolist(), ids, strict=True))
 
 
 def id_of(world: World, source: int, number: int) -> str:
-    """The id of one event."""
-    return str(world.histories[source].events_of(number, number + 1).id[0].tobytes(), "ascii")
+    """Return the id of one event."""
+    return str(world.emitters[source].events_of(number, number + 1).id[0].tobytes(), "ascii")

@@ -1,4 +1,4 @@
-"""The faults of the ledgers: each as the audit defines it, at events that have no other."""
+"""Faults in the ledgers, as the audit defines them. No event has more than one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eventd.audit.generate.emitters import make_ghost
 from eventd.audit.generate.flows import Flow, without
-from eventd.audit.generate.history import make_ghost
 from eventd.audit.generate.pseudo_random import Ints, random_of
 from eventd.audit.generate.settings import MINUTE
 from eventd.audit.generate.world import Link, World
@@ -23,16 +23,17 @@ from eventd.audit.report.findings import (
 from eventd.errors import Invalid
 from eventd.runtime.clock import SECOND
 
-_TRIES = 10_000
-"""How often an event is drawn that has no fault yet."""
-_TOGETHER = 3
-"""Most neighbouring events that are lost at once."""
+_ATTEMPTS = 10_000
+"""Attempts to draw an event that has no fault yet."""
+_MOST_NEIGHBOURS = 3
+"""Maximum number of adjacent events that are lost together."""
 
 
 class Fault(NamedTuple):
-    """A fault. `source` is a history. `number` is the event's, None where it is about the batch `batch` of `flow`.
+    """A fault. `source` is the index of an emitter; `number` is the event's, or None if the fault is in `batch` of
+    `flow`.
 
-    `nodes` are all whose ledgers have rows about it.
+    `nodes` are all nodes whose ledgers have rows about it.
     """
 
     kind: Kind
@@ -47,15 +48,15 @@ class Fault(NamedTuple):
 
 
 class Target(NamedTuple):
-    """An event on its way, and the batch it is in."""
+    """A delivered event, and the batch that carried it."""
 
     flow: Flow
     number: int
     batch: int
 
 
-class Planter:
-    """Plants faults in events that are delivered in the ordinary way."""
+class FaultInjector:
+    """Injects faults into events that would otherwise be delivered once."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -71,11 +72,11 @@ class Planter:
         self.by_link = {(c.sender, c.peer, c.group): c for c in self.flows}
 
     def nodes(self) -> set[int]:
-        """Nodes between which faults are planted."""
+        """Return the nodes between which faults are injected."""
         return set(range(self.world.settings.nodes))
 
     def kinds(self) -> list[tuple[int, Callable[[int], Iterator[Fault]]]]:
-        """How many faults of each kind, and the function that makes them."""
+        """Return the number of faults of each kind, and the function that makes them."""
         settings = self.world.settings
         return [
             (settings.lose, self._lose),
@@ -84,29 +85,30 @@ class Planter:
             (settings.loop, self._loop),
         ]
 
-    def plant(self) -> list[Fault]:
-        """Plant all faults. Raises Invalid where there are too few events."""
+    def inject(self) -> list[Fault]:
+        """Inject all faults. Raises Invalid if there are too few events."""
         faults = [fault for count, make in self.kinds() for fault in islice(make(count), count)]
         for flow in self.sent:
             flow.rows = without(flow.rows, self.unsent.get(flow.uid, ()))
             flow.held = without(flow.held, self.unheld.get(flow.uid, ()))
         return faults
 
-    # --- each kind ------------------------------------------------------------------------------------------------
+    # --- kinds of faults
+    # ------------------------------------------------------------------------------------------------
 
     def _lose(self, count: int) -> Iterator[Fault]:
-        """Neighbours, mostly: a fault that swallows one event tends to swallow the next."""
+        """Lose events, mostly adjacent ones: a failure that loses one event often loses the next."""
         left = count
         while left:
             target = self.pick(among=self.sent)
-            for number in self._run(target, min(left, int(self.random.integers(1, _TOGETHER + 1)))):
+            for number in self._neighbours(target, min(left, int(self.random.integers(1, _MOST_NEIGHBOURS + 1)))):
                 self.unsent.setdefault(target.flow.uid, set()).add(number)
                 self.unheld.setdefault(target.flow.uid, set()).add(number)
                 yield event_fault(Kind.MISSING, target.flow, number, "")
                 left -= 1
 
-    def _run(self, target: Target, most: int) -> Iterator[int]:
-        """An event and those right after it, as long as they are in the same batch and free."""
+    def _neighbours(self, target: Target, most: int) -> Iterator[int]:
+        """Yield an event and the next ones while they are in the same batch and have no fault."""
         rows = target.flow.rows
         at = int(np.searchsorted(rows, target.number))
         yield target.number
@@ -118,7 +120,7 @@ class Planter:
             yield number
 
     def _duplicate(self, count: int) -> Iterator[Fault]:
-        """A repair by an operator, or a batch that was sent twice."""
+        """Deliver events twice: by an operator's repair, or by a batch that was sent again."""
         for at in range(count):
             target = self.pick(among=self.sent)
             self._send_again(target.flow, target.flow, target, int(target.flow.acked[target.batch]), repair=at % 2 == 0)
@@ -130,25 +132,27 @@ class Planter:
             yield self._forge_receipt(target) if at % 2 else self._forge_event(target)
 
     def _forge_event(self, target: Target) -> Fault:
-        """A forged event: the peer accepted it, the source never emitted it."""
+        """Forge an event: the peer accepts it although its source never emitted it."""
         world, flow = self.world, target.flow
-        at = np.array([self.later(int(flow.acked[target.batch]))])
-        serial = len(world.histories)
-        world.histories.append(make_ghost(world.settings, world.histories[flow.source], serial, at, flow.group))
+        at = np.array([self.time_after(int(flow.acked[target.batch]))])
+        serial = len(world.emitters)
+        world.emitters.append(make_ghost(world.settings, world.emitters[flow.source], serial, at, flow.group))
         only = np.zeros(1, np.int64)
-        forged = self._alone(flow, at + 20_000, source=serial, held=only, number=0, kept=False, repair=True)
+        forged = self._add_batch(flow, at + 20_000, source=serial, held=only, number=0, kept=False, repair=True)
         nodes = (flow.sender, flow.peer)
         return Fault(Kind.FORGED, flow.group, serial, flow.peer, 0, NO_ORIGIN, nodes, forged)
 
     def _forge_receipt(self, target: Target) -> Fault:
-        """The sender shows a receipt that the peer never gave."""
-        at = np.array([self.later(int(target.flow.acked[target.batch]))])
-        batch = self._alone(target.flow, at, number=target.number, given=False, probe=True)
+        """Forge a receipt: the sender holds one that the peer never gave."""
+        at = np.array([self.time_after(int(target.flow.acked[target.batch]))])
+        batch = self._add_batch(target.flow, at, number=target.number, given=False, probe=True)
         nodes = (batch.sender, batch.peer)
         return Fault(Kind.FORGED, batch.group, batch.source, batch.peer, None, NO_BATCH, nodes, batch)
 
     def _loop(self, count: int) -> Iterator[Fault]:
-        kinds = [kind for kind, ways in ((TO_SOURCE, self._ways_back()), (TWO_SENDERS, self._ways_on())) if any(ways)]
+        kinds = [
+            kind for kind, ways in ((TO_SOURCE, self._back_links()), (TWO_SENDERS, self._onward_links())) if any(ways)
+        ]
         if count and not kinds:
             raise Invalid("no event can loop between these nodes", hint="add nodes")
         for at in range(count):
@@ -162,44 +166,46 @@ class Planter:
             nodes = (target.flow.source, over.sender, over.peer)
             yield Fault(Kind.LOOP, over.group, target.flow.source, over.peer, target.number, kind, nodes, over)
 
-    def _ways_back(self) -> Iterator[bool]:
-        """Whether a peer of a node sends to that node, for each link."""
+    def _back_links(self) -> Iterator[bool]:
+        """Yield, for each link, whether the peer also sends to the sender."""
         yield from ((peer, sender, group) in self.by_link for sender, peer, group in self.by_link)
 
-    def _ways_on(self) -> Iterator[bool]:
-        """Whether a peer of a node sends to another of its peers, for each link and each of these."""
+    def _onward_links(self) -> Iterator[bool]:
+        """Yield, for each link and each onward link of its peer, whether the sender also sends to the onward peer."""
         for sender, peer, group in self.by_link:
-            yield from ((sender, one.peer, group) in self.by_link for one in self._sent_by(peer, group))
+            yield from ((sender, one.peer, group) in self.by_link for one in self._flows_from(peer, group))
 
-    def _sent_by(self, node: int, group: int) -> list[Flow]:
+    def _flows_from(self, node: int, group: int) -> list[Flow]:
         return [one for (sender, _, within), one in self.by_link.items() if (sender, within) == (node, group)]
 
     def _pick_loop(self, kind: str) -> tuple[Target, Flow]:
-        """An event at a peer, and a link from there to its source, or to another peer of the source that gets it."""
-        for _ in range(_TRIES):
+        """Return a delivered event, and a link from its peer back to its source, or on to another peer that also
+        receives it."""
+        for _ in range(_ATTEMPTS):
             target = self.pick(claim=False)
             flow = target.flow
-            onward = self._sent_by(flow.peer, flow.group)
+            onward = self._flows_from(flow.peer, flow.group)
             if kind == TO_SOURCE:
                 ways = [one for one in onward if one.peer == flow.sender]
             else:
-                ways = [one for one in onward if self._carries(flow, one.peer, target.number)]
+                ways = [one for one in onward if self._sends_to(flow, one.peer, target.number)]
             if ways:
                 self.used.add((flow.source, target.number))
                 return target, ways[int(self.random.integers(len(ways)))]
         raise Invalid("there are too few events for so many faults", hint="raise --events or --nodes")
 
-    def _carries(self, flow: Flow, peer: int, number: int) -> bool:
-        """Whether the source sends an event to another peer, too."""
+    def _sends_to(self, flow: Flow, peer: int, number: int) -> bool:
+        """Return whether the source also sends the event to another peer."""
         direct = self.by_link.get((flow.sender, peer, flow.group))
         return direct is not None and number in direct.rows[np.searchsorted(direct.rows, number) :][:1]
 
-    # --- where, and when ------------------------------------------------------------------------------------------
+    # --- selection of events
+    # --------------------------------------------------------------------------------------------
 
     def pick(self, *, among: Sequence[Flow] = (), claim: bool = True) -> Target:
-        """Any event that has no fault yet."""
+        """Return a random event that has no fault yet. `claim` marks it as used."""
         flows = among or self.flows
-        for _ in range(_TRIES if flows else 0):
+        for _ in range(_ATTEMPTS if flows else 0):
             flow = flows[int(self.random.integers(len(flows)))]
             number = int(flow.rows[int(self.random.integers(len(flow.rows)))])
             target = Target(flow, number, flow.batch_of(number))
@@ -210,24 +216,26 @@ class Planter:
         raise Invalid("there are too few events for so many faults", hint="raise --events or --nodes")
 
     def free(self, target: Target, number: int) -> bool:
-        """Whether an event of a target's batch has no fault."""
+        """Return whether an event is in the target's batch and has no fault."""
         return (target.flow.source, number) not in self.used and target.flow.batch_of(number) == target.batch
 
-    def later(self, at: int) -> int:
+    def time_after(self, at: int) -> int:
         return at + int(self.random.integers(SECOND, MINUTE))
 
     def _send_again(self, back: Flow, feed: Flow, target: Target, begun: int, *, repair: bool) -> None:
-        """One event alone over a link whose peer has it."""
+        """Send one event once more, over a link whose peer already holds it."""
         only = np.array([target.number])
         again = None if feed is back else feed
-        at = np.array([self.later(begun)])
-        self._alone(back, at, source=feed.source, rows=only, number=target.number, feed=again, known=1, repair=repair)
+        at = np.array([self.time_after(begun)])
+        self._add_batch(
+            back, at, source=feed.source, rows=only, number=target.number, feed=again, known=1, repair=repair
+        )
 
-    def _alone(self, like: Flow, at: Ints, *, number: int, source: int | None = None, **parts: object) -> Flow:
+    def _add_batch(self, like: Flow, at: Ints, *, number: int, source: int | None = None, **parts: object) -> Flow:
         none = np.zeros(0, np.int64)
         link: Link = self.links[like.sender, like.peer, like.group]
         fields = {"rows": none, "held": none} | parts
-        return self.world.add(
+        return self.world.add_flow(
             group=like.group,
             sender=like.sender,
             source=like.source if source is None else source,

@@ -1,4 +1,4 @@
-"""The flow of the events of one source over one link: batch by batch, with the records of each end."""
+"""The flow of one source's events over one link, batch by batch, as recorded at both ends."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from eventd.audit.generate.history import COMMIT
+from eventd.audit.generate.emitters import COMMIT
 from eventd.audit.generate.pseudo_random import Ints, Mask
 from eventd.runtime.clock import SECOND
 
 
-def none() -> Ints:
-    """No numbers."""
+def no_numbers() -> Ints:
+    """Return an empty array."""
     return np.zeros(0, np.int64)
 
 
@@ -24,16 +24,16 @@ IN_PATH: Final = "in_path"
 
 @dataclass(eq=False)
 class Flow:
-    """Batches from `sender` to `peer` with events that the history `source` made.
+    """Batches from `sender` to `peer` with events of the emitter `source`.
 
-    Batch k carries those of the events in `rows` (numbers, rising) from `edges[k]` up to before `edges[k + 1]`: each
-    has a row in the sender's ledger. `held` are those that the peer recorded. Times are true, without clock errors.
-    `last` is the last event that each batch's range covers. `feed` brought the events to a sender that is not their
-    source.
+    Batch k carries the events in `rows` (numbers, ascending) from `edges[k]` up to but not including `edges[k + 1]`:
+    each has a row in the sender's ledger. `held` are those that the peer recorded. Times are true, without clock
+    errors. `last` is the last event that each batch's range covers. For a relayed flow, `feed` is the flow that brought
+    the events to the sender.
 
-    `kept` and `given`: whether the sender's and the peer's ledgers have the batches; `alone`: they are no part
-    of the link's ordinary course; `known`: events of each batch that the peer had; `probe`: it went out empty.
-    `altered`: batches of which the sender shows another receipt than the peer gave.
+    `kept` and `given`: whether the batches are in the sender's and in the peer's ledger. `alone`: the batch is not part
+    of the link's regular sequence. `known`: how many events of each batch the peer already held. `probe`: the batch was
+    sent empty. `altered`: batches for which the sender's receipt differs from the one that the peer gave.
     """
 
     uid: int
@@ -52,7 +52,7 @@ class Flow:
     version: Ints
     feed: Flow | None = None
     outcome: str = DELIVERED
-    refused: Ints = field(default_factory=none)
+    refused: Ints = field(default_factory=no_numbers)
     kept: bool = True
     given: bool = True
     alone: bool = False
@@ -60,39 +60,39 @@ class Flow:
     known: int = 0
     probe: bool = False
     altered: frozenset[int] = frozenset()
-    # What follows from all courses together.
-    row_at: Ints = field(default_factory=none)
-    held_at: Ints = field(default_factory=none)
-    accepted: Ints = field(default_factory=none)
-    refusals: Ints = field(default_factory=none)
-    after: Ints = field(default_factory=none)
-    upto: Ints = field(default_factory=none)
-    mark: Ints = field(default_factory=none)
-    position: Ints = field(default_factory=none)
-    seq: Ints = field(default_factory=none)
+    # Computed once all flows are known.
+    row_at: Ints = field(default_factory=no_numbers)
+    held_at: Ints = field(default_factory=no_numbers)
+    accepted: Ints = field(default_factory=no_numbers)
+    refusals: Ints = field(default_factory=no_numbers)
+    after: Ints = field(default_factory=no_numbers)
+    upto: Ints = field(default_factory=no_numbers)
+    mark: Ints = field(default_factory=no_numbers)
+    position: Ints = field(default_factory=no_numbers)
+    seq: Ints = field(default_factory=no_numbers)
 
     @property
     def batches(self) -> int:
-        """How many there are."""
+        """Return the number of batches."""
         return len(self.sent)
 
     @property
     def commits(self) -> Ints:
-        """When each part of it came into the peer's log."""
+        """Return the time at which each batch entered the peer's log."""
         return self.recorded
 
     @property
     def empty(self) -> Mask:
-        """Batches of which nothing was left to send."""
+        """Return which batches had nothing left to send."""
         nothing: Mask = self.accepted + self.refusals + self.known == 0
         return nothing & (not self.probe)
 
     def batch_of(self, number: int) -> int:
-        """The batch that an event is in."""
+        """Return the batch of an event."""
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
     def close(self, expiring: Ints) -> None:
-        """Count what is in each batch. `expiring`: the source's events that expired before they could be sent."""
+        """Count the events of each batch. `expiring` are the source's events that expired before they could be sent."""
         self.row_at = np.searchsorted(self.rows, self.edges)
         self.held_at = np.searchsorted(self.held, self.edges)
         lines = np.diff(self.row_at)
@@ -107,14 +107,14 @@ class Flow:
 
 
 @dataclass(eq=False)
-class Traffic:
-    """How long things take on one link. `base`: the usual way to the peer in microseconds."""
+class LinkTiming:
+    """The delays of one link. `base`: the typical time of a request to the peer, in microseconds."""
 
     random: np.random.Generator
     base: float = field(default=15_000.0)
 
-    def carry(self, ready: Ints) -> tuple[Ints, Ints, Ints]:
-        """When batches that are ready at these (rising) times are sent, recorded and acknowledged: each in order."""
+    def schedule(self, ready: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return when batches that are ready at these ascending times are sent, recorded and acknowledged, in order."""
         count = len(ready)
         sent = _rising(ready + self._spread(count, 800, 0.8))
         recorded = _rising(sent + self._spread(count, self.base, 0.35))
@@ -126,15 +126,15 @@ class Traffic:
 
 
 @dataclass(eq=False)
-class Load:
-    """Batches before they go: batch k carries the events from `edges[k]` on and is ready at `ready[k]`."""
+class PendingBatches:
+    """Batches that wait to be sent: batch k carries the events from `edges[k]` on and is ready at `ready[k]`."""
 
     ready: Ints
     edges: Ints
     attempts: Ints
 
     def hold_back(self, numbers: Ints, begin: int, end: int) -> None:
-        """What became ready while the peer was away goes in full batches after it came back."""
+        """Merge the batches that became ready during an outage of the peer into full batches, sent after its end."""
         first, beyond = np.searchsorted(self.ready, (begin, end))
         if first == beyond:
             return
@@ -149,17 +149,17 @@ class Load:
 
 
 def last_of(rows: Ints, edges: Ints) -> Ints:
-    """The last of the rows in each batch; none of them is empty."""
+    """Return the last row of each batch; no batch may be empty."""
     return rows[np.searchsorted(rows, edges[1:]) - 1]
 
 
 def common(rows: Ints, some: Ints) -> Ints:
-    """Those of a few numbers that are among many rising ones."""
-    return some[_among(rows, some)] if len(some) and len(rows) else none()
+    """Return those of a few numbers that occur in an ascending array."""
+    return some[_among(rows, some)] if len(some) and len(rows) else no_numbers()
 
 
 def without(rows: Ints, some: Iterable[int] | Ints) -> Ints:
-    """Rising numbers but for a few."""
+    """Return an ascending array without a few of its numbers."""
     few = np.unique(np.fromiter(some, np.int64))
     found = common(rows, few)
     return np.delete(rows, np.searchsorted(rows, found)) if len(found) else rows

@@ -1,4 +1,4 @@
-"""From settings to a lake and its truth."""
+"""Generates a lake and its expected findings from settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eventd.audit.generate.catalogue import Catalogue
+from eventd.audit.generate.catalogue import EventCatalogue
 from eventd.audit.generate.planning import findings_of, plan
 from eventd.audit.generate.settings import Settings
 from eventd.audit.generate.shipping import ship
@@ -23,11 +23,11 @@ from eventd.lake.writer import Segment
 
 
 def write_lake(settings: Settings, url: str, *, progress: Callable[[int], None]) -> Truth:
-    """Write the ledgers of all nodes. Raises Invalid, Conflict, LakeUnavailable, MissingExtra."""
+    """Write the ledgers of all nodes. Raises Invalid, Conflict, LakeUnavailable and MissingExtra."""
     storage = connect_empty(url)
     world, faults = plan(settings)
     write_head(storage, settings)
-    catalogue, segments = Catalogue(world), []
+    catalogue, segments = EventCatalogue(world), []
     for node in range(settings.nodes):
         segments += ship(world, catalogue, node, storage)
         progress(node + 1)
@@ -36,7 +36,7 @@ def write_lake(settings: Settings, url: str, *, progress: Callable[[int], None])
 
 
 def connect_empty(url: str) -> Storage:
-    """A lake that holds nothing. Raises Conflict."""
+    """Connect to an empty lake. Raises Conflict if it is not empty."""
     storage = connect(url)
     if storage.list(""):
         raise Conflict(f"{storage.url} is not empty", hint="generate into an empty folder")
@@ -44,16 +44,17 @@ def connect_empty(url: str) -> Storage:
 
 
 def write_head(storage: Storage, settings: Settings) -> None:
-    """Name the lake. Another lake has another id: an audit must not resume from the results of a different one."""
+    """Write the lake's id, derived from the settings, so that an audit never resumes from the state of a different
+    lake."""
     lake = hashlib.sha256(msgspec.msgpack.encode(settings)).hexdigest()[:16]
     storage.put(HEAD, encode(Head(id=lake, made_at=settings.start)))
 
 
 def totals(world: World, segments: Sequence[Segment], found: Sequence[Finding]) -> dict[str, int]:
-    """What the ledgers add up to, with the names of a report's totals."""
+    """Return the totals of the ledgers, named like those of a report."""
     rows: dict[Ledger, int] = dict.fromkeys(Ledger, 0)
     for _, manifest in segments:
         rows[manifest.book] += manifest.rows
-    shipped = (history for history in world.histories if not history.ghost and history.node not in world.silent)
-    counts = {"events": sum(history.events for history in shipped), "deliveries": rows[Ledger.DELIVERIES]}
+    shipped = (emitter for emitter in world.emitters if not emitter.ghost and emitter.node not in world.silent)
+    counts = {"events": sum(emitter.events for emitter in shipped), "deliveries": rows[Ledger.DELIVERIES]}
     return counts | {f"rows_{book.value}": count for book, count in rows.items()} | {"findings": len(found)}

@@ -1,4 +1,4 @@
-"""The order in which each node recorded everything: positions, seqs, and the numbers of its ledgers."""
+"""The order in which each node recorded its entries: positions, seqs, and the numbers of its ledgers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from eventd.audit.generate.emitters import Emitter
 from eventd.audit.generate.flows import Flow
-from eventd.audit.generate.history import History
 from eventd.audit.generate.pseudo_random import Ints, Mask
 from eventd.audit.generate.world import World
 
 OWN: Final = -1
-"""In the place of a course: the node's own events."""
+"""Used instead of a flow's uid for the node's own events."""
 
 
 @dataclass(frozen=True)
 class Journal:
     """Entries of one node in order: recorded at the true time `at`, from batch `batch` of `flow` (its uid).
 
-    In a log they are commits (where `flow` is OWN, `batch` is a commit of the node's history), else they are batches.
+    In a log they are commits (if `flow` is OWN, `batch` is a commit of the node's emitter), otherwise batches.
     """
 
     at: Ints
@@ -33,9 +33,9 @@ class Journal:
 
 
 def number_all(world: World) -> None:
-    """Find the positions of all events in all logs, and the ranges of all batches."""
+    """Set the positions of all events in all logs, and the ranges of all batches."""
     for flow in world.flows:
-        flow.close(world.histories[flow.source].expiring)
+        flow.close(world.emitters[flow.source].expiring)
     for node in range(world.settings.nodes):
         _number_log(world, node)
     links: dict[tuple[int, int, int], list[Flow]] = {}
@@ -46,9 +46,9 @@ def number_all(world: World) -> None:
 
 
 def log_of(world: World, node: int) -> Journal:
-    """The commits to a node's log."""
-    history = world.histories[node]
-    journals = [Journal(history.at, np.full_like(history.at, OWN), np.arange(len(history.at)))]
+    """Return the commits to a node's log."""
+    emitter = world.emitters[node]
+    journals = [Journal(emitter.at, np.full_like(emitter.at, OWN), np.arange(len(emitter.at)))]
     for flow in world.flows:
         if flow.peer == node:
             batches = np.flatnonzero(np.diff(flow.held_at))
@@ -57,69 +57,71 @@ def log_of(world: World, node: int) -> Journal:
 
 
 def outbox_of(world: World, node: int) -> Journal:
-    """The batches of a sender, in the order of acknowledgement."""
+    """Return the batches of a sender, in the order of acknowledgement."""
     return _merge([_whole(one, one.acked) for one in world.flows if one.sender == node and one.kept])
 
 
 def inbox_of(world: World, node: int) -> Journal:
-    """The batches of a receiver, in the order of recording."""
+    """Return the batches of a receiver, in the order of recording."""
     came = [one for one in world.flows if one.peer == node and one.given]
     return _merge([_some(_whole(one, one.recorded), ~one.empty) for one in came])
 
 
-class Places(NamedTuple):
-    """Where records lie in a log and in their group, and when they were recorded, by the node's clock."""
+class RecordPositions(NamedTuple):
+    """Positions of records in a log and in their group, and the times of recording by the node's clock."""
 
     position: Ints
     seq: Ints
     at: Ints
 
 
-def places_of(world: World, flow: Flow, numbers: Ints) -> Places:
-    """The places of a course's events in the log of its sender."""
+def positions_of(world: World, flow: Flow, numbers: Ints) -> RecordPositions:
+    """Return the positions of a flow's events in the log of its sender."""
     skew = world.skews[flow.sender]
     if flow.feed is None:
-        history = world.histories[flow.source]
-        commit = np.searchsorted(history.first, numbers, "right") - 1
-        within = numbers - history.first[commit]
-        return Places(history.position[commit] + within, history.seq[commit] + within, history.at[commit] + skew)
+        emitter = world.emitters[flow.source]
+        commit = np.searchsorted(emitter.first, numbers, "right") - 1
+        within = numbers - emitter.first[commit]
+        return RecordPositions(
+            emitter.position[commit] + within, emitter.seq[commit] + within, emitter.at[commit] + skew
+        )
     feed = flow.feed
     place = np.searchsorted(feed.held, numbers)
     batch = np.searchsorted(feed.held_at, place, "right") - 1
     within = place - feed.held_at[batch]
-    return Places(feed.position[batch] + within, feed.seq[batch] + within, feed.recorded[batch] + skew)
+    return RecordPositions(feed.position[batch] + within, feed.seq[batch] + within, feed.recorded[batch] + skew)
 
 
-def sizes_of(world: World, journal: Journal, history: History) -> Ints:
-    """How many records each commit to a log has."""
+def sizes_of(world: World, journal: Journal, emitter: Emitter) -> Ints:
+    """Return the number of records in each commit to a log."""
     sizes = np.zeros(len(journal), np.int64)
     for uid, places in by_flow(journal):
-        edges = history.first if uid == OWN else world.flows[uid].held_at
+        edges = emitter.first if uid == OWN else world.flows[uid].held_at
         sizes[places] = np.diff(edges)[journal.batch[places]]
     return sizes
 
 
 def by_flow(journal: Journal) -> list[tuple[int, Ints]]:
-    """Each course of a sheet, with the places of its batches."""
+    """Return each flow of a journal, with the indexes of its entries."""
     order = np.argsort(journal.flow, kind="stable")
     found, starts = np.unique(journal.flow[order], return_index=True)
     return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(found) else []
 
 
 def _number_log(world: World, node: int) -> None:
-    history = world.histories[node]
+    emitter = world.emitters[node]
     journal = log_of(world, node)
-    sizes = sizes_of(world, journal, history)
+    sizes = sizes_of(world, journal, emitter)
     position = np.cumsum(sizes) - sizes + 1
     group = np.zeros(len(journal), np.int64)
     for uid, places in by_flow(journal):
-        group[places] = history.group[journal.batch[places]] if uid == OWN else world.flows[uid].group
+        group[places] = emitter.group[journal.batch[places]] if uid == OWN else world.flows[uid].group
     seq = position.copy()
     for each in range(len(world.groups) if len(world.groups) > 1 else 0):
         places = np.flatnonzero(group == each)
         seq[places] = np.cumsum(sizes[places]) - sizes[places] + 1
     for uid, places in by_flow(journal):
-        target = history if uid == OWN else world.flows[uid]
+        target = emitter if uid == OWN else world.flows[uid]
         target.position, target.seq = np.zeros_like(target.commits), np.zeros_like(target.commits)
         target.position[journal.batch[places]] = position[places]
         target.seq[journal.batch[places]] = seq[places]
@@ -127,11 +129,11 @@ def _number_log(world: World, node: int) -> None:
 
 
 def _find_ranges(world: World, flows: Sequence[Flow]) -> None:
-    """The range of each batch in its sender's positions: in the ordinary course it begins where the last one ended."""
+    """Set the range of each batch in its sender's positions: a regular batch begins where the previous one ended."""
     ordinary = [one for one in flows if not (one.alone or one.repair)]
     for one in flows:
-        ghost = world.histories[one.source].ghost
-        one.upto = np.zeros(1, np.int64) if ghost else places_of(world, one, one.last).position
+        ghost = world.emitters[one.source].ghost
+        one.upto = np.zeros(1, np.int64) if ghost else positions_of(world, one, one.last).position
         one.after = one.upto - (0 if one.probe or ghost else 1)
         if one.repair and not one.alone:
             one.after = np.append(0, one.upto[:-1])

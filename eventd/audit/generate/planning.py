@@ -1,39 +1,39 @@
-"""What is decided before a row is written, in the order in which one thing follows from the other."""
+"""Plans the federation and its faults before any row is written, because positions depend on the faults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from eventd.audit.generate.batches import batch_ids, id_of
-from eventd.audit.generate.faults import Fault, Planter
+from eventd.audit.generate.delivery_simulator import DeliverySimulator
+from eventd.audit.generate.faults import Fault, FaultInjector
 from eventd.audit.generate.log_positions import number_all
-from eventd.audit.generate.routes import Routes
 from eventd.audit.generate.settings import Settings, check
 from eventd.audit.generate.world import World
 from eventd.audit.report.findings import Discrepancy, Finding, group_findings
 
 
 def plan(settings: Settings) -> tuple[World, list[Fault]]:
-    """The federation, and its faults. Raises Invalid for settings that cannot be."""
+    """Return the federation and its faults. Raises Invalid for invalid settings."""
     check(settings)
     world = World(settings)
-    Routes(world).connect()
-    faults = Planter(world).plant()
+    DeliverySimulator(world).connect()
+    faults = FaultInjector(world).inject()
     number_all(world)
     return world, faults
 
 
 def findings_of(world: World, faults: Iterable[Fault]) -> list[Finding]:
-    """The findings of a correct audit."""
-    return group_findings(_fact(world, fault) for fault in faults)
+    """Return the findings of a correct audit."""
+    return group_findings(_discrepancy(world, fault) for fault in faults)
 
 
-def _fact(world: World, fault: Fault) -> Discrepancy:
-    history = world.histories[fault.source]
-    parts = (world.groups[fault.group], world.names[history.node], world.names[fault.peer])
+def _discrepancy(world: World, fault: Fault) -> Discrepancy:
+    emitter = world.emitters[fault.source]
+    parts = (world.groups[fault.group], world.names[emitter.node], world.names[fault.peer])
     if fault.number is None:
         name = str(batch_ids(world, fault.flow)[fault.batch].tobytes(), "ascii")
         return Discrepancy(fault.kind, *parts, 0, name, fault.detail)
-    commit = history.commit_of(fault.number)
-    seq = 0 if history.ghost else int(history.seq[commit] + fault.number - history.first[commit])
+    commit = emitter.commit_of(fault.number)
+    seq = 0 if emitter.ghost else int(emitter.seq[commit] + fault.number - emitter.first[commit])
     return Discrepancy(fault.kind, *parts, seq, id_of(world, fault.source, fault.number), fault.detail)

@@ -1,4 +1,4 @@
-"""Division of a ledger into segments, and of a segment into tables of one row group."""
+"""Divides a ledger into segments, and a segment into tables of one row group."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class SegmentRows(NamedTuple):
 
 
 def epochs_of(world: World, node: int, at: Ints) -> Ints:
-    """Which of the node's epochs each true time falls into: 0 or 1."""
+    """Return the node's epoch at each true time: 0 or 1."""
     epoch_index = world.restarts.get(node)
     return np.zeros_like(at) if epoch_index is None else (at >= epoch_index).astype(np.int64)
 
 
-class Cut(NamedTuple):
-    """Things `begin` up to before `end` of a sheet make a segment of the epoch `epoch_index`."""
+class SegmentRange(NamedTuple):
+    """The items of a journal that form one segment, from `begin` up to but not including `end`, in one epoch."""
 
     begin: int
     end: int
     epoch_index: int
 
 
-def cut(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[Cut]:
-    """Cut where a day or an epoch ends, and where there are rows enough. What has no rows goes with what follows."""
+def divide(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[SegmentRange]:
+    """Divide items at the ends of days and epochs and into full segments. Items without rows join the next ones."""
     total = np.append(0, np.cumsum(rows))
     bounds = np.flatnonzero((np.diff(times // _DAY) != 0) | (np.diff(epoch_indexes) != 0)) + 1
     for begin, end in zip(np.append(0, bounds), np.append(bounds, len(rows)), strict=True):
@@ -52,13 +52,13 @@ def cut(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[Cut
         while at < end:
             beyond = int(np.searchsorted(total, total[at] + most, "right")) - 1
             beyond = min(max(beyond, at + 1), int(end))
-            yield Cut(at, beyond, int(epoch_indexes[at]))
+            yield SegmentRange(at, beyond, int(epoch_indexes[at]))
             at = beyond
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of a sheet: of the things `items` the rows `low` to `high`, counted within each; `counts` of them."""
+    """A block of rows: of each of the items `items`, `counts` rows that begin with its row `low`."""
 
     items: Ints
     low: Ints
@@ -66,22 +66,22 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return int(self.counts.sum())
 
     def spread(self, values: Any) -> Any:
-        """A value of each thing (of the whole sheet), for each row."""
+        """Repeat a value of each item (of the whole journal) for each of its rows."""
         return np.repeat(values[self.items], self.counts)
 
     def within(self) -> Ints:
-        """The place of each row in its thing."""
+        """Return the index of each row within its item."""
         ends = np.cumsum(self.counts)
         shift: Ints = np.repeat(self.low - (ends - self.counts), self.counts)
         return np.arange(ends[-1]) + shift
 
 
-def blocks(rows: Ints, one: Cut) -> Iterator[Block]:
-    """The rows of a segment, a row group at a time."""
+def blocks(rows: Ints, one: SegmentRange) -> Iterator[Block]:
+    """Yield the rows of a segment, one row group at a time."""
     items = np.arange(one.begin, one.end)
     ends = np.cumsum(rows[one.begin : one.end])
     starts = ends - rows[one.begin : one.end]
@@ -92,7 +92,7 @@ def blocks(rows: Ints, one: Cut) -> Iterator[Block]:
 
 
 def numbers_of(world: World, journal: Journal, block: Block, starts: Ints, *, held: bool) -> Ints:
-    """The events' numbers of a block's rows. `starts`: where each thing's rows begin, in its course or its history."""
+    """Return the event number of each row. `starts`: where the rows of each item begin, in its flow or emitter."""
     begin = starts[block.items] + block.low
     pieces = []
     for uid, at, count in zip(journal.flow[block.items].tolist(), begin.tolist(), block.counts.tolist(), strict=True):

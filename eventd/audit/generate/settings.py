@@ -12,17 +12,17 @@ from eventd.runtime.clock import SECOND
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 START: Final = 1_767_571_200 * SECOND
-"""2026-01-05T00:00:00Z: fixed, so that the same settings make the same ledgers."""
+"""2026-01-05T00:00:00Z: fixed, so that the same settings generate the same ledgers."""
 TAIL: Final = 20 * MINUTE
-"""Quiet time before the end, so that every delivery has arrived by any clock."""
+"""Time without new events before the end, so that every delivery has arrived by any clock."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The same settings make the same files, byte for byte. Times are microseconds.
+    """Settings. Equal settings generate equal files, byte for byte. Times are in microseconds.
 
-    All nodes together emit `events`; each goes to every other node. A node's clock is wrong by up to `skew`, either
-    way. Faults: `lose` events at one peer each, `duplicate` deliveries, `forge` events or receipts, `loop` deliveries
-    to a source or by a second sender.
+    All nodes together emit `events`; each is sent to every other node. A node's clock is wrong by up to `skew` in
+    either direction. Faults: `lose` events at one peer each, `duplicate` deliveries, `forge` events or receipts, `loop`
+    deliveries to a source or by a second sender.
     """
 
     nodes: int = 5
@@ -37,22 +37,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> int:
-        """When the ledgers begin."""
+        """Return the time at which the ledgers begin."""
         return START
 
     @property
     def end(self) -> int:
-        """When the ledgers were closed."""
+        """Return the time at which the ledgers were closed."""
         return self.start + self.span
 
     @property
-    def special(self) -> int:
-        """Events that a fault needs, at the most."""
+    def fault_events(self) -> int:
+        """Return the maximum number of events that need a fault."""
         return self.lose + self.duplicate + self.forge + self.loop
 
 
 def check(settings: Settings) -> None:
-    """Raise Invalid where no such ledgers exist."""
+    """Check the settings. Raises Invalid if they cannot be met."""
     bounds = {"nodes": (2, 500), "events": (1, 10**10), "seed": (0, 2**32 - 1)}
     for name in ("nodes", "events", "seed", "lose", "duplicate", "forge", "loop"):
         least, most = bounds.get(name, (0, 10**12))
@@ -63,6 +63,6 @@ def check(settings: Settings) -> None:
         raise Invalid("--span is less than an hour or more than a year", hint="give a duration such as 24h")
     if not 0 <= settings.skew <= 12 * HOUR:
         raise Invalid("--skew is more than twelve hours", hint="give a duration such as 40s")
-    if 20 * settings.special > settings.events:
-        hint = f"raise --events to {20 * settings.special:,}: twenty for each fault"
-        raise Invalid(f"{settings.events:,} events are too few for {settings.special:,} faults", hint=hint)
+    if 20 * settings.fault_events > settings.events:
+        hint = f"raise --events to {20 * settings.fault_events:,}: twenty for each fault"
+        raise Invalid(f"{settings.events:,} events are too few for {settings.fault_events:,} faults", hint=hint)

@@ -1,4 +1,4 @@
-"""Writing the ledgers and the state of a node into a lake."""
+"""Writes the ledgers and the state of a node to a lake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from eventd.audit.generate.batch_ledgers import InboundLedger, ReceiptsLedger
 from eventd.audit.generate.batches import Batches
-from eventd.audit.generate.catalogue import Catalogue
+from eventd.audit.generate.catalogue import EventCatalogue
 from eventd.audit.generate.delivery_ledger import DeliveriesLedger
 from eventd.audit.generate.event_ledger import EventsLedger
 from eventd.audit.generate.gap_ledgers import gaps_of, refusals_of
@@ -25,11 +25,11 @@ from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.clock import SECOND
 
 
-def ship(world: World, catalogue: Catalogue, node: int, storage: Storage) -> list[Segment]:
+def ship(world: World, catalogue: EventCatalogue, node: int, storage: Storage) -> list[Segment]:
     """Write all ledgers of a node, and its states. Raises LakeUnavailable."""
     closed = world.closed(node)
     segments: list[tuple[int, Segment]] = []
-    for part in _parts(world, catalogue, node):
+    for part in _segments(world, catalogue, node):
         epoch = world.epoch(node, part.epoch_index)
         place = landing(part.book, world.names[node], epoch, part.after, part.upto, at=part.at)
         written = write_segment(
@@ -41,13 +41,13 @@ def ship(world: World, catalogue: Catalogue, node: int, storage: Storage) -> lis
     return [segment for _, segment in segments]
 
 
-def _parts(world: World, catalogue: Catalogue, node: int) -> Iterator[SegmentRows]:
-    yield from EventsLedger(world, node, catalogue).parts()
+def _segments(world: World, catalogue: EventCatalogue, node: int) -> Iterator[SegmentRows]:
+    yield from EventsLedger(world, node, catalogue).segments()
     sent = Batches(world, outbox_of(world, node))
     receipts = ReceiptsLedger(world, node, sent)
-    yield from receipts.parts()
-    yield from DeliveriesLedger(world, node, catalogue, sent, receipts.digests).parts()
-    yield from InboundLedger(world, node, Batches(world, inbox_of(world, node))).parts()
+    yield from receipts.segments()
+    yield from DeliveriesLedger(world, node, catalogue, sent, receipts.digests).segments()
+    yield from InboundLedger(world, node, Batches(world, inbox_of(world, node))).segments()
     yield from gaps_of(world, node)
     yield from refusals_of(world, node)
 
@@ -79,11 +79,11 @@ def _state(world: World, node: int, epoch_index: int, segments: list[Segment]) -
 
 
 def _head(world: World, node: int, epoch_index: int) -> int:
-    """The last position of an epoch."""
+    """Return the last position of an epoch."""
     if epoch_index or node not in world.restarts:
         return world.heads[node]
     journal = log_of(world, node)
-    return int(sizes_of(world, journal, world.histories[node])[journal.at < world.restarts[node]].sum())
+    return int(sizes_of(world, journal, world.emitters[node])[journal.at < world.restarts[node]].sum())
 
 
 def _group(world: World, node: int, group: int, head: int) -> GroupState:
@@ -93,8 +93,8 @@ def _group(world: World, node: int, group: int, head: int) -> GroupState:
 
 def _peer(world: World, link: Link, head: int) -> PeerState:
     skew, begun = int(world.skews[link.sender]), world.settings.start - HOUR
-    history = world.histories[link.sender]
-    late = np.flatnonzero(history.at >= world.settings.end)
+    emitter = world.emitters[link.sender]
+    late = np.flatnonzero(emitter.at >= world.settings.end)
     selections = tuple(
         Selection(version=version, declared_at=terms.since + skew - SECOND, selection=terms.selection)
         for version, terms in enumerate(link.terms, 1)
@@ -104,6 +104,6 @@ def _peer(world: World, link: Link, head: int) -> PeerState:
         selections=selections,
         relay=link.relay,
         since=begun + skew,
-        cursor=int(history.position[late[0]]) - 1 if len(late) else head,
+        cursor=int(emitter.position[late[0]]) - 1 if len(late) else head,
         created_at=begun + skew,
     )

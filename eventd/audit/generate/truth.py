@@ -1,4 +1,4 @@
-"""The findings of a correct audit of generated ledgers."""
+"""The findings that a correct audit of generated ledgers reports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from eventd.audit.report.findings import Finding
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """The planted findings in the order of a report, and the totals of the ledgers.
+    """The injected findings in the order of a report, and the totals of the ledgers.
 
-    `totals` has the names of a report's totals where both count the same.
+    `totals` uses the names of a report's totals for figures that both count alike.
     """
 
     settings: Settings
@@ -19,5 +19,5 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
     def to_json(self) -> bytes:
-        """The text of truth.json."""
+        """Return the content of truth.json."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"

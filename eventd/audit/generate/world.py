@@ -1,4 +1,4 @@
-"""The imaginary federation: its nodes and links, and the flows of events."""
+"""The simulated federation: its nodes and links, and the flows of events."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from eventd.audit.generate.emitters import Emitter, make_emitters
 from eventd.audit.generate.flows import Flow
-from eventd.audit.generate.history import History, make_histories
 from eventd.audit.generate.pseudo_random import Ints, key_of, random_of
 from eventd.audit.generate.settings import HOUR, MINUTE, Settings
 
@@ -26,7 +26,7 @@ class SelectionTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class Link:
-    """A link of a node to a peer in a group, with terms that may have changed."""
+    """A link of a node to a peer in a group. Its terms may change over time."""
 
     group: int
     sender: int
@@ -35,11 +35,11 @@ class Link:
 
     @property
     def relay(self) -> bool:
-        """Whether the peer also gets what is not the sender's own."""
+        """Return whether the peer also gets events of other nodes."""
         return bool(self.terms[-1].selection.get("relay"))
 
     def version_at(self, at: int) -> int:
-        """The number of the terms that are in force."""
+        """Return the number of the terms in force at a time."""
         return sum(terms.since <= at for terms in self.terms)
 
 
@@ -55,86 +55,86 @@ class World:
     heads: list[int] = field(default_factory=list)
     """The last position of each node."""
     restarts: dict[int, int] = field(default_factory=dict)
-    """The nodes that were restored from a back-up, each with the true time it began its second epoch."""
+    """The nodes that were restored from a backup, each with the true time at which its second epoch began."""
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the nodes."""
+        """Return the names of the nodes."""
         return [f"site-{node + 1:02d}" for node in range(self.settings.nodes)]
 
     @cached_property
     def groups(self) -> list[str]:
-        """Their names."""
+        """Return the names of the groups."""
         return ["edge"]
 
     @cached_property
     def types(self) -> list[str]:
-        """Their names, the commonest first."""
+        """Return the names of the types, the most common first."""
         return type_names(12)
 
     @cached_property
     def skews(self) -> Ints:
-        """How far each node's clock is ahead, in microseconds."""
+        """Return how far each node's clock is ahead, in microseconds."""
         most = self.settings.skew
         return random_of(self.settings.seed, "skew").integers(-most, most, self.settings.nodes, endpoint=True)
 
     @cached_property
-    def histories(self) -> list[History]:
-        """The events of each node, and after them those that others emitted in its name."""
-        return make_histories(self.settings, self.skews, groups=len(self.groups), types=len(self.types))
+    def emitters(self) -> list[Emitter]:
+        """Return the emitter of each node, followed by the ghosts, which forge events in the name of a node."""
+        return make_emitters(self.settings, self.skews, groups=len(self.groups), types=len(self.types))
 
     @cached_property
     def silent(self) -> frozenset[int]:
-        """The nodes whose ledgers are in no lake."""
+        """Return the nodes that ship no ledgers to the lake."""
         return frozenset()
 
     @cached_property
     def outages(self) -> list[list[tuple[int, int]]]:
-        """When each node could not be reached, in order."""
+        """Return the outages of each node, in order."""
         return _outages(self.settings)
 
     def epoch(self, node: int, epoch_index: int) -> str:
-        """The name of a node's first (0) or second (1) epoch."""
+        """Return the name of a node's first (0) or second (1) epoch."""
         return f"{key_of(self.settings.seed, 'epoch', node, epoch_index):016x}"[:12]
 
     def numbers(self, source: int, group: int) -> Ints:
-        """The events of a source in a group that have been sent by the end, by number."""
+        """Return the numbers of the events of a source in a group that were sent before the end."""
         return self._numbers[source, group]
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], Ints]:
         found = {}
-        for source, history in enumerate(self.histories[: self.settings.nodes]):
-            sent = history.first[np.searchsorted(history.at, self.settings.end)]
+        for source, emitter in enumerate(self.emitters[: self.settings.nodes]):
+            sent = emitter.first[np.searchsorted(emitter.at, self.settings.end)]
             for group in range(len(self.groups)):
-                numbers = history.numbers(group)
+                numbers = emitter.numbers(group)
                 found[source, group] = numbers[numbers < sent]
         return found
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Sender and peer of every link."""
+        """Return the sender and peer of every link."""
         return ring(self.settings.nodes, self.settings.nodes - 1)
 
     def closed(self, node: int) -> int:
-        """When a node's ledgers were written for the last time, by its clock."""
+        """Return when a node's ledgers were closed, by its clock."""
         return self.settings.end + int(self.skews[node])
 
-    def add(self, **parts: Any) -> Flow:
-        """Another course."""
+    def add_flow(self, **parts: Any) -> Flow:
+        """Add a flow."""
         flow = Flow(uid=len(self.flows), **parts)
         self.flows.append(flow)
         return flow
 
 
 def type_names(count: int) -> list[str]:
-    """Names of types, the commonest first."""
+    """Return names of types, the most common first."""
     areas = len(_AREAS)
     return [f"routerd.{_AREAS[at % areas]}.{_VERBS[at // areas]}" for at in range(count)]
 
 
 def ring(nodes: int, fanout: int) -> list[tuple[int, int]]:
-    """Sender and peer of every link, where each node sends to the `fanout` nodes after it."""
+    """Return the sender and peer of every link of a ring, in which each node sends to the next `fanout` nodes."""
     return [(node, (node + far) % nodes) for node in range(nodes) for far in range(1, fanout + 1)]
 
 

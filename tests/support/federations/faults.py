@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from eventd.audit.generate.faults import Fault, Planter, Target, event_fault
+from eventd.audit.generate.faults import Fault, FaultInjector, Target, event_fault
 from eventd.audit.generate.pseudo_random import Mask
 from eventd.audit.report.findings import NOT_HELD, NOT_SENT, OTHER_RECEIPT, Kind
 from tests.support.federations.routes import takes
 from tests.support.federations.world import FullWorld
 
 
-class FullPlanter(Planter):
+class FullFaultInjector(FaultInjector):
     """Plants the faults of a full world."""
 
     world: FullWorld
@@ -36,14 +36,14 @@ class FullPlanter(Planter):
     def free(self, target: Target, number: int) -> bool:
         """Return whether an event has no fault, does not expire, and was always selected for the peer."""
         flow = target.flow
-        history = self.world.histories[flow.source]
-        at = np.searchsorted(history.expiring, number)
-        if number in history.expiring[at : at + 1] or not super().free(target, number):
+        emitter = self.world.emitters[flow.source]
+        at = np.searchsorted(emitter.expiring, number)
+        if number in emitter.expiring[at : at + 1] or not super().free(target, number):
             return False
         if flow.uid not in self._wanted:
             terms = self.links[flow.sender, flow.peer, flow.group].terms
             self._wanted[flow.uid] = np.logical_and.reduce([takes(self.world, one.selection) for one in terms])
-        kind = int(history.types_of(np.array([number]))[0])
+        kind = int(emitter.types_of(np.array([number]))[0])
         return bool(self._wanted[flow.uid][kind])
 
     def _disagree(self, count: int) -> Iterator[Fault]:

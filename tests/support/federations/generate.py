@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from eventd.audit.generate.catalogue import Catalogue, EventRows
+from eventd.audit.generate.catalogue import EventCatalogue, EventRows
+from eventd.audit.generate.emitters import EventColumns
 from eventd.audit.generate.faults import Fault
 from eventd.audit.generate.flows import Flow
-from eventd.audit.generate.history import EventColumns
 from eventd.audit.generate.lake_writer import connect_empty, totals, write_head
 from eventd.audit.generate.log_positions import number_all
 from eventd.audit.generate.planning import findings_of
@@ -25,8 +25,8 @@ from eventd.errors import Invalid
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment
 from tests.support.federations.damage import damage, require_enough
-from tests.support.federations.faults import FullPlanter
-from tests.support.federations.routes import FullRoutes
+from tests.support.federations.faults import FullFaultInjector
+from tests.support.federations.routes import FullDeliverySimulator
 from tests.support.federations.settings import FullSettings, check_full
 from tests.support.federations.world import FullWorld
 
@@ -50,8 +50,8 @@ def generate(settings: FullSettings, url: str, *, processes: int = 1) -> Truth:
 def _plan(settings: FullSettings) -> tuple[FullWorld, list[Fault]]:
     check_full(settings)
     world = FullWorld(settings)
-    FullRoutes(world).connect()
-    faults = FullPlanter(world).plant()
+    FullDeliverySimulator(world).connect()
+    faults = FullFaultInjector(world).inject()
     shipping = [node for node in range(settings.nodes) if node not in world.silent]
     for node in random_of(settings.seed, "epochs").permutation(shipping)[: settings.epoch].tolist():
         world.restarts[node] = _quiet_moment(world, node)
@@ -72,7 +72,7 @@ def _ship_all(world: FullWorld, storage: Storage, url: str, processes: int) -> I
             yield future.result()
 
 
-_PLANS: list[tuple[FullWorld, Catalogue, Storage]] = []
+_PLANS: list[tuple[FullWorld, EventCatalogue, Storage]] = []
 
 
 def _begin(settings: FullSettings, url: str) -> None:
@@ -85,15 +85,15 @@ def _ship_one(node: int) -> list[Segment]:
     return ship(world, catalogue, node, storage)
 
 
-def _catalogue(world: FullWorld) -> Catalogue:
-    return Catalogue(world) if sum(one.events for one in world.histories) <= MOST_KEPT else _LargeCatalogue(world)
+def _catalogue(world: FullWorld) -> EventCatalogue:
+    return EventCatalogue(world) if sum(one.events for one in world.emitters) <= MOST_KEPT else _LargeCatalogue(world)
 
 
-class _LargeCatalogue(Catalogue):
+class _LargeCatalogue(EventCatalogue):
     """Makes events again for each use, because there are too many to keep."""
 
     def __init__(self, world: FullWorld) -> None:
-        self._histories = world.histories
+        self._emitters = world.emitters
 
     def look_up(self, block: Block, sources: Ints, numbers: Ints) -> EventRows:
         ends = np.cumsum(block.counts)
@@ -102,7 +102,7 @@ class _LargeCatalogue(Catalogue):
         for source in np.unique(sources):
             those = np.flatnonzero(sources == source)
             begin, end = int(first[those].min()), int(last[those].max()) + 1
-            parts.append(self._histories[source].events_of(begin, end))
+            parts.append(self._emitters[source].events_of(begin, end))
             shift[those] = size - begin
             size += end - begin
         return EventRows(
@@ -134,6 +134,6 @@ def _begun(world: FullWorld, flow: Flow) -> Ints:
     """Return when the sender recorded the first event of each batch."""
     if flow.feed is not None or not len(flow.rows):
         return flow.sent
-    history = world.histories[flow.source]
+    emitter = world.emitters[flow.source]
     first = flow.rows[np.minimum(np.searchsorted(flow.rows, flow.edges[:-1]), len(flow.rows) - 1)]
-    return np.minimum(flow.sent, history.at[np.searchsorted(history.first, first, "right") - 1])
+    return np.minimum(flow.sent, emitter.at[np.searchsorted(emitter.first, first, "right") - 1])

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from eventd.audit.generate.flows import DELIVERED, IN_PATH, Flow, Load, Traffic, last_of
+from eventd.audit.generate.delivery_simulator import DeliverySimulator
+from eventd.audit.generate.flows import DELIVERED, IN_PATH, Flow, LinkTiming, PendingBatches, last_of
 from eventd.audit.generate.pseudo_random import Ints, Mask, random_of
-from eventd.audit.generate.routes import Routes
 from eventd.audit.generate.world import Link, SelectionTerms
 from eventd.runtime.clock import SECOND
 from federation.selector import Selector
@@ -23,7 +23,7 @@ _BACKFILL: Final = 1_000
 """Events in one batch of a backfill."""
 
 
-class FullRoutes(Routes):
+class FullDeliverySimulator(DeliverySimulator):
     """The routes of a full world."""
 
     world: FullWorld
@@ -50,47 +50,47 @@ class FullRoutes(Routes):
         kinds = ((begun,), (less,), (begun, SelectionTerms(middle, SOME)), (less, SelectionTerms(middle, EVERYTHING)))
         return kinds[(sender + 2 * peer + group) % 4]
 
-    def send(self, link: Link) -> Traffic:
-        traffic, late = super().send(link), self._late
+    def send(self, link: Link) -> LinkTiming:
+        timing, late = super().send(link), self._late
         if len(late):
             steps = np.append(late[::_BACKFILL], late[-1] + 1)
             ready = link.terms[-1].since + 10 * SECOND + 50_000 * np.arange(len(steps) - 1)
-            load = Load(ready, steps, np.ones_like(ready))
-            self.carry(link, late, load, traffic, np.full_like(ready, 2), repair=True)
-        return traffic
+            pending = PendingBatches(ready, steps, np.ones_like(ready))
+            self.deliver(link, late, pending, timing, np.full_like(ready, 2), repair=True)
+        return timing
 
-    def select(self, link: Link, load: Load, numbers: Ints) -> Ints:
+    def select(self, link: Link, pending: PendingBatches, numbers: Ints) -> Ints:
         """Return the events that the link selects; those that only its latest selection matches are backfilled."""
-        rows, self._late = self._selected(link, load, numbers)
+        rows, self._late = self._selected(link, pending, numbers)
         # Nothing is sent where no event matches: the next range begins where the last one ended.
-        full = np.diff(np.searchsorted(rows, load.edges)) > 0
-        load.edges = np.append(load.edges[:-1][full], load.edges[-1])
-        load.ready, load.attempts = load.ready[full], load.attempts[full]
+        full = np.diff(np.searchsorted(rows, pending.edges)) > 0
+        pending.edges = np.append(pending.edges[:-1][full], pending.edges[-1])
+        pending.ready, pending.attempts = pending.ready[full], pending.attempts[full]
         return rows
 
-    def _selected(self, link: Link, load: Load, numbers: Ints) -> tuple[Ints, Ints]:
+    def _selected(self, link: Link, pending: PendingBatches, numbers: Ints) -> tuple[Ints, Ints]:
         none = numbers[:0]
         if len(link.terms) == 1 and not link.terms[0].selection:
             return numbers, none
-        history = self.world.histories[link.sender]
-        types = history.types_of(numbers)
+        emitter = self.world.emitters[link.sender]
+        types = emitter.types_of(numbers)
         wanted = [takes(self.world, terms.selection)[types] for terms in link.terms]
         if len(link.terms) == 1:
             return numbers[wanted[0]], none
-        begun = numbers < load.edges[np.searchsorted(load.ready, link.terms[1].since)]
+        begun = numbers < pending.edges[np.searchsorted(pending.ready, link.terms[1].since)]
         late = numbers[begun & ~wanted[0] & wanted[1]]
-        return numbers[np.where(begun, *wanted)], late[history.alive(late, link.terms[1].since)]
+        return numbers[np.where(begun, *wanted)], late[emitter.alive(late, link.terms[1].since)]
 
-    def delay(self, link: Link, load: Load, numbers: Ints, random: np.random.Generator) -> None:
-        super().delay(link, load, numbers, random)
+    def delay(self, link: Link, pending: PendingBatches, numbers: Ints, random: np.random.Generator) -> None:
+        super().delay(link, pending, numbers, random)
         share, rest = divmod(self.world.settings.retry, len(self.world.pairs) * len(self.world.groups))
         share += len(self.world.links) <= rest
         if share:
-            chosen = np.sort(random.choice(len(load.ready), min(share, len(load.ready)), replace=False))
+            chosen = np.sort(random.choice(len(pending.ready), min(share, len(pending.ready)), replace=False))
             tries = random.integers(1, 4, len(chosen))
-            load.attempts[chosen] += tries
-            load.ready[chosen] += SECOND * tries
-            load.ready = np.maximum.accumulate(load.ready)
+            pending.attempts[chosen] += tries
+            pending.ready[chosen] += SECOND * tries
+            pending.ready = np.maximum.accumulate(pending.ready)
 
     def _relay(self, group: int) -> None:
         """Let the first node relay all events to the last one, which thereby receives its own events again."""
@@ -102,7 +102,7 @@ class FullRoutes(Routes):
                 continue
             edges = np.append(feed.edges[:-1][full], feed.edges[-1])
             back = feed.source == leaf
-            flow = world.add(
+            flow = world.add_flow(
                 group=group,
                 sender=0,
                 source=feed.source,
@@ -120,7 +120,7 @@ class FullRoutes(Routes):
                 outcome=IN_PATH if back else DELIVERED,
             )
             shared.append(flow)
-        _share_link(shared, Traffic(random_of(world.settings.seed, "relay", group)))
+        _share_link(shared, LinkTiming(random_of(world.settings.seed, "relay", group)))
 
 
 def takes(world: FullWorld, selection: dict[str, Any]) -> Mask:
@@ -129,11 +129,11 @@ def takes(world: FullWorld, selection: dict[str, Any]) -> Mask:
     return np.array([selector.takes_type(name) for name in world.types])
 
 
-def _share_link(flows: Sequence[Flow], traffic: Traffic) -> None:
+def _share_link(flows: Sequence[Flow], timing: LinkTiming) -> None:
     """Schedule several flows on one link, in the order of their `sent`, which says when each batch is ready."""
     ready = np.concatenate([flow.sent for flow in flows])
     order = np.argsort(ready, kind="stable")
-    sent, recorded, acked = traffic.carry(ready[order])
+    sent, recorded, acked = timing.schedule(ready[order])
     back = np.argsort(order, kind="stable")
     edges = np.cumsum([flow.batches for flow in flows])[:-1]
     parts = (np.split(times[back], edges) for times in (sent, recorded, acked))

@@ -42,9 +42,9 @@ class FullSettings(Settings, frozen=True, kw_only=True):
         return self.nodes - 2
 
     @property
-    def special(self) -> int:
+    def fault_events(self) -> int:
         """Return an upper bound of the events that must exist to be faulty or otherwise special."""
-        return super().special + self.disagree + self.expire + self.dead_letter
+        return super().fault_events + self.disagree + self.expire + self.dead_letter
 
 
 def check_full(settings: FullSettings) -> None:

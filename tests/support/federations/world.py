@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from eventd.audit.generate.history import History, make_histories
+from eventd.audit.generate.emitters import Emitter, make_emitters
 from eventd.audit.generate.pseudo_random import random_of
 from eventd.audit.generate.settings import TAIL
 from eventd.audit.generate.world import World, ring, type_names
@@ -33,19 +33,19 @@ class FullWorld(World):
         return type_names(self.settings.types)
 
     @cached_property
-    def histories(self) -> list[History]:
+    def emitters(self) -> list[Emitter]:
         pending = {self.settings.waiting: self.settings.pending}
         sizes = {"groups": self.settings.groups, "types": self.settings.types}
-        histories = make_histories(self.settings, self.skews, **sizes, pending=pending)
+        emitters = make_emitters(self.settings, self.skews, **sizes, pending=pending)
         random = random_of(self.settings.seed, "expiring")
         share = random.multinomial(self.settings.expire, np.full(self.settings.nodes, 1 / self.settings.nodes))
-        for history, count in zip(histories, share, strict=True):
-            sent = int(history.first[np.searchsorted(history.at, self.settings.end)])
-            wanted = np.flatnonzero(history.types_of(np.arange(sent)) == 0)  # the type that every peer selects
+        for emitter, count in zip(emitters, share, strict=True):
+            sent = int(emitter.first[np.searchsorted(emitter.at, self.settings.end)])
+            wanted = np.flatnonzero(emitter.types_of(np.arange(sent)) == 0)  # the type that every peer selects
             if count > len(wanted):
                 raise Invalid("too many events are to expire", hint="raise events, or lower expire")
-            history.expiring = np.sort(random.choice(wanted, count, replace=False))
-        return histories
+            emitter.expiring = np.sort(random.choice(wanted, count, replace=False))
+        return emitters
 
     @cached_property
     def silent(self) -> frozenset[int]:

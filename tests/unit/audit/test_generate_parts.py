@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventd.audit.generate.flows import COMMIT, Load, common, without
-from eventd.audit.generate.pseudo_random import chance, digests, fingerprints, key_of, uuids, write_uuids
-from eventd.audit.generate.segments import Cut, blocks, cut
+from eventd.audit.generate.flows import COMMIT, PendingBatches, common, without
+from eventd.audit.generate.pseudo_random import digests, fingerprints, key_of, random_bits, uuids, write_uuids
+from eventd.audit.generate.segments import SegmentRange, blocks, divide
 from eventd.lake.writer import ROW_GROUP
 from eventd.runtime.clock import SECOND
 from federation.event import new_event_id
@@ -27,14 +27,14 @@ def test_ids_are_those_that_a_node_makes(made: list[tuple[int, int]]) -> None:
 
 def test_chance_depends_on_the_number_and_on_nothing_beside() -> None:
     key = key_of(7, "events", 3)
-    whole = chance(key, np.arange(1000))
-    assert (chance(key, np.arange(400, 500)) == whole[400:500]).all()
+    whole = random_bits(key, np.arange(1000))
+    assert (random_bits(key, np.arange(400, 500)) == whole[400:500]).all()
     assert len(set(whole.tolist())) == 1000
-    assert not (chance(key_of(8, "events", 3), np.arange(1000)) == whole).any()
+    assert not (random_bits(key_of(8, "events", 3), np.arange(1000)) == whole).any()
 
 
 def test_a_digest_begins_with_its_fingerprint() -> None:
-    numbers = fingerprints(uuids(np.arange(100), chance(1, np.arange(100))))
+    numbers = fingerprints(uuids(np.arange(100), random_bits(1, np.arange(100))))
     assert len(set(numbers.tolist())) == 100
     for digest, number in zip(digests(numbers), numbers.tolist(), strict=True):
         assert bytes(digest)[:8] == number.to_bytes(8, "big", signed=True)
@@ -51,14 +51,14 @@ def test_what_waits_for_a_peer_goes_in_full_batches(sizes: list[int], begin: int
     """Nothing is lost, nothing is twice, and what became ready before or after goes as it would have."""
     edges = np.append(0, np.cumsum(sizes))
     numbers = np.arange(edges[-1])
-    load = Load(np.arange(len(sizes)) * SECOND, edges.copy(), np.ones(len(sizes), np.int64))
-    load.hold_back(numbers, begin * SECOND, (begin + length) * SECOND)
-    assert (np.diff(load.edges) > 0).all()
-    assert (load.edges[0], load.edges[-1]) == (0, edges[-1])
-    assert len(load.ready) == len(load.attempts) == len(load.edges) - 1
+    pending = PendingBatches(np.arange(len(sizes)) * SECOND, edges.copy(), np.ones(len(sizes), np.int64))
+    pending.hold_back(numbers, begin * SECOND, (begin + length) * SECOND)
+    assert (np.diff(pending.edges) > 0).all()
+    assert (pending.edges[0], pending.edges[-1]) == (0, edges[-1])
+    assert len(pending.ready) == len(pending.attempts) == len(pending.edges) - 1
     held = [at for at in range(len(sizes)) if begin <= at < begin + length]
     waiting = sum(sizes[at] for at in held)
-    assert len(load.ready) == len(sizes) - len(held) + -(-waiting // COMMIT)
+    assert len(pending.ready) == len(sizes) - len(held) + -(-waiting // COMMIT)
 
 
 @given(
@@ -69,7 +69,7 @@ def test_segments_hold_everything_once_and_end_with_the_day(things: list[tuple[i
     rows = np.array([count for count, _, _ in things])
     times = np.cumsum([step for _, step, _ in things])
     turns = np.cumsum([turn for _, _, turn in things]) > len(things) // 2
-    cuts = list(cut(rows, times, turns.astype(np.int64), most))
+    cuts = list(divide(rows, times, turns.astype(np.int64), most))
     assert [at for one in cuts for at in range(one.begin, one.end)] == list(range(len(things)))
     for one in cuts:
         some = slice(one.begin, one.end)
@@ -79,7 +79,7 @@ def test_segments_hold_everything_once_and_end_with_the_day(things: list[tuple[i
 
 def test_a_segment_is_written_in_row_groups() -> None:
     rows = np.array([ROW_GROUP - 1, 5, 0, 3 * ROW_GROUP, 7])
-    made = list(blocks(rows, Cut(0, 5, 0)))
+    made = list(blocks(rows, SegmentRange(0, 5, 0)))
     assert [block.rows for block in made] == [ROW_GROUP] * 4 + [11]
     seen = [
         (int(item), place)

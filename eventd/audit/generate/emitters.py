@@ -1,4 +1,4 @@
-"""The events of one source. Only the times of its commits are stored; every event is computed from its number."""
+"""The events that one source emits: each is computed from its number, and only the times of commits are stored."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from eventd.audit.generate.pseudo_random import (
     Ints,
     Mask,
     Smalls,
-    chance,
     fingerprints,
     key_of,
+    random_bits,
     random_of,
     uuids,
     write_uuids,
@@ -25,10 +25,10 @@ from eventd.audit.generate.settings import HOUR, MINUTE, TAIL, Settings
 from eventd.runtime.clock import SECOND
 
 COMMIT: Final = 1_000
-"""Most events of one commit, and so of one batch."""
+"""Maximum number of events of one commit, and so of one batch."""
 SUBJECTS: Final = 4096
 _BURST: Final = 400
-"""Mean of events that come at once, where there are enough of them."""
+"""Mean number of events in a burst."""
 _APART: Final = 17
 """Microseconds between two events of a commit."""
 _PACE: Final = 60_000
@@ -36,9 +36,10 @@ _PACE: Final = 60_000
 
 
 class EventColumns(NamedTuple):
-    """Events, [n] each. Times are by the clock of their source.
+    """Columns of n events. Times are by the clock of their source.
 
-    `id` is text, [n, 36]; `type` and `subject` are small numbers for names; `expires_at` is 0 for never.
+    `id` is text, [n, 36]; `type` and `subject` are the numbers of names; an `expires_at` of 0 means that the event
+    never expires.
     """
 
     id: Bytes
@@ -54,11 +55,12 @@ class EventColumns(NamedTuple):
 
 
 @dataclass(eq=False)
-class History:
-    """One source. Commit k has the events `first[k]` to `first[k + 1]`, all of `group[k]`, at the true time `at[k]`.
+class Emitter:
+    """The source of events. Commit k has the events `first[k]` to `first[k + 1]`, all of `group[k]`, at true time
+    `at[k]`.
 
-    `expiring` are events that have expired by the time they could be sent. `position` and `seq` of each commit's first
-    event are filled in when the whole log is known. A ghost is a source whose events its own node never recorded.
+    `expiring` are events that expire before they can be sent. `position` and `seq` of each commit's first event are set
+    when the whole log is known. A ghost emits forged events: the node that they name never recorded them.
     """
 
     node: int
@@ -76,29 +78,29 @@ class History:
 
     @property
     def commits(self) -> Ints:
-        """When each commit entered the log."""
+        """Return the time at which each commit entered the log."""
         return self.at
 
     @property
     def events(self) -> int:
-        """The number of events."""
+        """Return the number of events."""
         return int(self.first[-1])
 
     def commit_of(self, number: int) -> int:
-        """The commit that an event is in."""
+        """Return the commit of an event."""
         return int(np.searchsorted(self.first, number, "right")) - 1
 
     def numbers(self, group: int) -> Ints:
-        """The numbers of a group's events."""
+        """Return the numbers of a group's events."""
         commits = np.repeat(self.group, np.diff(self.first))
         return np.flatnonzero(commits == group)
 
     def types_of(self, numbers: Ints) -> Ints:
-        """The type of each event."""
-        return self.types[(chance(self.key, numbers) & np.uint64(0xFFFF)).view(np.int64)]
+        """Return the type of each event."""
+        return self.types[(random_bits(self.key, numbers) & np.uint64(0xFFFF)).view(np.int64)]
 
     def alive(self, numbers: Ints, at: int) -> Mask:
-        """Which of some (rising) events have not expired at a true time."""
+        """Return which of some events, in ascending order, have not expired at a true time."""
         if not len(numbers):
             return np.zeros(0, bool)
         begin = int(numbers[0])
@@ -107,15 +109,15 @@ class History:
         return living
 
     def events_of(self, begin: int, end: int) -> EventColumns:
-        """The events with numbers from `begin` up to before `end`."""
+        """Return the events with numbers from `begin` up to but not including `end`."""
         numbers = np.arange(begin, end)
         commits, counts = self._commits(begin, end)
         offset = numbers - np.repeat(self.first[commits], counts)
         recorded_at = np.repeat(self.at[commits] + self.skew, counts)
         before = np.repeat(self.at[commits] - self.lag[commits] - _APART * np.diff(self.first)[commits], counts)
         event_at = before + _APART * offset + self.skew
-        bits = chance(self.key, numbers).view(np.int64)
-        ids = uuids(event_at, chance(self.key ^ 1, numbers))
+        bits = random_bits(self.key, numbers).view(np.int64)
+        ids = uuids(event_at, random_bits(self.key ^ 1, numbers))
         return EventColumns(
             id=write_uuids(ids),
             fingerprint=fingerprints(ids),
@@ -130,7 +132,7 @@ class History:
         )
 
     def _commits(self, begin: int, end: int) -> tuple[Ints, Ints]:
-        """The commits of a run of events, and how many of the run are in each."""
+        """Return the commits of a range of events, and how many events of the range each has."""
         last = self.commit_of(end - 1)
         commits = np.arange(self.commit_of(begin), last + 1)
         edges = np.clip(self.first[commits[0] : last + 2], begin, end)
@@ -144,30 +146,33 @@ class History:
         return expires_at
 
 
-def make_histories(
+def make_emitters(
     settings: Settings, skews: Ints, *, groups: int, types: int, pending: Mapping[int, int] = MappingProxyType({})
-) -> list[History]:
-    """The events of every node: in bursts, more by day than by night. `pending`: those of a node that come too late."""
+) -> list[Emitter]:
+    """Return an emitter per node. Events come in bursts, more by day than by night.
+
+    `pending`: how many events of a node are emitted too late to be sent.
+    """
     random = random_of(settings.seed, "shares")
     share = random.uniform(0.6, 1.4, settings.nodes)
     counts = random.multinomial(settings.events - sum(pending.values()), share / share.sum()).tolist()
     kinds = _types(types)
     return [
-        _make_history(settings, node, count, int(skews[node]), groups, kinds, pending.get(node, 0))
+        _make_emitter(settings, node, count, int(skews[node]), groups, kinds, pending.get(node, 0))
         for node, count in enumerate(counts)
     ]
 
 
-def make_ghost(settings: Settings, of: History, serial: int, at: Ints, group: int) -> History:
-    """Events in the name of a source that it never emitted, one for each time."""
+def make_ghost(settings: Settings, of: Emitter, serial: int, at: Ints, group: int) -> Emitter:
+    """Return an emitter of forged events in the name of a source, one event at each time."""
     key = key_of(settings.seed, "ghost", serial)
     groups = np.full_like(at, group)
-    return _history(settings, of.node, of.skew, key, at, np.ones_like(at), groups, of.types, ghost=True)
+    return _build_emitter(settings, of.node, of.skew, key, at, np.ones_like(at), groups, of.types, ghost=True)
 
 
-def _make_history(
+def _make_emitter(
     settings: Settings, node: int, count: int, skew: int, groups: int, types: Ints, pending: int
-) -> History:
+) -> Emitter:
     random = random_of(settings.seed, "history", node)
     sizes = _bursts(random, count)
     begin = _moments(random, settings, len(sizes))
@@ -185,11 +190,11 @@ def _make_history(
         np.append(counts, np.ones_like(late)),
         np.append(group, late // SECOND % groups),
     )
-    at = np.maximum.accumulate(at - np.arange(len(at))) + np.arange(len(at))  # no two at once
-    return _history(settings, node, skew, key_of(settings.seed, "events", node), at, counts, group, types)
+    at = np.maximum.accumulate(at - np.arange(len(at))) + np.arange(len(at))  # commit times are unique
+    return _build_emitter(settings, node, skew, key_of(settings.seed, "events", node), at, counts, group, types)
 
 
-def _history(
+def _build_emitter(
     settings: Settings,
     node: int,
     skew: int,
@@ -200,10 +205,10 @@ def _history(
     types: Ints,
     *,
     ghost: bool = False,
-) -> History:
+) -> Emitter:
     lag = random_of(settings.seed, "lag", key).lognormal(np.log(1500), 0.7, len(at))
     none = np.zeros(0, np.int64)
-    return History(
+    return Emitter(
         node=node,
         key=key,
         skew=skew,
@@ -220,7 +225,7 @@ def _history(
 
 
 def _bursts(random: np.random.Generator, count: int) -> Ints:
-    """How many events come at once: mostly few, sometimes thousands."""
+    """Return the sizes of bursts: mostly few events, sometimes thousands."""
     mean = min(_BURST, max(2, count / 40))
     drawn = random.lognormal(np.log(mean) - 0.72, 1.2, int(count / mean * 2) + 20)
     sizes = np.clip(drawn, 1, 20_000).astype(np.int64)
@@ -231,7 +236,7 @@ def _bursts(random: np.random.Generator, count: int) -> Ints:
 
 
 def _moments(random: np.random.Generator, settings: Settings, count: int) -> Ints:
-    """When bursts begin, in order."""
+    """Return the times at which bursts begin, in order."""
     tail = min(TAIL, settings.span // 4)
     drawn = np.sort(random.random(count))
     days = max(1.0, settings.span / (24 * HOUR))
@@ -241,7 +246,7 @@ def _moments(random: np.random.Generator, settings: Settings, count: int) -> Int
 
 
 def _types(count: int) -> Ints:
-    """Which type each of 65,536 lots stands for: the first is common, the last is rare."""
+    """Return the type of each of 65,536 equally likely draws: the first type is common, the last is rare."""
     weight = 1 / np.arange(1, count + 1) ** 1.6
     edges = np.round(np.cumsum(weight) / weight.sum() * 65_536).astype(np.int64)
     return np.searchsorted(edges, np.arange(65_536), "right")
