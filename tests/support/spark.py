@@ -30,11 +30,11 @@ def why_not() -> str:
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed: make venv-audit"
-    from eventd.audit.spark.java import NoJava, java_home
+    from eventd.audit.spark.java import JavaNotFound, java_home
 
     try:
         java_home()
-    except NoJava as error:
+    except JavaNotFound as error:
         return str(error)
     return ""
 

@@ -14,7 +14,7 @@ from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.link_rows import ENDLESS
 from eventd.audit.engine.pair_figures import COUNTED, HourKey, PairFigures, RowComparison, changes_by_pair, counts_of
-from eventd.audit.engine.plan import NodeEpoch, Plan, histories
+from eventd.audit.engine.plan import NodeEpoch, Plan, states_by_node
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.objectives import Objectives, judge_pair, objective_of
@@ -28,7 +28,7 @@ from federation.event import format_time
 FiguresT = TypeVar("FiguresT", bound=Figures)
 
 _SHOWN: Final = 10_000
-"""Parts of a percent to which a share is rounded down."""
+"""Parts per percent to which a share is rounded down."""
 _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(("_p50", "_p95", "_p99")))
 
 
@@ -43,7 +43,7 @@ class StageResults:
     figures: Mapping[PairKey, PairFigures]
     hours: Sequence[Mapping[str, Any]]
     waiting: Mapping[PairKey, tuple[int, int]]
-    """For each pair with pending events: when the first of them was recorded, and its slot."""
+    """For each pair with pending events: the time at which the first of them was recorded, and its slot."""
     senders: Mapping[PairKey, tuple[str, ...]]
     comparison: RowComparison = field(default_factory=RowComparison)
     findings: list[Finding] = field(default_factory=list)
@@ -52,12 +52,12 @@ class StageResults:
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Where events are missing or disputed."""
+        """Return the slots in which events are missing or disputed."""
         return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
 
 
 def share(figures: Figures, *, sure: bool) -> float | None:
-    """The completeness in percent, rounded down; None where it is not known."""
+    """Return the completeness in percent, rounded down; None if it is not known."""
     due = figures.delivered + figures.missing + figures.disputed
     if not sure or figures.unproven:
         return None
@@ -65,7 +65,7 @@ def share(figures: Figures, *, sure: bool) -> float | None:
 
 
 def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
-    """The pairs with expected events or a declared link."""
+    """Return the pairs with expected events or a declared link."""
     changes = changes_by_pair(results.comparison.changes)
     states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
     declared = {PairKey(group, node, peer) for node, group, peer in states}
@@ -82,8 +82,8 @@ def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
 
 
 def _links(survey: Survey) -> Iterator[tuple[NodeState, str, PeerState]]:
-    """The links of every node, as of its last report."""
-    for *_, state in histories(survey):
+    """Yield the links of every node, as in its last report."""
+    for *_, state in states_by_node(survey):
         yield from ((state, group.group, peer) for group in state.groups for peer in group.peers)
 
 
@@ -122,7 +122,7 @@ def _pair(
 
 
 def _latencies(results: StageResults, key: PairKey, figures: PairFigures) -> Latencies:
-    """The four legs; the first is of the source alone."""
+    """Return the four legs; the first depends on the source alone."""
     source = results.figures.get(key._replace(peer=""), PairFigures())
     return Latencies(
         recorded=source.leg(Measure.RECORDED),
@@ -133,7 +133,7 @@ def _latencies(results: StageResults, key: PairKey, figures: PairFigures) -> Lat
 
 
 def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
-    """Reasons why the completeness of a pair is not known."""
+    """Yield reasons why the completeness of a pair is not known."""
     for node in dict.fromkeys((key.source, *senders, key.peer)):
         if node in coverage.contested:
             yield f"the ledgers of {node} are not those of one node, or do not say how far they reach"
@@ -147,7 +147,7 @@ def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator
 
 
 def _ends(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
-    """The nodes whose ledgers end before the requested period does."""
+    """Yield reasons for nodes whose ledgers end before the requested period does."""
     for node in dict.fromkeys((key.source, *senders, key.peer)):
         if silence := coverage.silences.get(node):
             yield f"{node} is {silence.words}"
@@ -169,7 +169,7 @@ def _skew(plan: Plan, node: str, peer: str) -> Skew | None:
 
 
 def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, OpenGap | None]:
-    """The lag of the oldest pending event, and the oldest gap by the time of the events."""
+    """Return the lag of the oldest pending event, and the oldest gap by the time of its events."""
     waiting = results.waiting.get(key)
     slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
     if waiting is not None:
@@ -182,7 +182,7 @@ def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, 
 
 
 def make_hours(results: StageResults) -> list[Hour]:
-    """A row for each pair, type and hour with expected events."""
+    """Return a row for each pair, type and hour with expected events."""
     rows: dict[HourKey, Mapping[str, Any]] = {
         HourKey(PairKey(row["group"], row["source"], row["peer"]), row["type"], row["time"]): row
         for row in results.hours
@@ -204,7 +204,8 @@ def make_hours(results: StageResults) -> list[Hour]:
 
 
 def _proven_until(results: StageResults, key: PairKey) -> int:
-    """The time up to which hours of a pair can be judged (microseconds): never, to the end of a ledger, or always."""
+    """Return the time up to which hours of a pair can be judged (microseconds): never, to the end of a ledger, or
+    always."""
     senders = results.senders.get(key) or (key.source,)
     if any(True for _ in _notes(results.coverage, key, senders)):
         return -ENDLESS
@@ -214,7 +215,7 @@ def _proven_until(results: StageResults, key: PairKey) -> int:
 
 
 def _hour(hour_key: HourKey, row: Mapping[str, Any], source: Mapping[str, Any], change: Mapping[str, int]) -> Hour:
-    """One row of the hours; `source` has the figures that are the same for all peers."""
+    """Return one row of the hours; `source` has the figures that are the same for all peers."""
     counts = Counter({name: row.get(name) or 0 for name in COUNTED})
     counts["expected"] += counts["pending"]
     for name, n in change.items():
@@ -240,7 +241,7 @@ def _count(figures: FiguresT, counts: Counter[str]) -> FiguresT:
 
 
 def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
-    """The sums over all pairs."""
+    """Return the sums over all pairs."""
     own = sum(one.counts[Measure.OWN] for one in results.figures.values())
     done = (Measure.DELIVERED, Measure.EXPIRED, Measure.IN_PATH, Measure.REFUSED)
     kinds: dict[str, int] = defaultdict(int)
@@ -252,7 +253,7 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
         findings=len(results.findings),
         by_kind=dict(kinds),
         bytes=sum(pair.bytes for pair in pairs),
-        # A delivery to a peer without a link is a repetition, too, and belongs to no pair.
+        # A delivery to a peer without a link is also a repetition, but belongs to no pair.
         duplicates=sum(change["duplicates"] for change in results.comparison.changes.values()),
     )
     _count(totals, Counter({name: sum(getattr(pair, name) for pair in pairs) for name in COUNTED}))

@@ -23,20 +23,20 @@ BINS: Final = 346
 """The number of bins. The last one holds everything longer."""
 PER_DOUBLING: Final = 8
 _FRACTION_BITS: Final = 49
-"""Of a float's 52, all but the three that part a doubling in eight."""
+"""Bits of a float's 52-bit fraction without the three that select one of eight bins per doubling."""
 _OF_ONE: Final = 1023 << 3
-"""The number one without its fraction: the biased exponent."""
+"""The bits of the number 1.0 above the fraction: the biased exponent."""
 
 
 def bins_of(spans: Numbers) -> Numbers:
-    """The bin of each span in microseconds; a negative one, from a clock that was set, counts as 0."""
+    """Return the bin of each span in microseconds; a negative span, caused by a clock that was set, counts as 0."""
     positive = np.maximum(spans, 0).astype(np.float64)
     found = (positive.view(np.int64) >> _FRACTION_BITS) - (_OF_ONE - 1)
     return np.clip(found, 0, BINS - 1, out=found)
 
 
 def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
-    """The histogram as a report shows it: `counts` by bin, `longest` the longest span in microseconds."""
+    """Return the histogram as a report shows it: `counts` by bin, `longest` the longest span in microseconds."""
     filled = sorted((at, n) for at, n in counts.items() if n > 0)
     if not filled:
         return Latency()
@@ -53,7 +53,7 @@ def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
 
 
 def edges_of(bins: Numbers) -> tuple[Edges, Edges]:
-    """Where each bin begins and ends, in microseconds."""
+    """Return the begin and end of each bin, in microseconds."""
     doubling, part = np.divmod(np.maximum(bins - 1, 0), PER_DOUBLING)
     size = np.exp2(doubling)
     low, high = size * (1 + part / PER_DOUBLING), size * (1 + (part + 1) / PER_DOUBLING)
@@ -65,9 +65,9 @@ _LOW, _HIGH = ((edges / SECOND).tolist() for edges in edges_of(np.arange(BINS)))
 
 
 def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None) -> float:
-    """The value (seconds) that `share` of all do not exceed, by a straight line through the bin it lies in.
+    """Return the value (seconds) that `share` of all do not exceed, interpolated linearly in its bin.
 
-    Never more than the `longest`, where that is known.
+    Never more than `longest`, if that is known.
     """
     reached = list(accumulate(one.count for one in bins))
     wanted = share * reached[-1]
@@ -78,7 +78,7 @@ def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None
 
 
 def middle(counts: Mapping[int, int], share: float) -> int | None:
-    """The smallest whole number that `share` of all do not exceed; None for none at all."""
+    """Return the smallest whole number that `share` of all do not exceed; None without any."""
     total, located = sum(counts.values()), 0
     for number in sorted(counts):
         located += counts[number]

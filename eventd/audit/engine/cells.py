@@ -1,8 +1,8 @@
-"""Stage 1: the rows of a segment added up to cells, the partial sums from which all figures are computed.
+"""Stage 1: sums the rows of a segment into cells, from which all figures are computed.
 
-There are two sorts. By slot (a minute of the events' own time), sums that must be equal at both ends of a link: the
-number of events, and the sum of their fingerprints. By type and hour, the figures of the report: counts, attempts,
-latencies by bin. Cells of any segments can be added up, in any order, on any machine.
+There are two kinds of cells. By slot (a minute of the events' own time): sums that must be equal at both ends of a
+link, of the number of events and of their fingerprints. By type and hour: the figures of the report, such as counts,
+attempts, and latencies by bin. Cells of any segments can be added up, in any order, on any machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SLOTS_PER_HOUR: Final = 60
 HOUR: Final = SLOTS_PER_HOUR * MINUTE
-"""Microseconds."""
+"""Microseconds per hour."""
 MOST_ATTEMPTS: Final = 64
 """Deliveries with more attempts count as this many."""
 
@@ -48,7 +48,7 @@ class Measure(IntEnum):
     REFUSED = 15
     OWN = 16  # events that entered the log at this node
     ATTEMPTS = 20  # by bin: the number itself
-    RECORDED = 21  # by bin, as the follselector; `high`: the longest
+    RECORDED = 21  # by bin, as the following; `high`: the longest
     ACKNOWLEDGED = 22
     PEER_RECORDED = 23
     WHOLE = 24
@@ -72,7 +72,7 @@ DELIVERY_COLUMNS: Final = (
 
 
 def cell_schema() -> pa.Schema:
-    """The columns of cells. `time` is a slot, or an hour since 1970; `low` and `high` are microseconds."""
+    """Return the columns of cells. `time` is a slot, or an hour since 1970; `low` and `high` are microseconds."""
     import pyarrow as pa
 
     word = pa.dictionary(pa.int32(), pa.string())
@@ -82,13 +82,13 @@ def cell_schema() -> pa.Schema:
 
 
 class HourlySkew(NamedTuple):
-    """The offset of a peer's clock in microseconds, by hour since 1970; the nearest hour counts."""
+    """The offset of a peer's clock in microseconds, by hour since 1970. For other hours, the nearest hour is used."""
 
     hours: tuple[int, ...]
     values: tuple[int, ...]
 
     def at(self, hours: Numbers) -> Numbers:
-        """The skew in each of these hours."""
+        """Return the skew in each of these hours."""
         if not self.hours:
             return np.zeros(len(hours), np.int64)
         known = np.array(self.hours, np.int64)
@@ -118,7 +118,7 @@ class _Cells:
         low: Numbers | None = None,
         high: Numbers | None = None,
     ) -> None:
-        """Add cells; each argument has one value for each of them. The default is 0 or ''."""
+        """Add cells; each argument has one value per cell. The default is 0 or ''."""
         import pyarrow as pa
 
         rows = len(n)
@@ -134,14 +134,14 @@ class _Cells:
         self._tables.append(pa.Table.from_arrays(columns, schema=cell_schema()))
 
     def table(self) -> pa.Table:
-        """All cells."""
+        """Return all cells as a table."""
         import pyarrow as pa
 
         return pa.concat_tables(self._tables) if self._tables else cell_schema().empty_table()
 
 
 class _Grid(NamedTuple):
-    """Rows by some columns of words and by time, counted from the first."""
+    """Rows by some columns of words and by time, counted from the first time."""
 
     key: Key
     names: tuple[str, ...]
@@ -156,7 +156,7 @@ class _Grid(NamedTuple):
         return cls(key, tuple(words), tuple(column.values for column in words.values()), first)
 
     def split(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
-        """Split keys into the words, times, and the last column that they were made of."""
+        """Split keys into the words, the times, and the last column that they were built from."""
         *codes, time, rest = parts(keys, (*self.key.sizes, beside or 1))
         words = {
             name: Words(code.astype(np.int32), values)
@@ -166,7 +166,7 @@ class _Grid(NamedTuple):
 
 
 def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER) -> pa.Table:
-    """The cells of a segment of `deliveries`. `skews` by peer; rows settled before `since` are left out."""
+    """Return the cells of a segment of `deliveries`. `skews` by peer; rows settled before `since` are left out."""
     cells = _Cells(segment)
     kept = _Rows(table, None if since == NEVER else table.numbers("done_at") >= since)
     slot = kept.numbers("event_at") // MINUTE
@@ -185,7 +185,7 @@ def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew]
 
 
 class _Rows:
-    """Some rows of a table; all of them for None."""
+    """Some rows of a table; all of them if `rows` is None."""
 
     def __init__(self, table: Columns, rows: Mask | None) -> None:
         self._table = table
@@ -212,13 +212,13 @@ def _add_sums(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, fingerprint
 
 
 def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
-    """Add the figures of deliveries that a report shows."""
+    """Add the delivery figures of a report."""
     outcome = rows.words("outcome")
     whats = np.array([_OUTCOMES.get(value, Measure.REFUSED) for value in outcome.values], np.int64)
     ended = grid.key.beside(outcome.codes, outcome.size)
     keys, n = count(ended)
     words, hours, code = grid.split(keys, outcome.size)
-    size = _weigh(ended, rows.numbers("bytes"), keys)
+    size = _sum_by_key(ended, rows.numbers("bytes"), keys)
     cells.add(whats[code], words, hours, n, total=size)
     if not delivered.any():
         return
@@ -243,7 +243,7 @@ def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews
 
 
 def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Numbers:
-    """The offset of the clock of each row's peer at that time."""
+    """Return the offset of the clock of each row's peer at that time."""
     if not len(time) or not any(skews.get(name, HourlySkew((), ())).hours for name in peer.values):
         return np.zeros(len(time), np.int64)
     hours = time // (HOUR)
@@ -254,8 +254,8 @@ def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Num
     return found
 
 
-def _weigh(key: Key, values: Numbers, keys: Numbers) -> Numbers:
-    """The sum of small whole numbers for each key, ascending."""
+def _sum_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
+    """Return the sum of small whole numbers for each key, ascending."""
     if not len(keys):
         return keys
     if key.domain <= 1 << 21:
@@ -278,7 +278,7 @@ def _add_histogram(
 
 
 def _highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
-    """The highest value for each of the keys."""
+    """Return the highest value for each of the keys."""
     if not len(keys):
         return keys
     first, last = int(keys[0]), int(keys[-1])
@@ -301,7 +301,8 @@ def mark_cells(
     first: Numbers,
     last: Numbers,
 ) -> pa.Table:
-    """A cell for each batch: `total` is the mark of its id, `high` that of its receipt, `low` when it was first sent.
+    """Return a cell for each batch: `total` is the mark of its id, `high` that of its receipt, `low` when it was first
+    sent.
 
     `time` is the hour in which it was settled.
     """
@@ -311,15 +312,16 @@ def mark_cells(
 
 
 def event_columns(links: Sequence[Link]) -> tuple[str, ...]:
-    """The columns of `events` that these links need."""
+    """Return the columns of `events` that these links need."""
     return (*EVENT_COLUMNS, "subject") if needs_subjects(links) else EVENT_COLUMNS
 
 
 def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int = NEVER) -> pa.Table:
-    """The cells of a segment of `events` of a node with these links. Rows recorded before `since` are left out."""
+    """Return the cells of a segment of `events` of a node with these links. Rows recorded before `since` are
+    left out."""
     cells = _Cells(segment)
     slot, recorded = table.numbers("event_at") // MINUTE, table.numbers("recorded_at")
-    own, fingerprint = table.whether("own"), table.numbers("fingerprint")
+    own, fingerprint = table.booleans("own"), table.numbers("fingerprint")
     kept = recorded >= since
     by_slot = {name: table.words(name) for name in ("node", "group", "source")}
     slots = _Grid.of(by_slot, slot)
@@ -344,7 +346,7 @@ def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int =
 
 
 def _by_same_terms(selector: RowSelector, links: Sequence[Link]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
-    """The rows of each group of links with equal terms, with the peers of these links."""
+    """Yield the rows of each group of links with equal terms, with the peers of these links."""
     alike: dict[tuple[object, ...], list[Link]] = {}
     for link in links:
         alike.setdefault((link.group, *link.terms), []).append(link)
@@ -354,7 +356,7 @@ def _by_same_terms(selector: RowSelector, links: Sequence[Link]) -> Iterator[tup
 
 
 def _add_held(cells: _Cells, grid: _Grid, rows: Mask, fingerprint: Numbers, recorded: Numbers) -> None:
-    """Add the events that a node holds from others: there it is the peer."""
+    """Add the events of other sources that a node holds: it is their peer."""
     if rows.any():
         sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
         words, slots, _ = grid.split(sums.keys)

@@ -19,32 +19,32 @@ NEVER: Final = int(np.iinfo(np.int64).min)
 
 
 class Words(NamedTuple):
-    """A column of few different texts: for each row the index of its text in `values`."""
+    """A column of few distinct texts: for each row the index of its text in `values`."""
 
     codes: npt.NDArray[np.int32]
     values: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        """The number of different texts."""
+        """Return the number of distinct texts."""
         return len(self.values)
 
     def where(self, wanted: Callable[[str], bool]) -> Mask:
-        """The rows whose text is wanted; `wanted` is called once per text."""
+        """Return the rows whose text is wanted; `wanted` is called once per text."""
         return np.array([wanted(value) for value in self.values], dtype=bool)[self.codes]
 
     def at(self, rows: Mask | Numbers) -> Words:
-        """Some of the rows."""
+        """Return the column for some of the rows."""
         return Words(self.codes[rows], self.values)
 
     def to_arrow(self) -> pa.DictionaryArray:
-        """The column as Arrow has it."""
+        """Return the column in Arrow's form."""
         import pyarrow as pa
 
         return pa.DictionaryArray.from_arrays(self.codes.astype(np.int32), pa.array(self.values, pa.string()))
 
     def equal(self, other: Words) -> Mask:
-        """The rows in which both columns have the same text."""
+        """Return the rows in which both columns have the same text."""
         place = {value: at for at, value in enumerate(self.values)}
         same: Mask = np.array([place.get(value, -1) for value in other.values], np.int64)[other.codes] == self.codes
         return same
@@ -59,11 +59,11 @@ class Columns:
         self._words: dict[str, Words] = {}
 
     def has(self, name: str) -> bool:
-        """Whether the table has the column."""
+        """Return whether the table has the column."""
         return name in self._table.column_names
 
     def words(self, name: str) -> Words:
-        """A column of words."""
+        """Return a column of words."""
         if name not in self._words:
             self._words[name] = self._take_words(name)
         return self._words[name]
@@ -84,7 +84,7 @@ class Columns:
         return Words(codes, distinct or ("",))
 
     def numbers(self, name: str) -> Numbers:
-        """A column of whole numbers or times; `NEVER` for null."""
+        """Return a column of whole numbers or times; `NEVER` for null."""
         import pyarrow as pa
 
         column = self._flat(name)
@@ -97,8 +97,8 @@ class Columns:
         found: Numbers = column.to_numpy(zero_copy_only=False)
         return found.astype(np.int64, copy=False)
 
-    def whether(self, name: str) -> Mask:
-        """A column of booleans."""
+    def booleans(self, name: str) -> Mask:
+        """Return a column of booleans."""
         column = self._flat(name)
         if column is None:
             return np.zeros(0, bool)
@@ -106,23 +106,23 @@ class Columns:
         return found.astype(bool, copy=False)
 
     def texts(self, name: str) -> Any:
-        """A column of texts, as an Arrow array."""
+        """Return a column of texts, as an Arrow array."""
         return self._flat(name)
 
     def some(self, name: str, rows: Mask) -> list[str]:
-        """A column's texts at some rows."""
+        """Return a column's texts at some rows."""
         column = self._flat(name)
         return [] if column is None else list(column.filter(rows).to_pylist())
 
     def taken(self, name: str, places: Numbers) -> Any:
-        """A column's values at some places, as an Arrow array."""
+        """Return a column's values at some places, as an Arrow array."""
         import pyarrow as pa
 
         column = self._flat(name)
         return pa.array([], pa.string()) if column is None else column.take(pa.array(places))
 
     def _flat(self, name: str) -> Any:
-        """The column in one piece; None where it has no rows."""
+        """Return the column as a single chunk; None if it has no rows."""
         column = self._table[name]
         if not self.rows:
             return None
@@ -130,12 +130,12 @@ class Columns:
 
 
 def constant(text: str, rows: int) -> Words:
-    """A column with one text in every row."""
+    """Return a column with one text in every row."""
     return Words(np.zeros(rows, np.int32), (text,))
 
 
 def with_texts(table: pa.Table) -> pa.Table:
-    """A table with its words as plain texts."""
+    """Return a table with its words as plain texts."""
     import pyarrow as pa
 
     fields = [
@@ -145,6 +145,6 @@ def with_texts(table: pa.Table) -> pa.Table:
 
 
 def grouped(table: pa.Table, keys: Sequence[str], sums: Sequence[tuple[str, str]]) -> pa.Table:
-    """The rows of each key as one; columns keep their names, and sums of whole numbers wrap around."""
+    """Group the rows by key; columns keep their names, and sums of whole numbers wrap around."""
     made = table.group_by([*keys], use_threads=False).aggregate([*sums])
     return made.rename_columns([*keys, *(name for name, _ in sums)])

@@ -1,4 +1,4 @@
-"""Adding up columns of numbers by keys made of several columns. Work is per run of equal keys where there are runs."""
+"""Sums columns of numbers by keys of several columns. The work is per run of equal keys if rows come in runs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy.typing as npt
 from eventd.audit.engine.columns import Numbers
 
 _DENSE: Final = 1 << 21
-"""Keys up to which counting into an array of all of them is cheaper than sorting."""
+"""Number of possible keys up to which an array with an entry for each is cheaper than sorting."""
 
 
 class Key(NamedTuple):
-    """Several columns of small numbers as one; `sizes` are the numbers of values of each."""
+    """Several columns of small numbers combined; `sizes` are the numbers of values of each."""
 
     values: Numbers
     sizes: tuple[int, ...]
 
     @property
     def domain(self) -> int:
-        """The number of possible keys."""
+        """Return the number of possible keys."""
         product = 1
         for size in self.sizes:
             product *= size
         return product
 
     def at(self, places: Numbers | npt.NDArray[np.bool_]) -> Key:
-        """The keys of some rows."""
+        """Return the keys of some rows."""
         return Key(self.values[places], self.sizes)
 
     def beside(self, column: npt.NDArray[np.integer], size: int) -> Key:
-        """With one more column, which varies fastest."""
+        """Return the key with one more column, which varies fastest."""
         return Key(self.values * size + column, (*self.sizes, size))
 
 
@@ -42,7 +42,7 @@ class TooManyKeys(ValueError):
 
 
 def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
-    """One key of several columns with their sizes. Raises TooManyKeys beyond 2**62 of them."""
+    """Combine several columns with their sizes into one key. Raises TooManyKeys for more than 2**62 possible keys."""
     sizes = tuple(max(1, size) for _, size in columns)
     values = columns[0][0].astype(np.int64)
     for (column, _), size in zip(columns[1:], sizes[1:], strict=True):
@@ -55,7 +55,7 @@ def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
 
 
 def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
-    """The columns a key was made of."""
+    """Return the columns that keys were combined from."""
     found = []
     rest = keys
     for size in reversed(sizes):
@@ -65,7 +65,7 @@ def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
 
 
 def count(key: Key) -> tuple[Numbers, Numbers]:
-    """The keys that occur, ascending, and how often."""
+    """Return the keys that occur, ascending, and how often each does."""
     if not len(key.values):
         return key.values, key.values
     if key.domain <= max(_DENSE, len(key.values)):
@@ -77,7 +77,7 @@ def count(key: Key) -> tuple[Numbers, Numbers]:
 
 
 class Sums(NamedTuple):
-    """Per key, ascending: rows, the sum of a column (modulo 2**64), and the lowest and highest of another."""
+    """For each key, ascending: rows, the sum of a column (modulo 2**64), and the lowest and highest of another."""
 
     keys: Numbers
     rows: Numbers
@@ -87,7 +87,7 @@ class Sums(NamedTuple):
 
 
 def add_up(key: Key, summed: Numbers, ranged: Numbers) -> Sums:
-    """Add up `summed`, and find the bounds of `ranged`, for each key."""
+    """Sum `summed`, and find the bounds of `ranged`, for each key."""
     values = key.values
     if not len(values):
         return Sums(values, values, values, values, values)
@@ -101,7 +101,7 @@ def add_up(key: Key, summed: Numbers, ranged: Numbers) -> Sums:
 
 
 def _starts(values: Numbers) -> Numbers:
-    """Where each run of equal values begins."""
+    """Return the start of each run of equal values."""
     return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
 
 

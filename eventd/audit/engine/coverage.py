@@ -1,4 +1,4 @@
-"""How far ledgers reach. A missing row proves something only where the ledger would have to hold it."""
+"""Computes how far ledgers reach. A missing row proves something only if the ledger would have to hold it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.ledger_summaries import LedgerSummary
-from eventd.audit.engine.plan import NodeEpoch, Plan, histories, lost_ranges
+from eventd.audit.engine.plan import NodeEpoch, Plan, lost_ranges, states_by_node
 from eventd.audit.engine.silence import Silence
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
@@ -24,7 +24,7 @@ class BlindSpot(NamedTuple):
     """A range that a ledger of a node does not cover: slots of events, and times of recording by the node's clock.
 
     `positions` in (after, upto] of the node's log narrow it further. `why` is the reason as shown to operators; empty
-    where the ledger merely begins later.
+    if the ledger merely begins later.
     """
 
     slots: tuple[int, int] = _ALWAYS
@@ -33,7 +33,7 @@ class BlindSpot(NamedTuple):
     why: str = ""
 
     def hides(self, slot: int, times: tuple[int, int], position: int | None) -> bool:
-        """Whether an event of this slot, recorded between two times, may lie there."""
+        """Return whether an event of this slot, recorded between two times, may be in the range."""
         return (
             self.slots[0] <= slot <= self.slots[1]
             and self.times[0] <= times[1]
@@ -58,11 +58,11 @@ class Coverage:
     closed: set[str] = field(default_factory=set)
 
     def has_ledgers(self, node: str) -> bool:
-        """Whether the node has ledgers in the lake at all."""
+        """Return whether the node has any ledgers in the lake."""
         return node in self.until
 
     def ends_before(self, node: str) -> bool:
-        """Whether the ledgers of the node end before the requested period, and no silence reports it already."""
+        """Return whether the ledgers of the node end before the requested period, and no silence reports it already."""
         # A node that was closed has no events of a later time.
         is_past = node in self.closed and max(self.until.values()) > self.since
         return self.until[node] <= self.since and node not in self.silences and not is_past
@@ -70,34 +70,35 @@ class Coverage:
     def covers(
         self, node: str, book: Ledger, slot: int, times: tuple[int, int], *, position: int | None = None
     ) -> bool:
-        """Whether an event of the slot that the node recorded between two times of its clock would be in the ledger."""
+        """Return whether an event of the slot that the node recorded between two times of its clock would be in the
+        ledger."""
         if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
             return False
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
 
     def damage_of(self, node: str) -> str:
-        """Why the large ledgers of the node have a blind spot; empty where they have none."""
+        """Return why the large ledgers of the node have a blind spot; empty if they have none."""
         blind_spots = (
             spot for book in (Ledger.EVENTS, Ledger.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
         )
         return next((spot.why for spot in blind_spots if spot.why), "")
 
     def passed_by(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
-        """When a link had passed a position; the end of the ledgers if that is not known."""
+        """Return when a link had passed a position; the end of the ledgers if that is not known."""
         until = self.until.get(node, 0) - 1
         passage = self.plan.passages.get((NodeEpoch(node, epoch), group, peer), [])
         at = bisect_left(passage, position, key=lambda one: one[0])
         return min(until, passage[at][1]) if at < len(passage) else until
 
     def peer_times(self, node: str, peer: str, times: tuple[int, int]) -> tuple[int, int]:
-        """Times of a node's clock, converted to bounds by the peer's clock."""
+        """Convert times of a node's clock to bounds by the peer's clock."""
         first = self.plan.skew_between(node, peer, times[0] // HOUR)
         last = self.plan.skew_between(node, peer, times[1] // HOUR)
         return times[0] + min(first.low, first.high), times[1] + max(last.low, last.high)
 
     @property
     def margin(self) -> int:
-        """The largest difference of any two clocks of the lake, in microseconds."""
+        """Return the largest difference of any two clocks of the lake, in microseconds."""
         bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]
         return max(map(abs, bounds), default=0) + SECOND
 
@@ -105,9 +106,9 @@ class Coverage:
 def find_coverage(
     survey: Survey, plan: Plan, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], unreadable: Mapping[str, str]
 ) -> Coverage:
-    """The sight of a lake; `unreadable` are the segments that do not match their manifests."""
+    """Return the coverage of a lake; `unreadable` are the segments that do not match their manifests."""
     coverage = Coverage(plan)
-    for states in histories(survey):
+    for states in states_by_node(survey):
         coverage.until[states[-1].node] = states[-1].complete_until
         if states[-1].closed_at:
             coverage.closed.add(states[-1].node)
@@ -130,8 +131,8 @@ def find_coverage(
 
 
 def _add_beginnings(coverage: Coverage, survey: Survey) -> None:
-    """Ledgers whose first segments are gone: earlier rows are not known."""
-    for states in histories(survey):
+    """Add the ledgers whose first segments were deleted: earlier rows are not known."""
+    for states in states_by_node(survey):
         first = states[0]
         for book, reach in first.segments.items():
             if reach.after <= 0:
@@ -170,7 +171,7 @@ def _damaged(node: str, book: Ledger) -> str:
 
 
 def _neighbours(survey: Survey, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
-    """The times between which the missing numbers were recorded, by the segments before and after them."""
+    """Return the times between which the missing numbers were recorded, by the segments before and after them."""
     beside = [
         (one.place.after, one.place.upto, one.manifest.times)
         for one in survey.segments

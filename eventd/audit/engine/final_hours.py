@@ -1,9 +1,9 @@
-"""Final hours of an audit: each row is written once, and again as a new revision if it changes later.
+"""The final hours of an audit: each row is written once, and again as a new revision if it changes later.
 
-An hour is final when the ledgers of all nodes concerned are complete beyond it, nothing is pending, and its
-completeness is known. Rows are appended as Parquet, one file at a time, each with its revision; no file is ever
-changed. The file is written first, then the index of its rows. After a crash in between, the index is completed from
-the rows of the file, so no row is written twice and none is lost.
+An hour is final when the ledgers of all nodes concerned are complete after it, nothing is pending, and its completeness
+is known. Rows are appended as Parquet, one file at a time, each with its revision; no file is ever changed. The file is
+written first, then the index of its rows. After a crash in between, the index is completed from the rows of the file,
+so no row is written twice and none is lost.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FinalHours:
         self._known = known
 
     def add(self, hours: Iterable[Hour], now: int) -> int:
-        """Write the hours that are new or have changed; how many. Raises LakeUnavailable."""
+        """Write the hours that are new or have changed, and return their number. Raises LakeUnavailable."""
         fresh: dict[HourKey, _Revision] = {}
         rows = []
         for hour in hours:
@@ -90,7 +90,7 @@ class FinalHours:
             del self._known[key]
 
     def clean(self) -> None:
-        """Remove half written files of killed processes. The caller holds the output. Raises LakeUnavailable."""
+        """Remove half-written files of killed processes. The caller holds the output. Raises LakeUnavailable."""
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:
@@ -135,7 +135,7 @@ class FinalHours:
 
 
 def open_final(out: Storage, lake: str) -> FinalHours:
-    """The final hours of a lake. Raises Conflict where `out` holds those of another lake, and LakeUnavailable."""
+    """Open the final hours of a lake. Raises Conflict if `out` holds those of another lake, and LakeUnavailable."""
     index = _read_index(out)
     if index is None:
         found = FinalHours(out, lake, 0, {})
@@ -150,7 +150,7 @@ def open_final(out: Storage, lake: str) -> FinalHours:
 
 
 def _read_index(out: Storage) -> _Index | None:
-    """The index; None where it is missing or unusable: it is rebuilt from the files."""
+    """Read the index; None if it is missing or unusable: it is rebuilt from the files."""
     try:
         index = msgspec.msgpack.decode(out.read(INDEX), type=_Index)
     except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
@@ -159,7 +159,7 @@ def _read_index(out: Storage) -> _Index | None:
 
 
 def final_schema() -> Any:
-    """The columns: those of the table `hours`, the revision of a row, and when it was written."""
+    """Return the columns: those of the table `hours`, the revision of a row, and when it was written."""
     pa = pyarrow()
     return (
         schemas()["hours"]
@@ -169,7 +169,7 @@ def final_schema() -> Any:
 
 
 def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> Iterator[Hour]:
-    """The hours that are final, `watermark` microseconds after their end or later."""
+    """Yield the hours that are final, `watermark` microseconds after their end or later."""
     bounds: dict[PairKey, tuple[int, int]] = {}
     for hour in hours:
         if hour.pending or hour.completeness is None:
@@ -184,10 +184,10 @@ def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> 
 
 
 def _bounds(results: StageResults, pair: PairKey) -> tuple[int, int]:
-    """The times between which the ledgers of all nodes concerned are complete, by any clock."""
+    """Return the times between which the ledgers of all nodes concerned are complete, by any clock."""
     coverage = results.coverage
     nodes = [node for node in {pair.source, pair.peer, *results.senders.get(pair, ())} if coverage.has_ledgers(node)]
-    # Where retention has evicted the beginning of a ledger, figures that were right before shrink.
+    # If retention has evicted the beginning of a ledger, figures that were right before decrease.
     begins = [
         spot.times[1] + 1
         for node in nodes
@@ -200,7 +200,7 @@ def _bounds(results: StageResults, pair: PairKey) -> tuple[int, int]:
 
 
 def first_hour(results: StageResults) -> int | None:
-    """The first hour since 1970 in the lake; None for an empty lake."""
+    """Return the first hour since 1970 in the lake; None for an empty lake."""
     slots = [one.manifest.slots[0] for one in results.survey.segments if one.manifest.slots]
     return min(slots) * MINUTE // HOUR if slots else None
 
@@ -210,13 +210,13 @@ def _key(row: Mapping[str, Any], time: int) -> HourKey:
 
 
 def _digest(row: Mapping[str, Any]) -> bytes:
-    """The digest of the figures of a row, equal for a row of a report and one that was read back."""
+    """Return the digest of the figures of a row, equal for a row of a report and one that was read back."""
     figures = [row[name] for name in schemas()["hours"].names if name not in _KEY]
     return hashlib.blake2b(msgspec.msgpack.encode(figures), digest_size=8).digest()
 
 
 def _number(path: str) -> int:
-    """The number of a file; 0 for a file of another name."""
+    """Return the number of a file; 0 for a file of another name."""
     text = path.removeprefix(f"{HOURS}/part-").removesuffix(".parquet")
     return int(text) if len(text) == 12 and text.isascii() and text.isdigit() else 0
 

@@ -1,4 +1,4 @@
-"""The stages of an audit on Spark: the order of reading, and the segments that are known already."""
+"""Runs the stages of an audit on Spark: the order of reading, and the reuse of known segments."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _PER_TASK: Final = 48 << 20
 """Bytes of segments per task, unless that makes too few tasks for all cores."""
 _TASKS: Final = 4
-"""Least number of tasks per core, so that no core waits long for the last task."""
+"""Minimum number of tasks per core, so that no core waits long for the last task."""
 _ROWS_OF_A_PART: Final = 4_000_000
-"""Rows of the lake whose cells form one part."""
+"""Rows of the lake per part of the cells."""
 _MOST_PARTS: Final = 2_000
 
 
@@ -60,7 +60,7 @@ class LakeReader:
     read: list[Job] = field(default_factory=list)
 
     def recheck(self, percent: float) -> None:
-        """Check the digests of known segments again: this percentage of their bytes, the longest unread first.
+        """Check the digests of known segments again: this percentage of their bytes, the least recently read first.
 
         A changed segment is forgotten, so that it is read, and reported, as a new one.
         """
@@ -87,12 +87,12 @@ class LakeReader:
 
     @property
     def oldest(self) -> int | None:
-        """The earliest time at which a segment was last read; None where this run read all."""
+        """Return the earliest time at which a segment was last read; None if this run read all."""
         times = [entry.read_at for entry in self.state.entries.values()]
         return min((time for time in times if time < self.now), default=None)
 
     def summarize_small(self) -> dict[NodeEpoch, list[LedgerSummary]]:
-        """The summaries of the small ledgers of each node and epoch."""
+        """Return the summaries of the small ledgers of each node and epoch."""
         limits = self._limits()
         jobs = [
             _job(one, limit=min(limits.get(_owner(one), 0), one.place.upto))
@@ -108,7 +108,7 @@ class LakeReader:
         return found
 
     def _limits(self) -> dict[NodeEpoch, int]:
-        """The last known number of deliveries: receipts beyond it are no progress of links."""
+        """Return the last known number of deliveries: receipts after it are no progress of links."""
         found = {NodeEpoch(one.node, one.epoch): one.books.get(Ledger.DELIVERIES, 0) for one in self.survey.nodes}
         for one in self.survey.segments:
             if one.place.book is Ledger.DELIVERIES:
@@ -116,7 +116,7 @@ class LakeReader:
         return found
 
     def read_large(self, plan: Plan) -> list[Job]:
-        """Read new segments of the large ledgers, and forget those that no longer count; all of their jobs."""
+        """Read new segments of the large ledgers, forget those that no longer count, and return all of their jobs."""
         jobs = [
             job_for(one, plan) for one in self.survey.segments if one.place.book not in SMALL and self._is_near(one)
         ]
@@ -147,7 +147,7 @@ class LakeReader:
                 self.read.append(done[name])
 
     def shares(self, jobs: Sequence[Job]) -> list[list[Job]]:
-        """The jobs in shares of about the same size, for a task each."""
+        """Return the jobs in shares of about the same size, one per task."""
         if not jobs:
             return []
         total = sum(job.manifest.bytes for job in jobs)
@@ -162,7 +162,7 @@ class LakeReader:
         return shares
 
     def reconcile(self, reach: Mapping[str, int]) -> dict[str, list[pa.Table]]:
-        """The tables of `reconcile.reconcile` for the cells of all segments that count, within the hours."""
+        """Return the tables of `reconcile.reconcile` for the cells of all segments that count, within the hours."""
         near = {one.place.name for one in self.survey.segments if self._is_near(one)}
         files = [(file, [name for name in names if name in near]) for file, names in self.state.files().items()]
         cells = reconcile.CellFiles(self.out, [one for one in files if one[1]], self.state.cells, self.hours)
@@ -180,12 +180,12 @@ class LakeReader:
 
     @property
     def parts(self) -> int:
-        """The number of parts into which rows are divided by key."""
+        """Return the number of parts into which rows are divided by key."""
         rows = sum(entry.rows for entry in self.state.entries.values())
         return min(max(self.spark.sparkContext.defaultParallelism, rows // _ROWS_OF_A_PART), _MOST_PARTS)
 
     def forged_receipts(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
-        """Receipts of batches that the peer's ledger would have to hold and does not."""
+        """Yield receipts of batches that the peer's ledger would have to hold and does not."""
         sought: dict[str, dict[tuple[str, str, int], str]] = {}
         for row in unknown:
             pair = PairKey(row["group"], row["source"], row["peer"])
@@ -209,7 +209,7 @@ class LakeReader:
 
 
 class _TaskWork:
-    """The work of a Spark task: the task of its number."""
+    """The work of a Spark task: runs the task with its number."""
 
     def __init__(self, tasks: Sequence[bytes], work: Callable[[Task], Any]) -> None:
         self._tasks = tasks
@@ -220,7 +220,7 @@ class _TaskWork:
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Job]:
-    """The segments with the earliest times: this percentage of the bytes of all, and at least one."""
+    """Return the least recently read segments: this percentage of the bytes of all, and at least one."""
     wanted = sum(segment.manifest.bytes for _, segment in known) * percent / 100
     jobs: list[Job] = []
     for _, segment in sorted(known, key=lambda one: (one[0], one[1].place.name)):
@@ -232,7 +232,7 @@ def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Jo
 
 
 def job_for(segment: Segment, plan: Plan) -> Job:
-    """The job of a segment of a large ledger."""
+    """Return the job of a segment of a large ledger."""
     owner, place = _owner(segment), segment.place
     since = plan.since.get(owner, NEVER)
     if place.book is Ledger.EVENTS:
@@ -242,7 +242,7 @@ def job_for(segment: Segment, plan: Plan) -> Job:
 
 
 def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) -> dict[str, HourlySkew]:
-    """The skews of the hours of a segment, and of the hours beside them."""
+    """Return the skews of the hours of a segment, and of the hours beside them."""
     if times is None:
         return {}
     first, last = times[0] // HOUR - 1, times[1] // HOUR + 1

@@ -32,8 +32,8 @@ REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_
 class LinkProgress(msgspec.Struct, array_like=True):
     """The progress of a link: its range from `after` up to `upto`, and the last position of each version.
 
-    `repaired`: up to where events that a version newly selected were sent afterwards. `passage`: positions in order,
-    and when the link had passed them (microseconds), one for each minute.
+    `repaired`: the position up to which events that a version newly selected were sent afterwards. `passage`: positions
+    in order, one for each minute, and when the link had passed them (microseconds).
     """
 
     group: str
@@ -47,7 +47,7 @@ class LinkProgress(msgspec.Struct, array_like=True):
 
 
 class ClockBounds(msgspec.Struct, array_like=True):
-    """In one hour the peer's clock was ahead by `low` to `high` microseconds."""
+    """Bounds of a peer's clock in one hour: it was ahead by `low` to `high` microseconds."""
 
     peer: str
     hour: int
@@ -56,7 +56,7 @@ class ClockBounds(msgspec.Struct, array_like=True):
 
 
 class KeyRequests(msgspec.Struct, array_like=True):
-    """The requests of a node that were signed with a key. Times in microseconds."""
+    """The requests of a node that were signed with a key. Times are in microseconds."""
 
     node: str
     group: str
@@ -102,22 +102,22 @@ class LedgerSummary(msgspec.Struct):
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
-    """The summary of a segment. `receipts` beyond the number `limit` do not count as progress of links."""
+    """Summarize a segment. `receipts` after the number `limit` do not count as progress of links."""
     return _READERS[book](table, limit)
 
 
 def columns_of(book: Ledger) -> tuple[str, ...]:
-    """The columns of a small ledger that are read."""
+    """Return the columns of a small ledger that are read."""
     return _COLUMNS[book]
 
 
 def mark_of(text: str) -> int:
-    """A signed 64-bit digest of a text."""
+    """Return a signed 64-bit digest of a text."""
     return fingerprint(text)
 
 
 def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
-    """A cell for each batch: receipts at their sender, batches at their receiver."""
+    """Return a cell for each batch: receipts at their sender, batches at their receiver."""
     digest = table.words("receipt_digest")
     signed = digest.where(bool)
     marks = np.array([mark_of(batch) for batch in table.some("batch_id", signed)], np.int64)
@@ -160,7 +160,7 @@ def _counted(words: Words) -> dict[str, int]:
 
 
 def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]]:
-    """The rows of each combination of words."""
+    """Yield the rows of each combination of words."""
     words = [table.words(name) for name in names]
     code = np.zeros(table.rows, np.int64)
     for column in words:
@@ -172,7 +172,7 @@ def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]
 
 def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
     number, after, upto = (table.numbers(name) for name in ("number", "after", "upto"))
-    version, repair = table.numbers("selector_version"), table.whether("repair")
+    version, repair = table.numbers("selector_version"), table.booleans("repair")
     selection, acked = table.words("selection"), table.numbers("acked_at")
     for (group, peer), found in _by(table, "group", "peer"):
         rows = found[number[found] <= limit]
@@ -196,7 +196,7 @@ def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
 
 
 def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
-    """The last position of each run of a version, in order."""
+    """Return the last position of each run of a version, in order."""
     if not len(version):
         return []
     ends = np.append(np.flatnonzero(version[1:] != version[:-1]), len(version) - 1)
@@ -204,7 +204,7 @@ def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
 
 
 def _passage(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
-    """Positions in order, and when the link had passed each: the last one of each minute."""
+    """Return positions in order, and when the link had passed each: the last one of each minute."""
     if not len(upto):
         return []
     minute = acked // MINUTE
@@ -214,7 +214,7 @@ def _passage(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
 
 
 def _clocks(table: Columns) -> Iterator[ClockBounds]:
-    """The peer recorded a batch between its sending and the answer, which bounds the offset of its clock."""
+    """Yield bounds of the peer's clock: it recorded a batch between its sending and the response."""
     recorded = table.numbers("peer_recorded_at")
     low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
     hour = table.numbers("acked_at") // (HOUR)

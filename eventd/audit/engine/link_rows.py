@@ -48,16 +48,16 @@ class Link(NamedTuple):
 
     @property
     def terms(self) -> tuple[Any, ...]:
-        """All but group and peer: links with equal terms select the same rows."""
+        """Return all fields but group and peer: links with equal terms select the same rows."""
         return self[2:]
 
     @property
     def relays(self) -> bool:
-        """Whether any of its versions relays events of other nodes."""
+        """Return whether any of its versions relays events of other nodes."""
         return any(_selector(version.selection)[1] for version in self.versions)
 
     def within(self, after: int, upto: int) -> Link:
-        """The link, restricted to the positions in (after, upto]."""
+        """Return the link, restricted to the positions in (after, upto]."""
 
         def clip(position: int) -> int:
             return min(max(position, after), upto)
@@ -85,7 +85,7 @@ COLUMNS: Final = ("group", "source", "type", "own", "position", "expires_at", "r
 
 
 def needs_subjects(links: Sequence[Link]) -> bool:
-    """Whether any of the links selects by subject."""
+    """Return whether any of the links selects by subject."""
     return any(_selector(version.selection)[0].subject_prefixes for link in links for version in link.versions)
 
 
@@ -99,7 +99,7 @@ class RowSelector:
         self._selected: dict[tuple[Any, ...], LinkRows] = {}
 
     def select(self, link: Link) -> LinkRows:
-        """The rows of a link."""
+        """Return the rows of a link."""
         key = (link.group, *link.terms)
         if key not in self._selected:
             group = self._table.words("group").where(link.group.__eq__)
@@ -138,7 +138,7 @@ class RowSelector:
 
     def _match(self, selector: Selector, relay: bool) -> Mask:
         table = self._table
-        found = np.ones(table.rows, bool) if relay else table.whether("own").copy()
+        found = np.ones(table.rows, bool) if relay else table.booleans("own").copy()
         if selector.types:
             found &= table.words("type").where(selector.takes_type)
         if selector.subject_prefixes and "" not in selector.subject_prefixes:
@@ -157,7 +157,7 @@ def _begins_with(subjects: Any, prefixes: Sequence[str]) -> Mask:
 
 @lru_cache(maxsize=4096)
 def _selector(selection: str) -> tuple[Selector, bool]:
-    """A stored selection: its selector, and whether it relays events of other nodes."""
+    """Parse a stored selection: its selector, and whether it relays events of other nodes."""
     stored: Mapping[str, Any] = json.loads(selection or "{}")
     selector = Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ()))
     return selector, bool(stored.get("relay", False))

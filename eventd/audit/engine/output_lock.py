@@ -19,8 +19,8 @@ LOCK: Final = ".lock"
 def hold_output(out: Storage) -> Iterator[None]:
     """Hold the folder for this process. Raises Conflict, which names the holder, and LakeUnavailable.
 
-    The kernel releases the lock when the process ends. A store behind an address has no lock: there the operator must
-    not start two audits.
+    The kernel releases the lock when the process exits. A store behind an address has no lock: operators must not start
+    two audits there.
     """
     place = out.locate(LOCK)
     if "://" in place:

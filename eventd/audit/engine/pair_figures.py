@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COUNTED = ("expected", "delivered", "missing", "disputed", "expired", "in_path", "dead_lettered", "pending", "unproven")
-"""The counts of a report that are of events; each outcome of an event has one."""
+"""The counts of a report that are numbers of events; each outcome of an event has one."""
 
 
 class HourKey(NamedTuple):
@@ -50,17 +50,17 @@ class PairFigures:
             self.longest[what] = max(high, self.longest.get(what, high))
 
     def leg(self, what: Measure) -> Latency:
-        """One histogram of times."""
+        """Return one histogram of times."""
         return latency(self.bins.get(what, {}), self.longest.get(what))
 
     @property
     def attempts(self) -> Attempts:
-        """Attempts per delivery."""
+        """Return the attempts per delivery."""
         bins = self.bins.get(Measure.ATTEMPTS, {})
         return Attempts(p50=middle(bins, 0.5), p95=middle(bins, 0.95), max=self.longest.get(Measure.ATTEMPTS))
 
     def late(self, bound: float) -> int:
-        """About how many deliveries took longer than `bound` seconds; never 0 if one did."""
+        """Return about how many deliveries took longer than `bound` seconds; never 0 if one did."""
         latency = self.leg(Measure.ACKNOWLEDGED)
         if latency.max is None or latency.max <= bound:
             return 0
@@ -92,11 +92,11 @@ class RowComparison:
 
     @property
     def discrepancies(self) -> Iterator[Discrepancy]:
-        """All discrepancies."""
+        """Yield all discrepancies."""
         return (one.discrepancy for one in self.located)
 
     def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], list[int]]:
-        """The slots of the discrepancies, by kind and pair."""
+        """Return the slots of the discrepancies, by kind and pair."""
         found: dict[tuple[Kind, PairKey], list[int]] = defaultdict(list)
         for discrepancy, slot in self.located:
             if discrepancy.kind in kinds:
@@ -104,7 +104,7 @@ class RowComparison:
         return found
 
     def to_tables(self) -> dict[str, pa.Table]:
-        """As Arrow tables, to be sent to the driver."""
+        """Convert to Arrow tables, to be sent to the driver."""
         import pyarrow as pa
 
         rows = [
@@ -128,7 +128,7 @@ class RowComparison:
 
     @classmethod
     def from_tables(cls, parts: Mapping[str, Sequence[pa.Table]]) -> RowComparison:
-        """The sum of all parts."""
+        """Return the sum of all parts."""
         comparison = cls()
         for row in (row for table in parts.get("discrepancies", ()) for row in table.to_pylist()):
             slot = row.pop("slot")
@@ -141,13 +141,13 @@ class RowComparison:
 
 
 def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
-    """Add also what is negative, which a Counter's own sum drops."""
+    """Add including negative counts, which a Counter's own sum drops."""
     for name, n in change.items():
         counter[name] += n
 
 
 def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
-    """The difference between the outcome of an event and what the cells counted for it."""
+    """Return the difference between the outcome of an event and what the cells counted for it."""
     counted = {
         "expected": trail.due + trail.ahead,
         "pending": trail.ahead,
@@ -162,7 +162,7 @@ def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
 
 
 def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures]:
-    """Rows of `reconcile.add_pairs`, by pair."""
+    """Read the rows of `reconcile.add_pairs`, by pair."""
     found: dict[PairKey, PairFigures] = defaultdict(PairFigures)
     for row in rows:
         pair = PairKey(row["group"], row["source"], row["peer"])
@@ -171,7 +171,7 @@ def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures
 
 
 def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[int, int]]:
-    """For each pair with pending events: when the first of them was recorded, and its slot."""
+    """Return, for each pair with pending events, when the first of them was recorded, and its slot."""
     found: dict[PairKey, tuple[int, int]] = {}
     for row in rows:
         pair, first = PairKey(row["group"], row["source"], row["peer"]), (row["low"], row["time"])
@@ -180,7 +180,7 @@ def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[int, 
 
 
 def read_senders(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[str, ...]]:
-    """The senders of each pair; the source itself first."""
+    """Return the senders of each pair; the source itself first."""
     found: dict[PairKey, set[str]] = defaultdict(set)
     for row in rows:
         found[PairKey(row["group"], row["source"], row["peer"])].add(row["node"])
@@ -188,7 +188,7 @@ def read_senders(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[str, 
 
 
 def counts_of(figures: PairFigures) -> Counter[str]:
-    """The counts of a pair, by the names of a report."""
+    """Return the counts of a pair, by the names of a report."""
     counts = figures.counts
     return Counter(
         {
@@ -203,7 +203,7 @@ def counts_of(figures: PairFigures) -> Counter[str]:
 
 
 def changes_by_pair(changes: Mapping[HourKey, Counter[str]]) -> dict[PairKey, Counter[str]]:
-    """The changes by verdicts, by pair."""
+    """Return the changes by verdicts, by pair."""
     found: dict[PairKey, Counter[str]] = defaultdict(Counter)
     for key, change in changes.items():
         _add(found[key.pair], change)
@@ -211,7 +211,7 @@ def changes_by_pair(changes: Mapping[HourKey, Counter[str]]) -> dict[PairKey, Co
 
 
 def runs(slots: Iterable[int], apart: int = 5) -> Iterator[tuple[int, int, int]]:
-    """Slots that lie no more than `apart` from each other: the first, the last, and how many there are."""
+    """Yield runs of slots that are no more than `apart` from each other: the first, the last, and their number."""
     first = last = None
     count = 0
     for slot in sorted(slots):

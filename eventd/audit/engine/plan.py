@@ -1,4 +1,4 @@
-"""What is known before the large ledgers are read: the links of every node, and the offsets of the clocks.
+"""Plans the reading of the large ledgers: the links of every node, and the offsets of the clocks.
 
 The plan is made from the survey of the lake and the summaries of the small ledgers.
 """
@@ -43,7 +43,7 @@ class ClockOffset(NamedTuple):
 
     @property
     def error(self) -> int:
-        """Half the width; also where the bounds contradict each other because the clock was set."""
+        """Return half the width; also if the bounds contradict each other because the clock was set."""
         return abs(self.high - self.low + 1) // 2
 
 
@@ -64,7 +64,7 @@ class Plan:
     since: dict[NodeEpoch, int] = field(default_factory=dict)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
-        """The offsets of the clocks of a node's peers, by peer."""
+        """Return the offsets of the clocks of a node's peers, by peer."""
         return {
             peer: HourlySkew(tuple(one.hour for one in hours), tuple(one.middle for one in hours))
             for (sender, peer), hours in self.clocks.items()
@@ -72,16 +72,16 @@ class Plan:
         }
 
     def skew_between(self, node: str, peer: str, hour: int) -> ClockOffset:
-        """The offset of the peer's clock to the node's in the hour nearest to this one; 0 if unknown."""
+        """Return the offset of the peer's clock to the node's in the hour nearest to this one; 0 if unknown."""
         hours = self.clocks.get((node, peer))
         return min(hours, key=lambda one: abs(one.hour - hour)) if hours else ClockOffset(hour, 0, 0)
 
 
 def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> Plan:
-    """The plan of a lake."""
+    """Return the plan of a lake."""
     plan = Plan(clocks=_clocks(summaries))
     contested = {(one.node, one.epoch) for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
-    for states in histories(survey):
+    for states in states_by_node(survey):
         for place, state in enumerate(states):
             owner = NodeEpoch(state.node, state.epoch)
             ended = state is not states[-1]
@@ -93,8 +93,8 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
     return plan
 
 
-def histories(survey: Survey) -> list[list[NodeState]]:
-    """The states of each node, one per epoch, the latest last."""
+def states_by_node(survey: Survey) -> list[list[NodeState]]:
+    """Return the states of each node, one per epoch, the latest last."""
     found: defaultdict[str, list[NodeState]] = defaultdict(list)
     for state in sorted(survey.nodes, key=lambda state: (state.began_at, state.epoch)):
         found[state.node].append(state)
@@ -110,7 +110,7 @@ def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *
 
 
 def _progress(summaries: Iterable[LedgerSummary]) -> dict[tuple[str, str], LinkProgress]:
-    """The progress of the links of a node, over all of its segments."""
+    """Return the progress of the links of a node, over all of its segments."""
     found: dict[tuple[str, str], LinkProgress] = {}
     for one in (progress for each in summaries for progress in each.progress):
         before = found.get((one.group, one.peer))
@@ -155,7 +155,8 @@ def _link(
 def _versions(
     declared: PeerState | None, progress: LinkProgress | None, *, whole: bool
 ) -> tuple[SelectionVersion, ...]:
-    """The versions of a link's selection. A peer that is no longer declared gets nothing beyond its last receipt."""
+    """Return the versions of a link's selection. A peer that is no longer declared gets nothing after its
+    last receipt."""
     selections: dict[int, tuple[str, int]] = {}
     last: dict[int, int] = {}
     repaired: dict[int, int] = {}
@@ -183,18 +184,18 @@ def _versions(
 
 
 def _under_way(declared: PeerState | None) -> int | None:
-    """The position that all repairs have reached; None where the state does not have them."""
+    """Return the position that all repairs have reached; None if the state does not have them."""
     repairs = getattr(declared, "repairs", None)
     return None if repairs is None else min((after for after, _ in repairs), default=ENDLESS)
 
 
 def _one_text(selection: Mapping[str, Any]) -> str:
-    """One text for equal selections."""
+    """Return one text for equal selections."""
     return json.dumps(selection, sort_keys=True)
 
 
 def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tuple[str, str], list[ClockOffset]]:
-    """The bounds of each pair of clocks, from both directions."""
+    """Return the bounds of each pair of clocks, from both directions."""
     bounds: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def narrow(node: str, peer: str, hour: int, low: int, high: int) -> None:
@@ -212,14 +213,15 @@ def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tupl
 
 
 def _hour_there(clocks: ClockBounds) -> int:
-    """The nearest hour by the peer's clock."""
+    """Return the nearest hour by the peer's clock."""
     return clocks.hour + round((clocks.low + clocks.high) / 2 / (HOUR))
 
 
 def lost_ranges(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
 ) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
-    """Ranges that a node had evicted before they were shipped: owner, ledger, peer, range, and time of the note."""
+    """Return ranges that a node had evicted before they were shipped: owner, ledger, peer, range, and time of
+    the note."""
     return [
         (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
         for owner, each in summaries.items()

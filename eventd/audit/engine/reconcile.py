@@ -1,7 +1,7 @@
-"""Stage 2: the cells of all segments added up, and the few slots in which two sums are not equal.
+"""Stage 2: sums the cells of all segments, and finds the few slots in which two sums differ.
 
-Where the numbers and the sums of fingerprints agree on every side, every event of the slot is where it should be: no
-row has to be read. Where they do not, stage 3 compares the rows.
+If the numbers and the sums of fingerprints agree on every side, every event of the slot is where it should be, and no
+row has to be read. Otherwise, stage 3 compares the rows.
 
 The work is done in parts: a part has every cell of its pairs, hours and batches.
 """
@@ -79,19 +79,19 @@ class CellFiles:
 
 
 def hours_of(cells: Columns) -> Numbers:
-    """The hour since 1970 of each cell."""
+    """Return the hour since 1970 of each cell."""
     time = cells.numbers("time")
     return np.where(cells.numbers("what") < Measure.EXPECTED, time // SLOTS_PER_HOUR, time)
 
 
 def keys(cells: Columns) -> Numbers:
-    """Keys that bring all cells of a pair and an hour together, and all cells of a batch."""
+    """Return keys that bring all cells of a pair and an hour together, and all cells of a batch."""
     of_batch = cells.numbers("what") >= Measure.RECEIPT
     return keys_of(cells, PAIR, np.where(of_batch, cells.numbers("total"), hours_of(cells)))
 
 
 def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
-    """The tables of a part: `uneven`, `waiting`, `senders`, `unknown`, `pairs` and `hours`.
+    """Return the tables of a part: `uneven`, `waiting`, `senders`, `unknown`, `pairs` and `hours`.
 
     `reach`: up to when (microseconds by any clock of the lake) the ledgers of each node are complete; later deliveries
     are not expected in them.
@@ -112,7 +112,7 @@ def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
 
 
 def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
-    """The slots (group, source, peer, time) in which two sides differ, or with a wrong delivery."""
+    """Return the slots (group, source, peer, time) in which two sides differ, or with a wrong delivery."""
     import pyarrow as pa
 
     cells = Columns(slots)
@@ -126,7 +126,7 @@ def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
     summed = [f"{name}_{made}" for name in ("due", "sent", "aside", "held") for made in ("n", "total")]
     least = [("sent_low", "min"), ("held_low", "min")]
     by_sender = grouped(slots, (*PAIR, "time", "node"), [*((name, "sum") for name in summed), *least])
-    # The node of what is held is the peer; of everything else it is a sender.
+    # The node of held events is the peer; the node of all others is a sender.
     sender = Columns(by_sender)
     kept = _agree(sender, ("due",), ("sent", "aside"))
     by_sender = by_sender.append_column("broken", pa.array((~kept).astype(np.int64)))
@@ -137,7 +137,7 @@ def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
 
 
 def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask:
-    """Whether numbers and sums are the same on both sides; sums wrap around."""
+    """Return whether numbers and sums are the same on both sides; sums wrap around."""
     same = np.ones(table.rows, bool)
     for made in ("n", "total"):
         left = sum((table.numbers(f"{name}_{made}") for name in one), np.zeros(table.rows, np.int64))
@@ -163,19 +163,20 @@ def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
 
 
 def _waiting(slots: pa.Table) -> pa.Table:
-    """For each pair with pending events: when the first of them was recorded (`low`), and its slot (`time`)."""
+    """Return, for each pair with pending events, when the first of them was recorded (`low`), and its slot (`time`)."""
     ahead = slots.filter(Columns(slots).numbers("what") == Measure.AHEAD)
     return grouped(ahead, PAIR, [("low", "min"), ("time", "min")])
 
 
 def _senders(slots: pa.Table) -> pa.Table:
-    """The nodes that had events for each pair."""
+    """Return the nodes that had events for each pair."""
     what = Columns(slots).numbers("what")
     return grouped(slots.filter((what == Measure.DUE) | (what == Measure.AHEAD)), (*PAIR, "node"), [])
 
 
 def unknown_batches(batches: pa.Table) -> pa.Table:
-    """Receipts (group, source, peer, mark) of batches that the peer's ledger does not have, or with another receipt.
+    """Return receipts (group, source, peer, mark) of batches that the peer's ledger does not have, or with another
+    receipt.
 
     `other` marks the second kind. The source sent the batch at `first` (microseconds) and settled it in that `hour`.
     """
@@ -196,12 +197,12 @@ def unknown_batches(batches: pa.Table) -> pa.Table:
 
 
 def _sum_figures(figures: pa.Table) -> pa.Table:
-    """Counts and histograms by pair, type and hour, over all senders."""
+    """Return counts and histograms by pair, type and hour, over all senders."""
     return grouped(figures, (*PAIR, "type", "time", "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
 
 
 def add_pairs(tables: list[pa.Table]) -> pa.Table:
-    """Counts and histograms by pair, of figures or of results of this function: some thousand rows."""
+    """Return counts and histograms by pair, of figures or of results of this function: some thousand rows."""
     import pyarrow as pa
 
     every = pa.concat_tables(table.select([*PAIR, "what", "bin", "n", "total", "high"]) for table in tables)
@@ -209,7 +210,7 @@ def add_pairs(tables: list[pa.Table]) -> pa.Table:
 
 
 def by_hour(figures: pa.Table) -> pa.Table:
-    """One row for each pair, type and hour: counts, bytes, and percentiles in seconds; 0 or null by default."""
+    """Return one row for each pair, type and hour: counts, bytes, and percentiles in seconds; 0 or null by default."""
     import pyarrow as pa
 
     keys = grouped(figures, (*PAIR, "type", "time"), [])
@@ -228,14 +229,14 @@ def by_hour(figures: pa.Table) -> pa.Table:
 
 
 def _spread(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
-    """Values at their places, of which each has at most one."""
+    """Scatter values to their places, of which each has at most one."""
     found = np.zeros(rows, np.int64)
     found[at[mine]] = values[mine]
     return found
 
 
 def _percentiles(what: Measure, rows: int, table: Columns, mine: Mask) -> dict[str, Any]:
-    """The percentiles of one histogram for each place: whole numbers for attempts, seconds for latencies."""
+    """Return the percentiles of one histogram for each place: whole numbers for attempts, seconds for latencies."""
     import pyarrow as pa
 
     order = np.lexsort((table.numbers("bin")[mine], table.numbers("place")[mine]))

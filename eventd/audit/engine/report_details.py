@@ -1,4 +1,5 @@
-"""The parts of a report beside its figures: nodes, gaps, keys, refusals, receipts, limitations, and the headline."""
+"""The parts of a report other than its figures: nodes, gaps, keys, refusals, receipts, limitations, and the
+headline."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Final
 from eventd.audit.engine.assemble import StageResults
 from eventd.audit.engine.ledger_summaries import KeyRequests, RefusalCount
 from eventd.audit.engine.pair_figures import runs
-from eventd.audit.engine.plan import histories
+from eventd.audit.engine.plan import states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.report.report import Gap, KeyUse, Limitation, Node, Receipts, Refusal, Skew, Totals
@@ -27,12 +28,12 @@ _NOTES: Final = {
     "": (False, "The older protocol has no receipts: the only evidence is the peer's status code."),
 }
 MOST_SILENT: Final = 3
-"""Nodes that the headline names."""
+"""Maximum number of silent nodes that the headline names."""
 _UNKNOWN: Final = (False, "An unknown algorithm.")
 
 
 def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding]:
-    """Findings about the lake itself: corrupt segments, and nodes with several epochs."""
+    """Return findings about the lake itself: corrupt segments, and nodes with several epochs."""
     segments = {one.place.name: one for one in survey.segments}
     nodes = {one.place.slug: one.manifest.node for one in survey.segments}
     results = []
@@ -49,12 +50,12 @@ def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding
 
 
 def make_nodes(results: StageResults) -> list[Node]:
-    """The nodes whose ledgers are in the lake."""
+    """Return the nodes whose ledgers are in the lake."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in results.survey.segments:
         rows[segment.manifest.node][segment.place.book.value] += segment.manifest.rows
     nodes = {}
-    for states in histories(results.survey):
+    for states in states_by_node(results.survey):
         last = states[-1]
         nodes[last.node] = Node(
             name=last.node,
@@ -76,7 +77,7 @@ def make_nodes(results: StageResults) -> list[Node]:
 
 
 def _skew_of(results: StageResults, node: str) -> Skew | None:
-    """The offset of the node's clock to the mean of its own and its peers' clocks."""
+    """Return the offset of the node's clock to the mean of its own and its peers' clocks."""
     others = [hours[-1] for (sender, _), hours in sorted(results.plan.clocks.items()) if sender == node]
     if not others:
         return None
@@ -85,7 +86,7 @@ def _skew_of(results: StageResults, node: str) -> Skew | None:
 
 
 def make_gaps(results: StageResults) -> list[Gap]:
-    """Spans of time in which events are missing, and losses that nodes declared."""
+    """Return spans of time in which events are missing, and losses that nodes declared."""
     gaps = []
     for (kind, pair), slots in results.open_slots.items():
         if kind is Kind.MISSING:
@@ -114,7 +115,7 @@ def make_gaps(results: StageResults) -> list[Gap]:
 
 
 def make_keys(results: StageResults) -> list[KeyUse]:
-    """The use of every key, from the ledgers of the signing node, or of its peers where it has none."""
+    """Return the use of every key, from the ledgers of the signing node, or of its peers if it has none."""
     joined: dict[tuple[str, str, str, str], KeyRequests] = {}
     for owner, each in results.summaries.items():
         for used in (used for summary in each for used in summary.keys):
@@ -144,7 +145,7 @@ def _together(one: KeyRequests, other: KeyRequests) -> KeyRequests:
 
 
 def make_refusals(results: StageResults) -> list[Refusal]:
-    """The requests that each node refused, by reason."""
+    """Return the requests that each node refused, by reason."""
     joined: dict[tuple[str, str, str, str], list[RefusalCount]] = defaultdict(list)
     for owner, each in results.summaries.items():
         for one in (one for summary in each for one in summary.refused):
@@ -164,7 +165,7 @@ def make_refusals(results: StageResults) -> list[Refusal]:
 
 
 def make_receipts(results: StageResults) -> list[Receipts]:
-    """The receipts by the algorithm of their signature."""
+    """Return the receipts by the algorithm of their signature."""
     counted: Counter[str] = Counter()
     for each in results.summaries.values():
         for summary in each:
@@ -177,7 +178,8 @@ def make_receipts(results: StageResults) -> list[Receipts]:
 
 
 def make_limitations(results: StageResults) -> list[Limitation]:
-    """What limits the verdict and is not a finding: ledgers that end too early, and nodes without ledgers."""
+    """Return the limitations of the verdict that are not findings: ledgers that end too early, and nodes without
+    ledgers."""
     silent = [limitation_of(one) for _, one in sorted(results.coverage.silences.items())]
     missing = []
     for pair in sorted(results.figures):
@@ -196,7 +198,8 @@ def make_limitations(results: StageResults) -> list[Limitation]:
 
 
 def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
-    """Segments whose digest changed after an earlier run had read them, with the time of discovery (microseconds)."""
+    """Return segments whose digest changed after an earlier run had read them, with the time of discovery
+    (microseconds)."""
     return [
         Limitation(
             kind="rewritten",
@@ -209,7 +212,7 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
 
 
 def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = ()) -> tuple[str, ...]:
-    """The verdict in a few sentences, the figures first; `doubts` are about the whole lake."""
+    """Return the verdict in a few sentences, the figures first; `doubts` are about the whole lake."""
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
         return ("Nothing to reconcile: the lake holds no ledgers of that period.", *doubts)
@@ -238,7 +241,8 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
 
 
 def make_doubts(results: StageResults) -> list[str]:
-    """Sentences on what leaves the whole lake unproven: ledgers that end too early, and rewritten segments."""
+    """Return sentences about causes that leave the whole lake unproven: ledgers that end too early, and rewritten
+    segments."""
     doubts = list(_silent(results.coverage.silences))
     if n := len(results.rewritten):
         segments = "1 segment was" if n == 1 else f"{n:,} segments were"
@@ -247,7 +251,7 @@ def make_doubts(results: StageResults) -> list[str]:
 
 
 def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
-    """The nodes whose ledgers end too early."""
+    """Yield the nodes whose ledgers end too early."""
     named = [f"{one.node} is {one.words}" for one in silences.values()]
     yield from (f"Not proven: {words}." for words in named[:MOST_SILENT])
     if (more := len(named) - MOST_SILENT) > 0:
@@ -255,7 +259,7 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
 
 
 def _worst(findings: Iterable[Finding]) -> str:
-    """The pairs that miss most."""
+    """Return the pairs with most missing events."""
     missing: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if finding.kind is Kind.MISSING:

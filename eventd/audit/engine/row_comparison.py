@@ -1,4 +1,4 @@
-"""Stage 3: the marks of uneven slots joined by event, and a verdict on each event that is not plainly in order.
+"""Stage 3: joins the marks of uneven slots by event, and judges each event that is not plainly in order.
 
 A part has every mark of its events.
 """
@@ -45,7 +45,7 @@ _COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refus
 
 
 def uneven_of(tables: Sequence[pa.Table]) -> UnevenSlots:
-    """The uneven slots, from the columns group, source, peer and time."""
+    """Return the uneven slots, from the columns group, source, peer and time."""
     import pyarrow as pa
 
     if not tables:
@@ -87,12 +87,12 @@ class Marks:
 
 
 def keys(marks: Columns) -> Numbers:
-    """Keys that bring all marks of an event and a peer together."""
+    """Return keys that bring all marks of an event and a peer together."""
     return keys_of(marks, ("group", "source", "peer"), marks.numbers("fingerprint"))
 
 
 def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
-    """Judge the events of a part; the tables of `RowComparison.to_tables`."""
+    """Judge the events of a part; return the tables of `RowComparison.to_tables`."""
     comparison = RowComparison()
     found = trails(marks, frozenset(coverage.until))
     for row in found.select([*Trail._fields]).to_pylist():
@@ -101,7 +101,7 @@ def compare(marks: pa.Table, coverage: Coverage) -> dict[str, pa.Table]:
 
 
 def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
-    """One row per event and peer that is not plainly in order, with the columns of `Trail`.
+    """Return one row per event and peer that is not plainly in order, with the columns of `Trail`.
 
     `keeping` are the nodes with ledgers: a delivery to another node is in order without being held.
     """
@@ -172,7 +172,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
 
 
 def _only(column: Any, rows: Mask) -> Any:
-    """The column with values in some rows only."""
+    """Return the column with values in some rows only."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -180,7 +180,7 @@ def _only(column: Any, rows: Mask) -> Any:
 
 
 def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
-    """The marks of events that are not plainly in order.
+    """Return the marks of events that are not plainly in order.
 
     The marks of one event are counted by role, each in some bits of one number; few such numbers are plain.
     """
@@ -204,13 +204,14 @@ _BITS: Final = 7
 
 
 def _bits(role: Role, count: int = 1) -> int:
-    """This many marks of these roles, as one number."""
+    """Return the number that counts this many marks of these roles."""
     return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
 
 
 @cache
 def _plain(held: int) -> tuple[int, ...]:
-    """Delivered once and held (where the peer has ledgers), dead-lettered, pending, or for other peers.
+    """Return the plain numbers: delivered once and held (if the peer has ledgers), refused, pending, or for other
+    peers.
 
     A node that was restored records its events again in its new epoch, and holds again what it held.
     """

@@ -1,4 +1,4 @@
-"""Stage 3, one segment: the rows of uneven slots as marks: node, event, and the role of the row."""
+"""Stage 3, one segment: converts the rows of uneven slots to marks: node, event, and the role of the row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DELIVERY_ROWS: Final = (
 )
 EVENT_KEYS: Final = ("group", "source", "event_at")
 DELIVERY_KEYS: Final = ("group", "source", "peer", "event_at")
-"""The columns that tell which rows lie in an uneven slot."""
+"""The columns that show which rows are in an uneven slot."""
 
 
 class Role(IntFlag):
@@ -63,7 +63,7 @@ UnevenSlots = Mapping[PairKey, Numbers]
 
 
 def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bool:
-    """Whether a segment may hold rows of these slots; `links` are those of its node."""
+    """Return whether a segment may hold rows of these slots; `links` are those of its node."""
     manifest = segment.manifest
     if manifest.slots is None or segment.place.book not in (Ledger.EVENTS, Ledger.DELIVERIES):
         return False
@@ -80,12 +80,13 @@ def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bo
 
 
 def event_rows(links: Sequence[Link]) -> tuple[str, ...]:
-    """The columns of `events` that these links need."""
+    """Return the columns of `events` that these links need."""
     return (*EVENT_ROWS, "subject") if needs_subjects(links) else EVENT_ROWS
 
 
 def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
-    """The places of the rows in an uneven slot of their pair; of any pair of their source where they name no peer."""
+    """Return the places of the rows in an uneven slot of their pair; of any pair of their source if they name
+    no peer."""
     names = [name for name in PairKey._fields if table.has(name)]
     words = [table.words(name) for name in names]
     known = [{text: code for code, text in enumerate(column.values)} for column in words]
@@ -103,20 +104,20 @@ def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
 
 
 def _inside(slot: Numbers, slots: Numbers) -> Mask:
-    """The rows in one of the slots, which are in order."""
+    """Return the rows in one of the slots, which are in order."""
     at = np.searchsorted(slots, slot).clip(0, len(slots) - 1)
     found: Mask = slots[at] == slot
     return found
 
 
 def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, since: int = NEVER) -> Iterator[pa.Table]:
-    """The marks of rows of `events` of a node with these links; the rows are candidates.
+    """Yield the marks of rows of `events` of a node with these links; the rows are candidates.
 
     Rows recorded before `since` count only as recorded at their source, held, or ahead of a link.
     """
     if not table.rows:
         return
-    own, recorded = table.whether("own"), table.numbers("recorded_at")
+    own, recorded = table.booleans("own"), table.numbers("recorded_at")
     slot, selector = table.numbers("event_at") // MINUTE, RowSelector(table)
     node, group, source = (table.words(name) for name in ("node", "group", "source"))
     used = {(group.values[one], source.values[other]) for one, other in {*zip(group.codes, source.codes, strict=True)}}
@@ -139,7 +140,7 @@ def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, sinc
 
 
 def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
-    """The marks of rows of `deliveries`, which are candidates; those settled before `since` are left out."""
+    """Yield the marks of rows of `deliveries`, which are candidates; those settled before `since` are left out."""
     outcome = table.words("outcome")
     role = np.array([_OUTCOMES.get(value, Role.REFUSED) for value in outcome.values], np.int64)[outcome.codes]
     places = np.flatnonzero(table.numbers("done_at") >= since)
@@ -149,7 +150,7 @@ def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
 
 
 def _marks(table: Columns, role: Numbers, places: Numbers, ends: Mapping[str, pa.Array], at: Numbers) -> pa.Table:
-    """Some rows as marks. `at` is when each was recorded or first sent."""
+    """Return some rows as marks. `at` is when each was recorded or first sent."""
     import pyarrow as pa
 
     def number(name: str) -> pa.Array:

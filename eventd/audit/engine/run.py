@@ -1,4 +1,4 @@
-"""The audit from end to end: survey, small ledgers, cells, reconciliation, rows, report."""
+"""Runs the audit from end to end: survey, small ledgers, cells, reconciliation, rows, report."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _ALL = (-(1 << 40), 1 << 40)
 RECHECK = 5.0
-"""Percent of the known segments whose digests a run checks again."""
+"""Percentage of the known segments whose digests a run checks again."""
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Sums are computed outside of the JVM: its optimizing compiler would take longer than it saves."""
+"""Options of the JVM. Sums are computed outside of it, and its optimizing compiler would take longer than it saves."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class Request:
 
     @property
     def hours(self) -> tuple[int, int]:
-        """The requested hours [first, last) since 1970."""
+        """Return the requested hours [first, last) since 1970."""
         first = _ALL[0] if self.since is None else self.since // HOUR
         return first, _ALL[1] if self.until is None else -(-self.until // HOUR)
 
     @property
     def end(self) -> int | None:
-        """The end of the last requested hour (microseconds); None: the present."""
+        """Return the end of the last requested hour (microseconds); None for the present."""
         return None if self.until is None else self.hours[1] * HOUR
 
 
@@ -102,16 +102,16 @@ class Audit(NamedTuple):
 def run(spark: SparkSession, request: Request, *, clock: Clock | None = None) -> Report:
     """Audit a lake, and write report.json, report.html and the tables to `request.out`.
 
-    Raises NotFound where there is no lake, LakeUnusable for one of another schema, LakeUnavailable where lake or output
-    cannot be reached, and Conflict where the output holds an audit of another lake, or another process writes there.
+    Raises NotFound if there is no lake, LakeUnusable for a lake of another schema, LakeUnavailable if lake or output
+    cannot be reached, and Conflict if the output holds an audit of another lake, or another process writes there.
     """
-    open_lake(connect(request.lake))  # before the output folder is made
+    open_lake(connect(request.lake))  # fail before the output folder is created
     with hold_output(connect(request.out)):
         return audit(own_session(spark), request, clock=clock or SystemClock()).report
 
 
 def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
-    """The same on a session of `own_session`; the caller holds the output already. Raises as `run`."""
+    """Audit on a session of `own_session`; the caller holds the output already. Raises like `run`."""
     watch, out = _Stopwatch(clock), connect(request.out)
     begun = clock.monotonic()
     with watch.stage("survey"):
@@ -131,21 +131,21 @@ def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
 def _read_once_more(
     session: SparkSession, request: Request, survey: Survey, state: State, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
-    """Read the lake; once more if that failed because of corrupt state files, which are then rebuilt."""
+    """Read the lake; retry once if that failed because of corrupt state files, which are then rebuilt."""
     for retried in (False, True):
         reader = LakeReader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
         try:
             return reader, _read(reader, watch, request.recheck)
-        except Exception:  # of Spark, which has no common base
+        except Exception:  # Spark's exceptions have no common base class
             if retried or not forget_corrupt(connect(request.out), state):
                 raise
     raise AssertionError("the second try neither returned nor raised")
 
 
 def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> Report:
-    """Audit a lake on a Spark of its own; a failure of Spark is reported in one line.
+    """Audit a lake on a new Spark; a failure of Spark is reported in one line.
 
-    Raises as `run`, and as `open_session`.
+    Raises like `run` and `open_session`.
     """
     from eventd.audit.spark.session import last_cause, open_session, quiet
 
@@ -162,22 +162,22 @@ def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> R
             return audit(own_session(spark), request, clock=SystemClock()).report
         except EventdError:
             raise
-        except Exception as error:  # Spark's errors have no common base
+        except Exception as error:  # Spark's exceptions have no common base class
             raise EventdError(f"the audit failed in Spark: {last_cause(str(error))}") from None
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """A separate session on the same Spark, so that its settings affect no other. Spark never frees one."""
+    """Return a separate session on the same Spark, so that its settings affect no other. Spark never frees one."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    # Sums are computed outside of the JVM, which only moves rows; compiling its plans would not pay.
+    # Sums are computed outside of the JVM, which only moves rows; compiling its plans would take longer than it saves.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.adaptive.enabled", "false")
     return session
 
 
 def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults:
-    """Stages 0 to 3."""
+    """Run stages 0 to 3."""
     with watch.stage("recheck"):
         reader.recheck(recheck)
     with watch.stage("small books"):
@@ -253,7 +253,7 @@ def _report(found: StageResults, reader: LakeReader, request: Request, clock: Cl
 
 
 def _period(found: StageResults, request: Request) -> Period:
-    """From the first to the last event within the requested hours."""
+    """Return the times of the first and the last event within the requested hours."""
     slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
     if not slots:
         return Period()
@@ -290,7 +290,7 @@ def _work(reader: LakeReader) -> Work:
 def _write(out: Storage, report: Report, findings: Sequence[Finding], hours: Sequence[Hour]) -> None:
     write_tables(out, report, findings, hours)
     out.put("report.html", render(report).encode())
-    out.put("report.json", to_json(report))  # last: its presence means that the rest is written
+    out.put("report.json", to_json(report))  # written last: its presence means that the other files are complete
 
 
 __all__ = ["QUICK", "Audit", "Request", "audit", "own_session", "run", "run_on"]

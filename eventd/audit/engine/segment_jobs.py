@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def segment(self) -> Segment:
-        """The segment. Raises Invalid for a name that is not one of a segment."""
+        """Return the segment. Raises Invalid for a name that is not a segment's."""
         place = parse_name(self.name)
         if place is None:
             raise Invalid(f"{self.name} is not the name of a segment")
@@ -78,7 +78,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
 
 
 def run_task(task: Task) -> TaskResult:
-    """Run a task. Raises LakeUnavailable where the lake or the state cannot be reached."""
+    """Run a task. Raises LakeUnavailable if the lake or the state cannot be reached."""
     lake, result = connect(task.lake), TaskResult(file=task.file)
     with (
         connect(task.out).create(task.file) as draft,
@@ -98,7 +98,7 @@ def run_task(task: Task) -> TaskResult:
 
 
 def recheck_task(task: Task) -> list[str]:
-    """The names of the task's segments that do not match their manifests. Raises LakeUnavailable."""
+    """Return the names of the task's segments that do not match their manifests. Raises LakeUnavailable."""
     lake, changed = connect(task.lake), []
     for job in task.jobs:
         try:

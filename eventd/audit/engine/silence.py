@@ -1,14 +1,14 @@
-"""Nodes whose ledgers end before the requested period does. Later deliveries are unproven.
+"""Finds nodes whose ledgers end before the requested period does. Later deliveries are unproven.
 
-A node reports to the lake regularly, also when it has nothing to ship. An old report therefore means that the node or
-its shipping has stopped, never that the node was idle.
+A node reports to the lake regularly, even if it has nothing to ship. An old report therefore means that the node or its
+shipping has stopped, never that the node was idle.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from eventd.audit.engine.plan import histories
+from eventd.audit.engine.plan import states_by_node
 from eventd.audit.report.report import Limitation
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
@@ -16,9 +16,9 @@ from eventd.runtime.clock import SECOND
 from federation.event import format_time
 
 PATIENCE: Final = 15 * 60 * SECOND
-"""The age of a node's last report from which on the node counts as silent (microseconds)."""
+"""The age of a node's last report from which the node counts as silent (microseconds)."""
 _MISSED: Final = 3
-"""Intervals of its own shipping that a node may miss, where that is longer."""
+"""Shipping intervals that a node may miss, if that is longer."""
 
 Kind = Literal["silent", "behind", "clock"]
 
@@ -38,7 +38,7 @@ class Silence(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The words for an operator, after the node's name and "is"."""
+        """Return the text for an operator that follows the node's name and "is"."""
         from eventd.audit.report.figures import moment, span  # not on Spark's workers, which show nothing
 
         ends = "its ledger was never complete"
@@ -54,12 +54,12 @@ class Silence(NamedTuple):
 
 
 def find_silences(survey: Survey, *, now: int, until: int | None, patience: int = PATIENCE) -> dict[str, Silence]:
-    """The nodes whose ledgers do not reach `until`, by name; None stands for `now`.
+    """Return the nodes whose ledgers do not reach `until` (None: `now`), by name.
 
-    Nothing is expected of a node after it was closed. Times in microseconds.
+    Nothing is expected of a node after it was closed. Times are in microseconds.
     """
     found = {}
-    for *_, state in histories(survey):
+    for *_, state in states_by_node(survey):
         if not state.closed_at and (silence := _silence(state, now, until, patience)) is not None:
             found[state.node] = silence
     return found
@@ -88,5 +88,5 @@ _HINTS: Final[dict[Kind, str]] = {
 
 
 def limitation_of(silence: Silence) -> Limitation:
-    """The limitation of a report for a silence."""
+    """Return the limitation of a report for a silence."""
     return Limitation(kind=silence.kind, where=silence.node, message=silence.words, hint=_HINTS[silence.kind])

@@ -1,7 +1,7 @@
-"""Distribution of work to Spark's tasks, and of rows by key.
+"""Distributes work to Spark's tasks, and rows by key.
 
-Spark distributes, moves and retries. It moves whole Arrow tables, one per row: their rows are made, divided and added
-up outside of the JVM, which would need ten times as long for each of them.
+Spark distributes, moves and retries. It moves whole Arrow tables, one per row: their rows are made, divided and summed
+outside of the JVM, which would need ten times as long per row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _PARTED: Final = "part int, data binary"
 _NAMED: Final = "name string, data binary"
 _MOST_ROWS: Final = 262_144
-"""Most rows of a table that is moved as one."""
+"""Maximum number of rows of a table that is moved as one."""
 _PRIME: Final = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 def run_pieces(spark: SparkSession, work: Callable[[int], bytes], pieces: int) -> list[bytes]:
-    """The results of `work` for the numbers below `pieces`, each in a task of its own, in no particular order."""
+    """Return the results of `work` for the numbers below `pieces`, each in its own task, in no particular order."""
 
     def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrow = pyarrow()
@@ -47,10 +47,10 @@ def group_pieces(
     work: Callable[[pa.Table], Mapping[str, pa.Table]],
     parts: int,
 ) -> dict[str, list[pa.Table]]:
-    """The tables that `work` makes of each part, by name.
+    """Return the tables that `work` makes of each part, by name.
 
-    `make` makes the rows, for each of the numbers below `pieces` in a task of its own; `keys` numbers their keys, and
-    all rows of one number are in one part. All three must be picklable. A part has to fit into the memory of a task.
+    `make` makes the rows, for each number below `pieces` in its own task; `keys` numbers their keys, and all rows of
+    one number are in one part. All three must be picklable. A part has to fit into the memory of a task.
     """
 
     def parted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def _names(columns: str) -> list[str]:
 
 
 def _in_parts(table: pa.Table, keys: Numbers, parts: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a table by part, each as the bytes of a table of its own."""
+    """Yield the rows of a table by part, each as the bytes of a separate table."""
     arrow = pyarrow()
     part = (keys.view(np.uint64) >> np.uint64(33)) % np.uint64(parts)
     order = np.argsort(part, kind="stable")
@@ -106,7 +106,7 @@ def _in_parts(table: pa.Table, keys: Numbers, parts: int) -> Iterator[pa.RecordB
 
 
 def keys_of(table: Columns, words: Sequence[str], *numbers: Numbers) -> Numbers:
-    """A number for each row, equal for equal words and numbers on every machine."""
+    """Return a number for each row, equal for equal words and numbers on every machine."""
     found = np.zeros(table.rows, np.int64)
     for name in words:
         column = table.words(name)
@@ -119,7 +119,7 @@ def keys_of(table: Columns, words: Sequence[str], *numbers: Numbers) -> Numbers:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """A table as a stream of bytes."""
+    """Serialize a table."""
     arrow = pyarrow()
     sink = arrow.BufferOutputStream()
     options = arrow.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=True)
@@ -129,5 +129,5 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(data: object) -> pa.Table:
-    """The table `to_bytes` wrote."""
+    """Deserialize a table that `to_bytes` wrote."""
     return pyarrow().ipc.open_stream(data).read_all()

@@ -54,7 +54,7 @@ class State(msgspec.Struct, kw_only=True):
     rewritten: dict[str, int] = {}
 
     def knows(self, job: Job, clocks: ClockOffsets) -> bool:
-        """Whether the cells of the job's segment are known and still valid."""
+        """Return whether the cells of the job's segment are known and still valid."""
         entry = self.entries.get(job.name)
         return (
             entry is not None
@@ -80,11 +80,11 @@ class State(msgspec.Struct, kw_only=True):
         )
 
     def written(self, file: str) -> Written:
-        """Size and digest of a file with cells when it was written."""
+        """Return the size and digest of a file with cells when it was written."""
         return self.cells.get(file, Written(-1, ""))
 
     def forget(self, files: Collection[str]) -> None:
-        """Forget the segments whose cells lie in these files: they are read again."""
+        """Forget the segments whose cells are in these files: they are read again."""
         self.entries = {name: entry for name, entry in self.entries.items() if entry.file not in files}
         self.cells = {file: written for file, written in self.cells.items() if file not in files}
 
@@ -95,7 +95,7 @@ class State(msgspec.Struct, kw_only=True):
         self.rewritten = {name: at for name, at in self.rewritten.items() if name in kept}
 
     def files(self) -> dict[str, list[str]]:
-        """The files with cells, and the segments that count in each."""
+        """Return the files with cells, and the segments that count in each."""
         found: dict[str, list[str]] = {}
         for name, entry in sorted(self.entries.items()):
             found.setdefault(entry.file, []).append(name)
@@ -103,9 +103,9 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def open_state(out: Storage, lake: Head) -> State:
-    """The state of a lake. Segments whose files of cells are missing are forgotten, and read again.
+    """Open the state of a lake. Segments whose files of cells are missing are forgotten, and read again.
 
-    Raises Conflict where the output holds the state of another lake, and LakeUnavailable.
+    Raises Conflict if the output holds the state of another lake, and LakeUnavailable.
     """
     try:
         text = out.read(INDEX)
@@ -114,7 +114,7 @@ def open_state(out: Storage, lake: Head) -> State:
     try:
         found = msgspec.msgpack.decode(text, type=State)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return State(lake=lake.id)  # half written, or of another version: it is rebuilt
+        return State(lake=lake.id)  # half-written, or of another version: it is rebuilt
     if found.lake != lake.id:
         raise Conflict(
             f"{out.url} holds an audit of another lake", hint="choose another --out, or start over with --full"
@@ -127,7 +127,7 @@ def open_state(out: Storage, lake: Head) -> State:
 
 
 def forget_corrupt(out: Storage, state: State) -> bool:
-    """Forget the segments in files of cells that are missing or corrupt; whether there are any.
+    """Forget the segments in files of cells that are missing or corrupt, and return whether there are any.
 
     It reads all of the files. Raises LakeUnavailable.
     """
@@ -146,7 +146,7 @@ def _is_whole(out: Storage, file: str, written: Written) -> bool:
 def claim(out: Storage, lake: Head, *, anew: bool) -> None:
     """Reserve an output for audits of the lake, so that errors are reported before any work.
 
-    Raises Conflict as `open_state` unless `anew`, and LakeUnavailable where nothing can be written.
+    Raises Conflict like `open_state` unless `anew`, and LakeUnavailable if nothing can be written.
     """
     try:
         out.read(INDEX)
@@ -158,7 +158,7 @@ def claim(out: Storage, lake: Head, *, anew: bool) -> None:
 
 
 def keep(out: Storage, state: State) -> None:
-    """Store the state, and remove files that it does not refer to, such as half written ones of killed tasks."""
+    """Store the state, and remove files that it does not refer to, such as half-written ones of killed tasks."""
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}
     out.put(INDEX, msgspec.msgpack.encode(state))
@@ -168,21 +168,21 @@ def keep(out: Storage, state: State) -> None:
 
 
 def _basis(job: Job) -> str:
-    """A digest of the parameters of the job's cells."""
+    """Return a digest of the parameters of the job's cells."""
     # The peers are part of the cells, so the links count with their names.
     terms = msgspec.msgpack.encode((job.links, job.since, job.limit))
     return hashlib.sha256(terms).hexdigest()[:16]
 
 
 def _used(job: Job) -> dict[str, dict[int, int]]:
-    """The skews that corrected the cells, by peer and hour."""
+    """Return the skews that corrected the cells, by peer and hour."""
     if job.manifest.book is not Ledger.DELIVERIES:
         return {}
     return {peer: dict(zip(skew.hours, skew.values, strict=True)) for peer, skew in job.skews.items()}
 
 
 def _within_bounds(used: Mapping[str, Mapping[int, int]], node: str, clocks: ClockOffsets) -> bool:
-    """Whether each of these skews is still within the bounds of the clocks."""
+    """Return whether each of these skews is still within the bounds of the clocks."""
     for (sender, peer), hours in clocks.items():
         if sender != node:
             continue

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 CHECKPOINT: Final = "checkpoint"
 POLL: Final = 1
-"""Seconds between checks whether the stream should end."""
+"""Seconds between checks of whether the stream should end."""
 WAIT: Final = Backoff(base=1.0, cap=60.0)
 """Waits between attempts to reach an unavailable lake."""
 _OURS: Final = re.compile(r"eventd\.errors\.(LakeUnavailable|LakeUnusable|NotFound): (.+)")
-"""One of our errors in the text of Spark, which reports the exceptions of other processes."""
+"""Matches one of our errors in the text of Spark, which reports the exceptions of other processes."""
 _ENDED: Final = re.compile(r"terminated with exception: (.{1,300}?)(?: SQLSTATE|\n|$)")
-"""The reason why a query ended, in the text of Spark."""
+"""Matches the reason why a query ended, in the text of Spark."""
 
 
 @dataclass(frozen=True)
@@ -73,26 +73,26 @@ class Listener(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether the stream should end."""
+        """Return whether the stream should end."""
         ...
 
     def listen(self) -> None:
-        """Spark has started, and may have replaced signal handlers."""
+        """Receive that Spark has started, and may have replaced signal handlers."""
         ...
 
     def batch(self, batch: StreamBatch) -> None:
-        """A batch is done."""
+        """Receive the result of a batch."""
         ...
 
     def trouble(self, error: LakeUnavailable, seconds: float) -> None:
-        """Lake or output cannot be reached; the next attempt is in `seconds`."""
+        """Receive that lake or output cannot be reached; the next attempt is in `seconds`."""
         ...
 
 
 def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g") -> None:
-    """Audit a lake continuously on a Spark of its own, until the listener ends it; with `once`, run one audit.
+    """Audit a lake continuously on a new Spark, until the listener ends it; with `once`, run one audit.
 
-    Raises CheckFailed as soon as a condition is met; NotFound, LakeUnusable and Conflict as `run`, Invalid where no
+    Raises CheckFailed as soon as a condition is met; NotFound, LakeUnusable and Conflict like `run`, Invalid if no
     checkpoint can be kept, and LakeUnavailable with `once`.
     """
     out = connect(request.audit.out)
@@ -111,7 +111,7 @@ def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g")
 
 
 def checkpoint_of(request: StreamRequest) -> str:
-    """The address of the checkpoint as Spark needs it. Raises Invalid."""
+    """Return the address of the checkpoint in Spark's form. Raises Invalid."""
     if request.checkpoint:
         given = request.checkpoint
         return given if "://" in given else f"file://{connect(given).locate('')}".rstrip("/")
@@ -125,7 +125,7 @@ def checkpoint_of(request: StreamRequest) -> str:
 
 
 def _check(request: Request) -> FinalHours:
-    """The final hours of a lake; lake and output must belong together. Raises as `stream_on`."""
+    """Open the final hours of a lake, and check that lake and output belong together. Raises like `stream_on`."""
     out, head = connect(request.out), open_lake(connect(request.lake))
     try:
         open_state(out, head)
@@ -153,7 +153,7 @@ class Stream:
         self._audited_at = self._clock.monotonic()
 
     def follow(self) -> None:
-        """Run until the listener ends it. Raises as `stream_on`."""
+        """Run until the listener ends it. Raises like `stream_on`."""
         while not self._listener.ended:
             try:
                 self._run_query()
@@ -183,15 +183,15 @@ class Stream:
             finally:
                 self._stop(query)
             if self._request.once and self._batches == begun and not self._listener.ended:
-                self._audit()  # no node has reported since the last run; the listener gets a report all the same
+                self._audit()  # no node has reported since the last run, but the listener still gets a report
         except EventdError:
             raise
-        except Exception as error:  # Spark's errors have no common base
+        except Exception as error:  # Spark's exceptions have no common base class
             if not self._listener.ended:
                 raise self._reason(error, begun) from None
 
     def _audit_silence(self) -> None:
-        """Audit although no node has reported for long: Spark starts batches only for new reports."""
+        """Audit although no node has reported for a long time: Spark starts batches only for new reports."""
         patience = max(self._request.audit.patience, self._request.every) / SECOND
         if self._clock.monotonic() - self._audited_at < patience:
             return
@@ -222,14 +222,15 @@ class Stream:
         return writer.trigger(processingTime=f"{self._request.every // 1000} milliseconds").start()
 
     def _stop(self, query: StreamingQuery) -> None:
-        """End the query. A running batch is abandoned; what it has written is complete."""
+        """End the query. A running batch is abandoned; the files it has written are complete."""
         with contextlib.suppress(Exception):
             if query.isActive:
                 self._session.sparkContext.setLogLevel("OFF")  # do not log the tasks that are cancelled
                 query.stop()
 
     def _on_batch(self, rows: DataFrame, number: int) -> None:
-        """Called by Spark on a thread of its own. An exception would come back as text of Java, so it is kept here.
+        """Run a batch, called by Spark on a separate thread. Spark would return an exception as text, so it is kept
+        here.
 
         Spark gets a short one instead, because it parses the text.
         """
@@ -262,7 +263,7 @@ class Stream:
             )
 
     def _reason(self, error: Exception, begun: int) -> BaseException:
-        """Our error for an exception of Spark."""
+        """Return our error for an exception of Spark."""
         failure = self._failure
         if isinstance(failure, EventdError | OSError):
             return self._as_unavailable(failure)
@@ -281,7 +282,7 @@ class Stream:
         return EventdError(f"the audit failed in Spark: {last_cause(text)}")
 
     def _as_unavailable(self, error: EventdError | OSError) -> BaseException:
-        """A lake that was found before counts as unavailable, not as missing: its folder may be unmounted."""
+        """Treat a lake that was found before as unavailable, not as missing: its folder may be unmounted."""
         if isinstance(error, NotFound) and self._found_before:
             return LakeUnavailable(error.message)
         return error

@@ -1,4 +1,4 @@
-"""The tables of the report as Parquet, with everything that report.json shortens."""
+"""Writes the tables of the report as Parquet, including all rows that report.json shortens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTS: Final = ("expected", *COUNTED[1:], "duplicates", "bytes")
 
 
 def schemas() -> dict[str, Any]:
-    """The Arrow schema of each table."""
+    """Return the Arrow schema of each table."""
     pa = pyarrow()
     text, number, real = pa.string(), pa.int64(), pa.float64()
     counts = [(name, number) for name in _COUNTS] + [("completeness", real)]
@@ -98,7 +98,7 @@ def _times(values: Sequence[Any]) -> Any:
 
 
 def _balance(hours: Iterable[Hour]) -> list[dict[str, Any]]:
-    """The hours, summed over all types."""
+    """Return the hours, summed over all types."""
     joined: dict[tuple[str, str, str, str], Counter[str]] = defaultdict(Counter)
     unproven: set[tuple[str, str, str, str]] = set()
     for hour in hours:

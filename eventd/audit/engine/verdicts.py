@@ -1,7 +1,7 @@
-"""The verdict on one event and one peer, from the rows of all ledgers. Pure.
+"""The verdict on one event and one peer, from the rows of all ledgers. Free of input and output.
 
-Only events that are not plainly in order are judged. A missing row counts as evidence only where the ledger reaches:
-otherwise the event is pending or unproven, never missing and never delivered.
+Only events that are not plainly in order are judged. A missing row counts as evidence only within the reach of the
+ledger: otherwise the event is pending or unproven, never missing and never delivered.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Trail(NamedTuple):
 
     `seq` is the event's at its source, 0 if unknown. `due` and `ahead` count the senders that had it for the peer and
     have passed it, or not yet. `sent` are acknowledged deliveries by so many `senders`, `repeated` those of one sender
-    beyond its first. `due_*` is of a sender that had to send it, `sent_*` of the first delivery, `held_at` when the
-    peer recorded it.
+    after its first. `due_*` is of a sender that had to send it, `sent_*` of the first delivery, `held_at` when the peer
+    recorded it.
     """
 
     group: str
@@ -102,7 +102,7 @@ def _repeats(trail: Trail) -> Iterator[Discrepancy]:
 
 
 def _outcome(trail: Trail, coverage: Coverage) -> tuple[Outcome, str]:
-    """How the event counts, and the disagreement about it, if any."""
+    """Return how the event counts, and the disagreement about it, if any."""
     if trail.sent:
         denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
         if not (trail.due or trail.ahead):
@@ -116,7 +116,7 @@ def _outcome(trail: Trail, coverage: Coverage) -> tuple[Outcome, str]:
     if not trail.due:
         return Outcome.FOREIGN, ""
     if not _would_have_sent(trail, coverage):
-        # The delivery is not known; that the peer holds the event is proven all the same.
+        # The delivery is not known, but the peer is proven to hold the event.
         return Outcome.DELIVERED if trail.held else Outcome.UNPROVEN, ""
     if trail.held:
         return Outcome.DISPUTED, NOT_SENT
@@ -129,7 +129,7 @@ _ASIDE: Final = (("refused", Outcome.REFUSED), ("in_path", Outcome.IN_PATH), ("e
 
 
 def _would_hold(trail: Trail, coverage: Coverage) -> bool:
-    """Whether the ledgers of the peer would hold the delivered event."""
+    """Return whether the ledgers of the peer would hold the delivered event."""
     if trail.arrived_at is not None:
         times = (trail.arrived_at, trail.arrived_at)
     else:
@@ -138,7 +138,7 @@ def _would_hold(trail: Trail, coverage: Coverage) -> bool:
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
-    """Whether a delivery by the sender that had to make it would be in its ledger."""
+    """Return whether a delivery by the sender that had to make it would be in its ledger."""
     progress = _passed_by(trail, coverage)
     return trail.due_at <= progress and coverage.covers(
         trail.due_node, Ledger.DELIVERIES, trail.slot, (trail.due_at, progress), position=trail.due_position
@@ -150,17 +150,17 @@ def _passed_by(trail: Trail, coverage: Coverage) -> int:
 
 
 def _would_show(trail: Trail, coverage: Coverage) -> bool:
-    """Whether the ledgers of the peer would hold the event if it had arrived another way."""
+    """Return whether the ledgers of the peer would hold the event if it had arrived another way."""
     times = coverage.peer_times(
         trail.due_node, trail.peer, (trail.due_at, max(trail.due_at, _passed_by(trail, coverage)))
     )
-    # By the ordinary way it can only have arrived before the ledgers end.
+    # In the regular way it can only have arrived before the ledgers end.
     last = min(times[1], max(times[0], coverage.until[trail.peer] - 1))
     return coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, (times[0], last))
 
 
 def _has_no_origin(trail: Trail, coverage: Coverage) -> bool:
-    """Whether the ledger of the source would hold the event if the source had emitted it."""
+    """Return whether the ledger of the source would hold the event if the source had emitted it."""
     _, last = coverage.peer_times(trail.peer, trail.source, (trail.held_at, trail.held_at))
     # Events are emitted soon after they occur: one from before the ledger begins may lie in its evicted part.
     first = min(trail.slot * MINUTE, last)

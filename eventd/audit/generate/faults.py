@@ -154,7 +154,7 @@ class FaultInjector:
             kind for kind, ways in ((TO_SOURCE, self._back_links()), (TWO_SENDERS, self._onward_links())) if any(ways)
         ]
         if count and not kinds:
-            raise Invalid("no event can loop between these nodes", hint="add nodes")
+            raise Invalid("--loop needs links that form a loop between the nodes", hint="raise --nodes")
         for at in range(count):
             kind = kinds[at % len(kinds)]
             target, over = self._pick_loop(kind)
@@ -192,7 +192,7 @@ class FaultInjector:
             if ways:
                 self.used.add((flow.source, target.number))
                 return target, ways[int(self.random.integers(len(ways)))]
-        raise Invalid("there are too few events for so many faults", hint="raise --events or --nodes")
+        raise Invalid("the ledgers have too few events for these faults", hint="raise --events or --nodes")
 
     def _sends_to(self, flow: Flow, peer: int, number: int) -> bool:
         """Return whether the source also sends the event to another peer."""
@@ -213,7 +213,7 @@ class FaultInjector:
                 if claim:
                     self.used.add((flow.source, number))
                 return target
-        raise Invalid("there are too few events for so many faults", hint="raise --events or --nodes")
+        raise Invalid("the ledgers have too few events for these faults", hint="raise --events or --nodes")
 
     def free(self, target: Target, number: int) -> bool:
         """Return whether an event is in the target's batch and has no fault."""

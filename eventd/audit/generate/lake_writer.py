@@ -39,7 +39,7 @@ def connect_empty(url: str) -> Storage:
     """Connect to an empty lake. Raises Conflict if it is not empty."""
     storage = connect(url)
     if storage.list(""):
-        raise Conflict(f"{storage.url} is not empty", hint="generate into an empty folder")
+        raise Conflict(f"{storage.url} is not empty", hint="choose an empty folder")
     return storage
 
 

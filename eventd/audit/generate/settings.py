@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from eventd.audit.report.figures import span
 from eventd.errors import Invalid
 from eventd.runtime.clock import SECOND
 
@@ -58,11 +59,11 @@ def check(settings: Settings) -> None:
         least, most = bounds.get(name, (0, 10**12))
         value = getattr(settings, name)
         if not least <= value <= most:
-            raise Invalid(f"--{name} is {value}", hint=f"give a number from {least:,} to {most:,}")
+            raise Invalid(f"--{name} is {value}", hint=f"write a number from {least} to {most}")
     if not HOUR <= settings.span <= 366 * 24 * HOUR:
-        raise Invalid("--span is less than an hour or more than a year", hint="give a duration such as 24h")
+        raise Invalid(f"--span is {span(settings.span / SECOND)}", hint="write a duration from 1h to 366d")
     if not 0 <= settings.skew <= 12 * HOUR:
-        raise Invalid("--skew is more than twelve hours", hint="give a duration such as 40s")
+        raise Invalid(f"--skew is {span(settings.skew / SECOND)}", hint="write a duration up to 12h")
     if 20 * settings.fault_events > settings.events:
-        hint = f"raise --events to {20 * settings.fault_events:,}: twenty for each fault"
+        hint = f"raise --events to {20 * settings.fault_events}: each fault needs 20 events"
         raise Invalid(f"{settings.events:,} events are too few for {settings.fault_events:,} faults", hint=hint)

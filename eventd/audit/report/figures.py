@@ -1,4 +1,4 @@
-"""Numbers as people read them. No figure is ever rounded to something better than it is."""
+"""Formats numbers for readers. Figures are never rounded in a favourable direction."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ MINUTE = 60
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 NONE = "–"
-"""What stands where there is no figure."""
+"""Shown if there is no figure."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 def whole(value: int | None) -> str:
-    """`9,999,997`."""
+    """Format an integer: `9,999,997`."""
     return NONE if value is None else f"{value:,}"
 
 
 def some(value: int) -> str:
-    """A count where nothing is the rule: `0` is shown as a dash, so that what is there stands out."""
+    """Format a count that is usually zero: `0` is shown as a dash, so that other counts stand out."""
     return f"{value:,}" if value else NONE
 
 
 def counted(value: int, noun: str, plural: str | None = None) -> str:
-    """`1 event`, `2,000 events`."""
+    """Format a count with its noun: `1 event`, `2,000 events`."""
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
 
 
 def percent(part: int, total: int, *, exact: bool = False) -> str:
-    """A share, cut and never rounded up: 100 % is said of everything and of nothing less.
+    """Format a share, rounded down: 100 % is shown only if nothing is missing.
 
-    `exact` takes as many decimals as it needs to tell the share from 100 %.
+    `exact` adds decimals until the share differs from 100 %.
     """
     if total <= 0:
         return NONE
@@ -50,7 +50,8 @@ def _decimals(part: int, total: int) -> int:
 
 
 def span(seconds: float | None) -> str:
-    """A duration with the digits that count: `850 µs`, `12.3 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`, `2 d 4 h`."""
+    """Format a duration with three digits or two units: `850 µs`, `12.3 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`, `2 d
+    4 h`."""
     if seconds is None:
         return NONE
     if seconds < 0:
@@ -65,7 +66,7 @@ def span(seconds: float | None) -> str:
 
 
 def short_span(seconds: float | None) -> str:
-    """The same in its largest unit alone, cut: `2 min`, `3 h`."""
+    """Format a duration in its largest unit alone, rounded down: `2 min`, `3 h`."""
     if seconds is None or seconds < MINUTE:
         return span(seconds)
     size, unit = next((size, unit) for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")) if seconds >= size)
@@ -92,7 +93,7 @@ def _three(value: float) -> str:
 
 
 def size(octets: int) -> str:
-    """`812 B`, `1.24 MB`: powers of a thousand."""
+    """Format a number of bytes in powers of a thousand: `812 B`, `1.24 MB`."""
     value = float(octets)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 999.5:
@@ -102,7 +103,7 @@ def size(octets: int) -> str:
 
 
 def micros(text: str | None) -> int | None:
-    """An RFC 3339 time as microseconds since 1970; None for what is none."""
+    """Return an RFC 3339 time as microseconds since 1970; None if it is not a valid time."""
     try:
         time = datetime.fromisoformat(text or "")
     except ValueError:
@@ -111,7 +112,7 @@ def micros(text: str | None) -> int | None:
 
 
 def moment(text: str | None) -> str:
-    """`2026-11-22 04:44:25 UTC` for an RFC 3339 time, cut to the second."""
+    """Format an RFC 3339 time, cut to the second: `2026-11-22 04:44:25 UTC`."""
     if not text:
         return NONE
     at = micros(text)
@@ -123,7 +124,7 @@ def _clock(at: int) -> str:
 
 
 def period(first: str | None, last: str | None) -> str:
-    """`2026-11-22 04:00:00 to 06:00:00 UTC`: the day is said once where it is the same."""
+    """Format a period: `2026-11-22 04:00:00 to 06:00:00 UTC`. The day is not repeated if both ends share it."""
     if not first or not last:
         return NONE
     if micros(first) is None or micros(last) is None:
@@ -133,5 +134,5 @@ def period(first: str | None, last: str | None) -> str:
 
 
 def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
-    """A key to sort names by: `node-2` before `node-10`."""
+    """Return a sort key for names: `node-2` comes before `node-10`."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name)), name

@@ -1,4 +1,4 @@
-"""The findings of an audit: one for each run of neighbouring events of one pair, with their ids."""
+"""The findings of an audit: one for each run of adjacent events of one pair, with their ids."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import NamedTuple
 import msgspec
 
 MOST_IDS = 10_000
-"""Ids one finding of report.json names; the table `findings` names all of them."""
+"""Maximum number of ids per finding in report.json; the table `findings` has all of them."""
 
 
 class Kind(StrEnum):
     """The kind of a finding."""
 
-    MISSING = "missing"  # due at the peer, which does not hold it; no ledger claims that it does
+    MISSING = "missing"  # due at the peer, which does not hold it; no ledger records a delivery
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
-    FORGED = "forged"  # at the peer, and its source never recorded it; or a receipt the peer never gave
+    FORGED = "forged"  # held by the peer but never recorded by its source; or a receipt that the peer never gave
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
     DISAGREEMENT = "disagreement"  # the ledger of one side has the delivery, the other's does not
     CORRUPT = "corrupt"  # a corrupt segment
@@ -35,9 +35,9 @@ TWO_SENDERS = "delivered to one peer by several senders"
 
 
 class Discrepancy(NamedTuple):
-    """One discrepancy. `seq` is the event's number at its source, 0 if unknown.
+    """One discrepancy. `seq` is the event's seq at its source, 0 if unknown.
 
-    `id` is the id of the event, batch or segment; '' for none. Discrepancies with different `detail` never share a
+    `id` is the id of the event, batch or segment; empty for none. Discrepancies with different `detail` never share a
     finding.
     """
 
@@ -51,9 +51,9 @@ class Discrepancy(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Discrepancies of one (kind, group, source, peer) with adjacent `seq`: `first` to `last`, both included.
+    """Discrepancies of one (kind, group, source, peer) with adjacent `seq`, from `first` to `last` inclusive.
 
-    `ids` are in the order of `seq`, each once. `count` is given only where `ids` was cut short: how many there are.
+    `ids` are distinct, in the order of `seq`. `count` is the number of ids before `ids` was shortened; only set then.
     """
 
     kind: Kind
@@ -68,11 +68,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def events(self) -> int:
-        """The number of discrepancies."""
+        """Return the number of discrepancies."""
         return self.count or max(1, len(self.ids))
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
-        """The finding with at most `most` ids."""
+        """Return the finding with at most `most` ids."""
         if len(self.ids) <= most:
             return self
         return msgspec.structs.replace(self, ids=self.ids[:most], count=self.events)
@@ -82,24 +82,25 @@ _ORDER = {kind: place for place, kind in enumerate(Kind)}
 
 
 def corrupt_segment(node: str, name: str, after: int, upto: int, detail: str) -> Finding:
-    """The finding for a corrupt segment `(after, upto]` of a node."""
+    """Return the finding for a corrupt segment `(after, upto]` of a node."""
     return Finding(Kind.CORRUPT, "", node, "", after + 1, upto, (name,) if name else (), detail)
 
 
 def epoch_change(node: str, detail: str) -> Finding:
-    """The finding for a node with another epoch, or for two nodes under one name."""
+    """Return the finding for a node with another epoch, or for two nodes with one name."""
     return Finding(Kind.EPOCH, "", node, "", 0, 0, (), detail)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings as a report lists them: by kind as `Kind` does, then by group, source, peer, place and words."""
+    """Return the findings in the order of a report: by kind as in `Kind`, then by group, source, peer, seq
+    and detail."""
     return sorted(findings, key=lambda one: (_ORDER[one.kind], one.group, one.source, one.peer, one.first, one.detail))
 
 
 def group_findings(facts: Iterable[Discrepancy]) -> list[Finding]:
-    """Join discrepancies to findings, listed `in_order`, independent of their order.
+    """Group discrepancies into findings, listed `in_order`. The order of the discrepancies does not matter.
 
-    Discrepancies without a seq make one finding per (kind, group, source, peer, detail), their ids sorted.
+    Discrepancies without a seq form one finding per (kind, group, source, peer, detail), with sorted ids.
     """
     ordered = sorted(set(facts), key=lambda fact: (_ORDER[fact.kind], *fact[1:4], fact.detail, fact.seq, fact.id))
     return in_order(
@@ -110,13 +111,13 @@ def group_findings(facts: Iterable[Discrepancy]) -> list[Finding]:
 
 
 def _runs(facts: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:
-    """Divide discrepancies, in order of seq, into runs of neighbours."""
+    """Split discrepancies, in order of seq, into runs of adjacent ones."""
     run: list[Discrepancy] = []
     for fact in facts:
         if run and fact.seq > run[-1].seq + 1:
             yield run
             run = []
-        # A discrepancy without a number has no neighbours.
+        # A discrepancy without a seq is adjacent to none.
         if run and not run[-1].seq and fact.seq:
             yield run
             run = []

@@ -1,4 +1,4 @@
-"""Objectives of delivery, and the conditions on which a run fails."""
+"""Delivery objectives, and the conditions on which a run fails."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SHARE: Final = re.compile(r"completeness\s*<\s*(\d{1,3}(?:\.\d+)?)\s*%?")
 
 
 class Objective(NamedTuple):
-    """The lag of deliveries in seconds: a warning above `warn`, missed above `fail`."""
+    """Bounds on the lag of deliveries in seconds: a warning above `warn`, missed above `fail`."""
 
     warn: int = LAG_WARN
     fail: int = LAG_FAIL
 
 
 Objectives = Mapping[str, Objective]
-"""By group."""
+"""Objectives by group."""
 
 
 def read_objectives(path: str | None) -> dict[str, Objective]:
-    """The objectives of the FederationSLO documents of a file or folder; the defaults for groups without one.
+    """Read the objectives from the FederationSLO documents of a file or folder; groups without one get the defaults.
 
     Raises Invalid with file and line of an invalid document.
     """
@@ -57,19 +57,21 @@ def read_objectives(path: str | None) -> dict[str, Objective]:
         place = f"{first.source}:{first.line}: " if first.line else f"{first.source}: "
         raise Invalid(f"{place}{f'{first.path}: ' if first.path else ''}{first.message}", hint=first.hint)
     if len(found) == 1:
-        raise Invalid(f"{path} holds no FederationSLO", hint="a FederationSLO names a group and its bounds of delivery")
+        raise Invalid(
+            f"{path} holds no FederationSLO", hint="add a FederationSLO with the group and its delivery bounds"
+        )
     return found
 
 
 def objective_of(objectives: Objectives, group: str) -> Objective:
-    """The objective of a group."""
+    """Return the objective of a group."""
     return objectives.get(group) or objectives[ANY]
 
 
 def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Slo:
-    """Whether a pair kept to its objective; `late` deliveries took longer than it allows.
+    """Judge whether a pair met its objective; `late` deliveries took longer than it allows.
 
-    Where the ledgers do not reach far enough (`sure` is False) an objective can be missed, but not met.
+    If the ledgers do not reach far enough (`sure` is False), an objective can be missed, but not met.
     """
     waited = pair.lag or 0.0
     reasons = [
@@ -90,7 +92,7 @@ def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Sl
 
 
 class Condition(NamedTuple):
-    """A condition to fail: a kind of finding, a share that is not reached, or ledgers that do not reach far enough.
+    """A condition on which a run fails: a kind of finding, a completeness below a share, or `unproven`.
 
     `text` is the text of the option.
     """
@@ -100,7 +102,7 @@ class Condition(NamedTuple):
     share: float | None = None
 
     def is_met(self, totals: Totals, findings: Iterable[Finding]) -> bool:
-        """Whether the run fails on it. An unproven share is not reached.
+        """Return whether the run fails on the condition. An unproven completeness is below every share.
 
         Ledgers that do not reach far enough may hide a loss: a run with the verdict `incomplete` can fail on `unproven`
         as well.
@@ -113,7 +115,7 @@ class Condition(NamedTuple):
 
 
 def read_conditions(texts: Sequence[str]) -> list[Condition]:
-    """The conditions of `--fail-on`: kinds of findings, `unproven`, `completeness<99.99`, separated by commas.
+    """Parse the conditions of `--fail-on`: kinds of findings, `unproven`, `completeness<99.99`, separated by commas.
 
     Raises Invalid.
     """
@@ -121,7 +123,7 @@ def read_conditions(texts: Sequence[str]) -> list[Condition]:
 
 
 def _parts(text: str) -> list[str]:
-    """The parts between commas. An empty text, as of an unset variable, is not a condition."""
+    """Split at commas. An empty text, as of an unset variable, is kept, so that it is refused as a condition."""
     return [part.strip() for part in text.split(",") if part.strip()] or [""]
 
 

@@ -11,13 +11,13 @@ from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Figures, Pair, Report, Work
 
 State = Literal["good", "bad", "open", "none"]
-"""Proven; wrong; pending; unknown."""
+"""Proven, wrong, pending or unknown."""
 
 SIGNS: dict[State, str] = {"good": "✓", "bad": "✕", "open": "○", "none": "?"}
 VERDICTS: dict[str, State] = {"complete": "good", "incomplete": "bad", "unproven": "none"}
 
 NOTABLE_LAG = 60.0
-"""Seconds from which on a lag is shown; a link that is not running is shown at once."""
+"""Lag in seconds from which a pair counts as waiting; a stopped link with pending events always does."""
 
 MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.MISSING: ("Missing", "Recorded at its source and due at the peer, which does not hold it."),
@@ -34,7 +34,7 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.CORRUPT: ("Corrupt segments", "The events in them are unproven, and never count as complete."),
     Kind.EPOCH: ("Changes of epoch", "A node's log began a new epoch, or two nodes use one name."),
 }
-"""A heading for each kind of finding, and what it means."""
+"""The heading of each kind of finding, and its meaning."""
 
 SHORT: dict[Kind, str] = {
     Kind.MISSING: "missing",
@@ -69,17 +69,17 @@ class PairStatus(NamedTuple):
 
 
 def noun(kind: Kind) -> str:
-    """The noun for the discrepancies of a finding."""
+    """Return the noun for the discrepancies of a finding."""
     return _NOUNS.get(kind, "event")
 
 
 def due(figures: Figures) -> int:
-    """Due deliveries, the unproven ones included."""
+    """Return the number of due deliveries, including unproven ones."""
     return figures.delivered + figures.missing + figures.disputed + figures.unproven
 
 
 def share_of(figures: Figures, *, exact: bool = False) -> str:
-    """The proven share of due deliveries; never 100 % where the ledgers do not reach far enough."""
+    """Return the proven share of due deliveries; never 100 % if the ledgers do not reach far enough."""
     share = percent(figures.delivered, due(figures), exact=exact)
     return "?" if figures.completeness is None and figures.delivered == due(figures) else share
 
@@ -89,7 +89,7 @@ def pair_key(pair: Pair) -> PairKey:
 
 
 def findings_by_pair(findings: Iterable[Finding]) -> dict[PairKey, Counter[Kind]]:
-    """The number of discrepancies of each pair, by kind."""
+    """Return the number of discrepancies of each pair, by kind."""
     found: dict[PairKey, Counter[Kind]] = defaultdict(Counter)
     for finding in findings:
         found[finding.group, finding.source, finding.peer][finding.kind] += finding.events
@@ -97,7 +97,7 @@ def findings_by_pair(findings: Iterable[Finding]) -> dict[PairKey, Counter[Kind]
 
 
 def status_of(pair: Pair, found: Counter[Kind]) -> PairStatus:
-    """The status of a pair with these findings."""
+    """Return the status of a pair with these findings."""
     share = share_of(pair)
     wrong = found or Counter({Kind.MISSING: pair.missing, Kind.DISAGREEMENT: pair.disputed})
     if kind := next((kind for kind in Kind if wrong[kind]), None):
@@ -110,7 +110,7 @@ def status_of(pair: Pair, found: Counter[Kind]) -> PairStatus:
 
 
 def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
-    """The status of every source and peer of a group, including findings where no link exists."""
+    """Return the status of every source and peer of a group, including findings on pairs without a link."""
     found = findings_by_pair(report.findings)
     by_pair = {
         (source, peer): status_of(Pair(group=group, source=source, peer=peer), kinds)
@@ -122,18 +122,18 @@ def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
 
 
 def is_idle(pair: Pair, status: PairStatus) -> bool:
-    """Whether nothing was due and nothing is pending."""
+    """Return whether nothing was due and nothing is pending."""
     return status.state == "good" and not due(pair) and not pair.pending
 
 
 def is_waiting(pair: Pair) -> bool:
-    """Whether events are pending for longer than a delivery takes."""
+    """Return whether events have been pending for longer than a delivery usually takes."""
     stopped = pair.state not in ("running", "")
     return pair.pending > 0 and (stopped or (pair.lag or 0) >= NOTABLE_LAG)
 
 
 def reused_segments(work: Work) -> str:
-    """The segments whose cells an audit reused: how many, how many were checked, and the earliest read."""
+    """Describe the segments whose cells an audit reused: how many, how many were checked, and the earliest read."""
     if not work.segments_known:
         return ""
     words = f"; {counted(work.segments_known, 'segment')} not read again"
@@ -143,7 +143,7 @@ def reused_segments(work: Work) -> str:
 
 
 def short_count(value: int) -> str:
-    """`999`, `1.2k`, `34k`, `5.6M`: at most four characters."""
+    """Format a count with at most four characters: `999`, `1.2k`, `34k`, `5.6M`."""
     if value < 1000:
         return str(value)
     for limit, unit in ((1_000_000, "k"), (1_000_000_000, "M"), (1_000_000_000_000, "G")):
@@ -154,12 +154,12 @@ def short_count(value: int) -> str:
 
 
 def groups(report: Report) -> list[str]:
-    """The groups that have pairs, in order."""
+    """Return the groups that have pairs, in order."""
     return sorted({pair.group for pair in report.pairs}, key=natural)
 
 
 def worst_first(report: Report) -> list[Pair]:
-    """All pairs, the worst first."""
+    """Return all pairs, the worst first."""
     found = findings_by_pair(report.findings)
     rank = {"bad": 0, "none": 1, "open": 2, "good": 3}
 

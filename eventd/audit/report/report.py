@@ -1,6 +1,6 @@
-"""The report of an audit, as report.json holds it. docs/reference/audit-report.md explains every field.
+"""The model of report.json. docs/reference/audit-report.md explains every field.
 
-Times are RFC 3339 in UTC with microseconds, None where there is none. Spans are in seconds unless a name says `_ms`.
+Times are RFC 3339 in UTC with microseconds, None if there is none. Spans are in seconds unless a name says `_ms`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eventd.text.invisible import spelled_out
 
 SCHEMA = 1
 MOST_HOURS = 20_000
-"""Rows of `hours` in report.json; the table `hours` has all of them."""
+"""Maximum number of rows of `hours` in report.json; the table `hours` has all of them."""
 
 Verdict = Literal["met", "missed", "unproven"]
 
@@ -23,9 +23,9 @@ class Figures(msgspec.Struct, kw_only=True):
     """The deliveries of one source to one peer. Counts of events.
 
     expected = delivered + expired + in_path + dead_lettered + pending + missing + disputed + unproven. `delivered`
-    counts an event once however often it was sent; `disputed` are events that are delivered by the ledger of one side
-    only. `completeness` is the proven share, in percent, of due deliveries (expected without expired, in_path,
-    dead_lettered, pending), rounded down; None where the ledgers do not reach far enough.
+    counts an event once however often it was sent; `disputed` events are delivered by the ledger of one side only.
+    `completeness` is the proven share, in percent, of due deliveries (expected without expired, in_path, dead_lettered,
+    pending), rounded down; None if the ledgers do not reach far enough.
     """
 
     expected: int = 0
@@ -43,7 +43,7 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 class Totals(Figures, kw_only=True):
-    """The whole lake. `events` counts what entered a log as a node's own, `deliveries` ledger rows."""
+    """The whole lake. `events` counts those that entered a log at their source, `deliveries` counts ledger rows."""
 
     events: int = 0
     deliveries: int = 0
@@ -62,7 +62,7 @@ class Bin(msgspec.Struct, array_like=True, frozen=True):
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """A distribution of durations in seconds: percentiles from a histogram, whose bins are at most 12.5 % wide.
 
-    `max` is exact. Empty where nothing was measured. `bins` has the non-empty bins, in order.
+    `max` is exact. Empty if nothing was measured. `bins` has the non-empty bins, in order.
     """
 
     count: int = 0
@@ -74,7 +74,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """The four legs. Those that end at the peer are corrected by the skew of its clock."""
+    """The four legs of a delivery. Those that end at the peer are corrected by the skew of its clock."""
 
     recorded: Latency = Latency()
     """From the event to its record at its source; the same for all peers."""
@@ -95,9 +95,10 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skew(msgspec.Struct, frozen=True, kw_only=True):
-    """The offset of a clock to another (negative: behind), in milliseconds: `ms` ± `error_ms`.
+    """The offset of one clock to another (negative: behind), in milliseconds: `ms` ± `error_ms`.
 
-    For a pair the peer's clock against the sender's. `moved_ms` is the difference between the hours that differ most.
+    For a pair, the peer's clock against the sender's. `moved_ms` is the difference between the two most different
+    hours.
     """
 
     ms: float
@@ -114,14 +115,14 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenGap(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest pending or missing event: when it was observed, and how long ago that was (seconds)."""
+    """The oldest pending or missing event: its time, and its age in seconds."""
 
     since: str
     seconds: float
 
 
 class Pair(Figures, kw_only=True):
-    """One source and one peer of a group: `source` recorded the events, `peer` should have them."""
+    """One source and one peer of a group: `source` emitted the events, `peer` should hold them."""
 
     group: str
     source: str
@@ -136,11 +137,11 @@ class Pair(Figures, kw_only=True):
     skew: Skew | None = None
     slo: Slo = Slo(verdict="unproven", reason="")
     state: str = ""
-    """The link as its sender last saw it: running, paused, backing-off, blocked, failed."""
+    """The state of the link in its sender's last report: running, paused, backing-off, blocked, failed."""
     proof: str = ""
     """The evidence of deliveries: the ledger of the peer (`books`), its `receipts`, or the sender's `claims` alone."""
     notes: tuple[str, ...] = ()
-    """What is unproven, in words."""
+    """Reasons why deliveries are unproven."""
 
 
 class Hour(Figures, kw_only=True):
@@ -168,7 +169,8 @@ class Hour(Figures, kw_only=True):
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """One node as its ledgers show it. `rows` counts per ledger; `states` are its links, `group/peer` to state."""
+    """One node as its ledgers show it. `rows` counts rows per ledger; `states` maps a link (`group/peer`) to
+    its state."""
 
     name: str
     epochs: tuple[str, ...]
@@ -178,19 +180,19 @@ class Node(msgspec.Struct, kw_only=True):
     rows: dict[str, int] = msgspec.field(default_factory=dict)
     states: dict[str, str] = msgspec.field(default_factory=dict)
     silent_since: str | None = None
-    """The time of its last report, if that is too old; None: it reports, or was closed."""
+    """The time of its last report, if that is too old; None if the node reports, or was closed."""
     silent_for: float | None = None
-    """For how many seconds."""
+    """How long it has been silent, in seconds."""
     closed_at: str | None = None
-    """When an operator declared it out of service."""
+    """The time at which an operator declared it out of service."""
     skew: Skew | None = None
-    """How far its clock is ahead of the middle of all clocks in the lake."""
+    """The offset of its clock to the mean of all clocks in the lake."""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """A span of time in which something was or may have been lost.
+    """A span of time in which events were or may have been lost.
 
-    `kind` is `missing` (events a peer should have), or `declared` (a loss declared by a node, with its `reason`).
+    `kind` is `missing` (events that a peer should hold), or `declared` (a loss declared by a node, with its `reason`).
     """
 
     kind: Literal["missing", "declared"]
@@ -216,7 +218,7 @@ class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that a node refused, by reason. `peer` is the sender that the requests claimed."""
+    """Requests that a node refused, by reason. `peer` is the sender that the requests named."""
 
     node: str
     group: str
@@ -228,7 +230,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipts(msgspec.Struct, frozen=True, kw_only=True):
-    """Receipts by the algorithm of their signature; '' for those of the older protocol, which are not signed."""
+    """Receipts by the algorithm of their signature; empty for those of the older protocol, which are not signed."""
 
     algorithm: str
     count: int
@@ -237,7 +239,7 @@ class Receipts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limitation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in the lake that limits the verdict: where, why, and the next step."""
+    """A limitation of the verdict, caused by something in the lake: place, reason, and the next step."""
 
     kind: str
     where: str
@@ -246,7 +248,7 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested audit. `slo` is per group, the objectives in seconds; '' is the default of all other groups."""
+    """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups."""
 
     slo: dict[str, dict[str, int]]
     fail_on: tuple[str, ...] = ()
@@ -268,17 +270,17 @@ class Lake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """The events' own times: from the first event on, up to the last one."""
+    """The period of the events' own times: of the first event and the last one."""
 
     first: str | None = None
     last: str | None = None
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """The work of an audit: segments read now and known from earlier runs, seconds in all and per stage.
+    """The work of an audit: segments read now and reused from earlier runs, seconds in all and per stage.
 
-    `segments_rechecked` of the known ones had their digests checked again; `oldest_read` is the earliest time at which
-    a segment was last read or checked, None where all were now.
+    `segments_rechecked` of the reused ones had their digests checked again; `oldest_read` is the earliest time at which
+    a segment was last read or checked, None if all were read now.
     """
 
     segments_read: int = 0
@@ -294,7 +296,7 @@ class Work(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """An audit from its verdict down to its hours."""
+    """The report of an audit: its verdict, totals, pairs, findings and hours."""
 
     schema: int = SCHEMA
     made_at: str
@@ -313,7 +315,7 @@ class Report(msgspec.Struct, kw_only=True):
     pairs: tuple[Pair, ...]
     hours: tuple[Hour, ...]
     hours_left_out: int = 0
-    """Rows of the table `hours` that are not in `hours`: there were too many."""
+    """The number of rows of the table `hours` that do not fit in `hours`."""
     nodes: tuple[Node, ...]
     gaps: tuple[Gap, ...] = ()
     keys: tuple[KeyUse, ...] = ()
@@ -324,11 +326,11 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def to_json(report: Report) -> bytes:
-    """The text of report.json, indented by two."""
+    """Return the content of report.json, indented by two."""
     text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     return spelled_out(text.decode()).encode()
 
 
 def from_json(text: bytes) -> Report:
-    """The report `to_json` wrote. Raises msgspec.ValidationError for anything else."""
+    """Parse a report written by `to_json`. Raises msgspec.ValidationError for anything else."""
     return msgspec.json.decode(text, type=Report)

@@ -1,4 +1,4 @@
-"""The report on a terminal: verdict, findings and matrix. report.html has the rest."""
+"""The report on a terminal: verdict, findings and matrix. report.html has all details."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ MOST_FINDINGS = 20
 MOST_IDS = 3
 MOST_DOUBTS = 8
 LONG_WAY = 40
-"""Most characters of aligned names of pairs."""
+"""Maximum width to which names of pairs are aligned."""
 WIDE_NODES = 8
-"""Most nodes for a matrix with figures; a larger one has signs, and numbers for names."""
+"""Maximum number of nodes of a matrix with figures; a larger one has signs, and numbers instead of names."""
 MOST_NODES = 40
 
 _STYLES: dict[State, str] = {"good": "green", "bad": "bold red", "open": "yellow", "none": "magenta"}
 
 
 def summary(report: Report) -> RenderableType:
-    """The report for a terminal of any width. Names of other nodes cannot control the terminal."""
+    """Render the report for a terminal of any width. Names of other nodes cannot control the terminal."""
     return Group(*_parts(report))
 
 
@@ -68,7 +68,7 @@ def _verdict(report: Report) -> Text:
 
 
 def _findings(found: Sequence[Finding]) -> Group:
-    """A line for each finding, and its first ids below it, each on a line of its own to be copied."""
+    """Render a line for each finding, and its first ids below it, one per line so that they can be copied."""
     shown = found[:MOST_FINDINGS]
     ways = [printable(f"{one.source} → {one.peer}" if one.peer else one.source) for one in shown]
     width = min(max(map(len, ways)), LONG_WAY)
@@ -142,7 +142,7 @@ def _legend() -> Text:
 
 
 def _doubts(report: Report) -> Iterator[Text]:
-    """The limitations of the verdict, a line each."""
+    """Yield the limitations of the verdict, a line each."""
     lines = [f"{one.where}: {one.message}" for one in report.troubles]
     notes: dict[str, list[str]] = {}
     for pair in report.pairs:

@@ -1,8 +1,8 @@
 """The Spark data source "eventd": ledgers from lakes, nodes and databases.
 
-`spark.read.format("eventd")` and `spark.readStream.format("eventd")` read one ledger of one or many nodes, or what the
-nodes of a lake report about their ledgers. Spark finds the format by itself where this package is installed;
-`register(spark)` makes it known where only its code was sent along. All options: `docs/reference/spark-source.md`.
+`spark.read.format("eventd")` and `spark.readStream.format("eventd")` read one ledger of one or many nodes, or the
+states that nodes write to a lake. Spark finds the format by itself if this package is installed; `register(spark)`
+registers it if only the code was sent to the cluster. All options: `docs/reference/spark-source.md`.
 
 May import: client, lake, lake.extract, log.core, net, runtime, store.engine, store.schema.
 """
@@ -22,7 +22,8 @@ __all__ = ["EventdSource", "register"]
 
 
 class EventdSource(DataSource):
-    """One ledger of one or many nodes. A schema given by the user selects among its columns."""
+    """The Spark data source of one ledger of one or many nodes. A schema given by the user selects among its
+    columns."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,5 +43,5 @@ class EventdSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session that has not found it by itself."""
+    """Register the format in a session that has not found it by itself."""
     spark.dataSource.register(EventdSource)

@@ -1,4 +1,4 @@
-"""Rows from the databases of nodes, running or stopped. A task reads a range of numbers."""
+"""Reads rows from the databases of nodes, running or stopped. A task reads a range of numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAGE_ROWS = 20_000
-"""Rows that are read from a database in one transaction."""
+"""Number of rows that are read in one transaction."""
 
 
 class DatabaseOrigin(NumberedOrigin):
@@ -49,7 +49,10 @@ class DatabaseOrigin(NumberedOrigin):
                 if not self._options.wants(node, state.epoch):
                     continue
                 if ledger in self._places:
-                    raise Invalid(f"the node {node} is in two of the databases; {database.label()} is the second")
+                    raise Invalid(
+                        f"the node {node} is in two of the databases; {database.label()} is the second",
+                        hint="name one of them",
+                    )
                 self._places[ledger] = place
                 extents.append(LedgerExtent(ledger, span.first - 1, span.last))
         return Snapshot([extent for extent in extents if extent.upto > extent.after], [])
@@ -81,7 +84,8 @@ class DatabaseOrigin(NumberedOrigin):
             self._open[place] = database
             if database.path is not None and not database.path.exists():
                 raise NotFound(
-                    f"there is no database at {database.path}", hint="it must exist on every machine that runs tasks"
+                    f"there is no database at {database.path}",
+                    hint="the path must exist on every machine that runs tasks",
                 )
             require_current(database)
         return self._open[place]
@@ -107,4 +111,4 @@ def _address(path: str) -> str:
         return _as_url(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError):
         message = f"the option databaseFile names {path}, which cannot be read"
-        raise SecretUnreadable(message, hint="it must exist on every machine that runs tasks") from None
+        raise SecretUnreadable(message, hint="the file must exist on every machine that runs tasks") from None

@@ -1,4 +1,4 @@
-"""Rows from lakes, by their manifests. A task reads whole segments, each checked against its digest."""
+"""Reads rows from lakes, by their manifests. A task reads whole segments, each checked against its digest."""
 
 from __future__ import annotations
 
@@ -80,12 +80,13 @@ class LakeOrigin:
                 yield from self._read_elsewhere(storage, partition, segment, columns, str(error))
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: no connection is kept."""
 
     def _read_elsewhere(
         self, storage: Storage, partition: LedgerPartition, bad: Segment, columns: Sequence[str], reason: str
     ) -> Iterator[pa.Table]:
-        """The rows of a segment that has been compacted since it was planned, or is corrupt, from other segments."""
+        """Yield the rows of a segment from other segments, because it is corrupt or was compacted after the read was
+        planned."""
         place = bad.place
         span = Span(max(partition.after, place.after), min(partition.upto, place.upto))
         good = [one for one in survey(storage).segments if _ledger(one) == partition.ledger and one.place != place]
@@ -128,10 +129,10 @@ class LakeOrigin:
             )
 
     def _survey(self, place: str) -> Survey:
-        """The survey of a lake. A stream asks often: manifests are read again only if files have changed."""
+        """Return the survey of a lake. Streams survey often, so manifests are read again only if files have changed."""
         storage = self._storage(place)
         book = self._options.book.value
-        # NODES first, as the survey does: so no state promises a segment that is not listed yet.
+        # NODES is listed first, as in a survey, so that no state refers to a segment that is not listed.
         entries = [
             entry for folder in (NODES, f"{LANDING}/{book}", f"{ARCHIVE}/{book}") for entry in storage.list(folder)
         ]
@@ -150,12 +151,12 @@ def _ledger(segment: Segment) -> LedgerKey:
 
 
 def _reach(ledger: LedgerKey, held: _LedgerSegments) -> LedgerExtent:
-    """The extent up to the first gap that is not known to be lost."""
+    """Return the extent up to the first gap that is not a known loss."""
     after = upto = held.segments[0].place.after
     for segment in held.segments:
         lost = [Span(loss.after, loss.upto) for loss in held.losses if loss.upto is not None]
         if segment.place.after > upto and holes(lost, Span(upto, segment.place.after)):
-            break  # its segment may not be shipped yet
+            break  # the segment may not be shipped yet
         upto = segment.place.upto
     return LedgerExtent(ledger, after, upto)
 

@@ -1,4 +1,4 @@
-"""Rows from running nodes, over their API. A task reads a range of numbers, page by page."""
+"""Reads rows from running nodes, over their API. A task reads a range of numbers, page by page."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAGE_ROWS: Final = 20_000
-"""Most rows of one answer of a node."""
+"""Maximum number of rows of one response."""
 REQUEST_SECONDS: Final = 60.0
 TRIES: Final = 6
-"""Attempts to reach a node, within about ten seconds: it may be starting."""
+"""Attempts to reach a node, over about ten seconds: it may be starting."""
 _WAIT: Final = Backoff(base=0.3, cap=5.0)
 
 
@@ -58,7 +58,10 @@ class NodeOrigin(NumberedOrigin):
                 if not self._options.wants(ledger.node, ledger.epoch):
                     continue
                 if ledger in self._places:
-                    raise Invalid(f"the node {node} answers at two addresses, {self._places[ledger]} and {place}")
+                    raise Invalid(
+                        f"the node {node} answers at two addresses, {self._places[ledger]} and {place}",
+                        hint="name one of them",
+                    )
                 self._places[ledger] = place
                 extents.append(LedgerExtent(ledger, span["first"] - 1, span["last"]))
         return Snapshot([extent for extent in extents if extent.upto > extent.after], [])
@@ -100,7 +103,7 @@ class NodeOrigin(NumberedOrigin):
 
 
 class _Api:
-    """A node's API. One connection, kept open."""
+    """A client of a node's API that keeps one connection open."""
 
     def __init__(self, place: str, key_file: str) -> None:
         self._address = Address.parse(place)
@@ -110,7 +113,8 @@ class _Api:
         self._connection: HTTPConnection | None = None
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """The answer of the node. Raises its refusal, and Unavailable after some attempts."""
+        """Return the node's response. Raises the error that the node responded with, and Unavailable after several
+        attempts."""
         target = f"{self._address.prefix}{path}" + (f"?{urlencode(query)}" if query else "")
         for failures in range(1, TRIES + 1):
             try:
@@ -139,7 +143,8 @@ class _Api:
         except (OSError, HTTPException) as error:
             words = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unavailable(
-                f"cannot reach {address}: {words}", hint="is the node running, and is this its API's address?"
+                f"cannot reach {address}: {words}",
+                hint="check that the node runs, and that this is the address of its API",
             ) from None
         if status != 200:
             refusal = restore(status, content)
@@ -147,7 +152,9 @@ class _Api:
         try:
             return msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise EventdError(f"{address} answers, but not as a routerd-eventd does") from None
+            raise EventdError(
+                f"{address} answers, but is not a routerd-eventd node", hint="use the address of a node's API"
+            ) from None
 
 
 def _read_key(path: str) -> str:
@@ -158,6 +165,6 @@ def _read_key(path: str) -> str:
     if not key:
         raise SecretUnreadable(
             f"the option keyFile names {path}, which cannot be read or is empty",
-            hint="it must exist on every machine that runs tasks",
+            hint="put the file with the key on every machine that runs tasks",
         )
     return key

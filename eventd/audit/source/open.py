@@ -1,4 +1,4 @@
-"""The origin that the options of a read name."""
+"""Opens the origin that the options of a read name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from eventd.audit.source.origin import Origin
 
 
 def open_origin(options: Options) -> Origin:
-    """The origin that the options name. It is not opened yet."""
+    """Return the origin that the options name. It is not opened yet."""
     match options.where:
         case OriginKind.LAKE:
             from eventd.audit.source.lakes import LakeOrigin

@@ -20,7 +20,7 @@ class OnGap(StrEnum):
 
 
 class Starting(StrEnum):
-    """The begin of a stream without a checkpoint."""
+    """The start position of a stream without a checkpoint."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -42,12 +42,12 @@ class OriginKind(StrEnum):
 
 
 class Options(NamedTuple):
-    """Checked options. `nodes` and `epochs` are empty for all.
+    """Validated options. Empty `nodes` and `epochs` select all.
 
     `rows_per_partition` is about how many rows a task reads, `rows_per_batch` how many a batch of a stream takes (0: no
-    limit). `places` are lakes, addresses of nodes or databases, as `where` tells; `in_files`: files that hold such an
-    address. Tasks read secrets from files, because options are sent to them in clear. `states`: the states of nodes
-    instead of a ledger.
+    limit). `places` are lakes, addresses of nodes or databases, depending on `where`; `in_files` are files that hold
+    such an address. Tasks read secrets from files, because Spark sends options in clear text. `states`: read the states
+    of nodes instead of a ledger.
     """
 
     where: OriginKind
@@ -65,7 +65,7 @@ class Options(NamedTuple):
     states: bool = False
 
     def wants(self, node: str, epoch: str) -> bool:
-        """Whether this epoch of this node is selected."""
+        """Return whether this epoch of this node is selected."""
         return (not self.nodes or node in self.nodes) and (not self.epochs or epoch in self.epochs)
 
 
@@ -73,24 +73,24 @@ NAMES: Final = (
     *("lake", "url", "database", "databaseFile", "book", "node", "epoch", "keyFile"),
     *("rowsPerPartition", "maxRowsPerBatch", "onGap", "startingOffsets", "payloads"),
 )
-"""Every option as documented. Spark ignores case; underscores are ignored, too."""
+"""All options as documented. Spark ignores case; underscores are ignored, too."""
 STATES: Final = "states"
 """The value of `book` for the states of nodes instead of a ledger."""
 _KNOWN: Final = {name.lower(): name for name in NAMES}
 _BEFORE_ADDRESS: Final = re.compile(r",(?=\s*(?:[a-z0-9+]+://|/))")
-"""A comma between two databases; an address may contain others."""
+"""A comma between two databases; an address may contain other commas."""
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 _PLACES: Final = ("lake", "url", "database", "databasefile", "path")
 
 
 def read_options(given: Mapping[str, str]) -> Options:
-    """Check options. Raises Invalid."""
+    """Validate options. Raises Invalid."""
     given = {name.lower().replace("_", ""): value.strip() for name, value in given.items()}
     for name in given:
         if name not in _KNOWN and name != "path":
             close = difflib.get_close_matches(name, _KNOWN, 1)
             meant = f": did you mean {_KNOWN[close[0]]}?" if close else ""
-            raise Invalid(f'the format "eventd" has no option {name}{meant}', hint=f"it has {', '.join(NAMES)}")
+            raise Invalid(f'the format "eventd" has no option {name}{meant}', hint=f"use one of {', '.join(NAMES)}")
     where, places = _origin(given)
     states = given.get("book", "") == STATES
     if states and where is not OriginKind.LAKE:
@@ -116,13 +116,14 @@ def read_options(given: Mapping[str, str]) -> Options:
 
 
 def _origin(given: Mapping[str, str]) -> tuple[OriginKind, tuple[str, ...]]:
-    """The kind of origin and its places; `load(path)` names a lake, and a file may hold the address of a database."""
+    """Return the kind of origin and its places. `load(path)` names a lake, and a file may hold the address of a
+    database."""
     named = [name for name in _PLACES if given.get(name)]
     if len(named) != 1:
         found = f"{' and '.join(_KNOWN.get(name, name) for name in named)} are given" if named else "none is given"
         raise Invalid(
             f'the format "eventd" reads from one of lake, url and database, and {found}',
-            hint='.option("lake", "/path"), .option("url", "http://node:8780") or .option("database", "sqlite:///…")',
+            hint='write .option("lake", "/path"), .option("url", "http://node:8780") or .option("database", "sqlite:///…")',
         )
     (name,) = named
     if name in ("database", "databasefile"):
@@ -132,7 +133,10 @@ def _origin(given: Mapping[str, str]) -> tuple[OriginKind, tuple[str, ...]]:
     if where is OriginKind.URL and (
         bad := [place for place in places if not place.startswith(("http://", "https://"))]
     ):
-        raise Invalid(f"the option url holds {bad[0]}, which does not begin with http:// or https://")
+        raise Invalid(
+            f"the option url holds {bad[0]}, which does not begin with http:// or https://",
+            hint="write the address of a node's API, such as http://node:8780",
+        )
     return where, places
 
 
@@ -148,7 +152,7 @@ def _count(given: Mapping[str, str], name: str, default: int, least: int) -> int
 
 
 def _choice(given: Mapping[str, str], name: str, kind: type[ChoiceT], default: ChoiceT, *others: str) -> ChoiceT:
-    """The chosen value; `others` are valid, too, and were handled before."""
+    """Return the chosen value of an enumeration. Raises Invalid."""
     text = given.get(name.lower(), "") or default.value
     try:
         return kind(text)

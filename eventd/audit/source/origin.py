@@ -33,7 +33,7 @@ class LedgerKey(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name in offsets and checkpoints."""
+        """Return the name used in offsets and checkpoints."""
         return f"{self.node}/{self.epoch}/{self.book.value}"
 
 
@@ -62,7 +62,7 @@ class Snapshot(NamedTuple):
 
 
 class LedgerPartition(InputPartition):
-    """The rows that one task reads: numbers in (after, upto] of `ledger`. `hint` belongs to the origin.
+    """The rows that one task reads: numbers in (after, upto] of `ledger`. Only the origin interprets `hint`.
 
     `resumed`: the stream has read all rows up to `after`, so evicted rows are a loss. A new stream loses nothing by
     earlier evictions.
@@ -79,22 +79,23 @@ class LedgerPartition(InputPartition):
 
 
 class Origin(Protocol):
-    """A place of rows. It is used on the driver, except `read`, which runs in tasks."""
+    """A place that rows are read from. It is used on the driver, except for `read`, which runs in tasks."""
 
     def snapshot(self) -> Snapshot:
-        """The extent of each ledger. `split` and `limit` refer to the latest snapshot."""
+        """Return the extent of each ledger. `split` and `limit` refer to the latest snapshot."""
         ...
 
     def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
-        """The number in (after, upto] up to which there are about `rows` rows, and at least one number."""
+        """Return the number in (after, upto] up to which there are about `rows` rows; at least one number is
+        included."""
         ...
 
     def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
-        """The partitions of (after, upto], of about `rows_per_partition` rows each."""
+        """Return the partitions of (after, upto], of about `rows_per_partition` rows each."""
         ...
 
     def read(self, partition: LedgerPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of a partition; there may be others beside them. Raises RowsGone."""
+        """Yield the rows of a partition; rows of other numbers may be among them. Raises RowsGone."""
         ...
 
     def close(self) -> None:
@@ -103,7 +104,8 @@ class Origin(Protocol):
 
 
 class NumberedOrigin:
-    """The part of origins that read ranges of numbers: the place of each ledger, and the division of its numbers."""
+    """The common part of origins that read ranges of numbers: the place of each ledger, and the division of its
+    numbers."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -121,12 +123,12 @@ class NumberedOrigin:
 
 
 def numbers_for(book: Ledger, rows: int) -> int:
-    """An estimate of how many numbers hold `rows` rows: a number of deliveries is a whole batch."""
+    """Estimate how many numbers hold `rows` rows: a number of the deliveries ledger is a whole batch."""
     return max(1, rows // _ROWS_OF_A_BATCH) if book is Ledger.DELIVERIES else rows
 
 
 def rows_gone(losses: Sequence[Loss]) -> RowsGone:
-    """The error for one loss or more."""
+    """Return the error for one or more losses."""
     first = losses[0]
     more = f", and {len(losses) - 1} more" if len(losses) > 1 else ""
     ledger = first.ledger

@@ -1,4 +1,4 @@
-"""A reader and a stream of a ledger, as Spark calls them; the origin knows where the rows are.
+"""The reader and the stream of a ledger, as Spark calls them; the origin locates the rows.
 
 The offset of a stream is, for each ledger (`node/epoch/book`), the number up to which it was read. Spark keeps it in
 the checkpoint, and requests the same numbers again after a crash: rows never change, so they are the same rows.
@@ -26,10 +26,10 @@ try:
 except ImportError:  # Spark before 4.2 has no limits
 
     class ReadLimit:  # type: ignore[no-redef]
-        """Missing there."""
+        """A stand-in for older versions of Spark."""
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Missing there."""
+        """A stand-in for older versions of Spark."""
 
 
 __all__ = ["LedgerReader", "LedgerStream", "Offset", "ReadLimit", "SupportsTriggerAvailableNow"]
@@ -85,12 +85,13 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _ends(self._origin.snapshot().extents)
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """The end of the next batch. Spark before 4.2 passes neither argument."""
+        """Return the end of the next batch. Spark before 4.2 passes neither argument."""
         began = dict(self._last if start is None else start)
         snapshot = self._origin.snapshot()
         ready = list(self._ready(began, snapshot))
         _fail_on(
-            self._options, [*_evicted(began, snapshot), *_abandoned(began, snapshot), *_within(ready, snapshot.losses)]
+            self._options,
+            [*_evicted(began, snapshot), *_ended_epochs(began, snapshot), *_within(ready, snapshot.losses)],
         )
         rows = getattr(limit, "max_rows", 0)
         share = max(rows // len(ready), 1) if rows and ready else 0
@@ -122,17 +123,17 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Nothing to do: neither nodes nor lakes keep rows for a reader."""
+        """Do nothing: neither nodes nor lakes keep rows for a reader."""
 
     def stop(self) -> None:
         self._origin.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state that is sent to tasks, which open an origin of their own."""
+        """Return the state that is sent to tasks, which open their own origin."""
         return {"_options": self._options, "_schema": self._schema}
 
     def _ready(self, start: Mapping[str, int], snapshot: Snapshot) -> Iterator[LedgerExtent]:
-        """The extents after `start`, up to the target of a query that takes what is available."""
+        """Yield the extents after `start`, up to the target of a query that reads what is available now."""
         for ledger, first, last in snapshot.extents:
             after = max(start.get(ledger.key, first), first)
             upto = last if self._target is None else min(last, self._target.get(ledger.key, 0))
@@ -145,7 +146,7 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _read(options: Options, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, LedgerPartition):
-        return  # Spark makes a partition of its own where there is nothing to read
+        return  # Spark creates its own partition if there is nothing to read
     origin = open_origin(options)
     try:
         for table in origin.read(partition, arrow_names(schema)):
@@ -164,7 +165,7 @@ def _fail_on(options: Options, losses: Sequence[Loss]) -> None:
 
 
 def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator[Loss]:
-    """The losses within these extents."""
+    """Yield the losses within these extents."""
     for ledger, after, upto in extents:
         for loss in losses:
             if loss.ledger == ledger and loss.after < upto and (loss.upto is None or loss.upto > after):
@@ -172,14 +173,15 @@ def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator
 
 
 def _evicted(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
-    """The rows that retention evicted before the stream had read them."""
+    """Yield the rows that retention evicted before the stream had read them."""
     for ledger, after, _ in snapshot.extents:
         if (number := start.get(ledger.key, after)) < after:
             yield Loss(ledger, number, after, "retention has evicted them")
 
 
-def _abandoned(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
-    """Epochs that ended unread: the node has begun another one, and the rest of the old one is in no lake."""
+def _ended_epochs(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
+    """Yield the unread rows of ended epochs: the node has begun a new epoch, and the rest of the old one is
+    in no lake."""
     here = {extent.ledger for extent in snapshot.extents}
     for key, number in start.items():
         node, epoch, book = key.rsplit("/", 2)

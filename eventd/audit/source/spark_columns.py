@@ -24,22 +24,22 @@ _TYPES: Final[dict[Kind, types.DataType]] = {
     Kind.DIGEST: types.BinaryType(),
 }
 BATCH_ROWS: Final = 32_768
-"""Rows of one batch for Spark."""
+"""Rows per Arrow batch for Spark."""
 
 
 def spark_schema(book: Ledger) -> types.StructType:
-    """The columns of a ledger."""
+    """Return the columns of a ledger as a Spark schema."""
     fields = [types.StructField(column.name, _TYPES[column.kind], column.null) for column in COLUMNS[book]]
     return types.StructType(fields)
 
 
 def check_columns(book: Ledger, schema: types.StructType) -> None:
-    """Raises Invalid where the user's schema has other columns than the ledger."""
+    """Check that the user's schema has only columns of the ledger. Raises Invalid."""
     check_among(spark_schema(book), book.value, schema)
 
 
 def check_among(columns: types.StructType, book: str, schema: types.StructType) -> None:
-    """Raises Invalid where the user's schema has other columns than these."""
+    """Check that the user's schema has only these columns. Raises Invalid."""
     known = {field.name: field.dataType for field in columns}
     for field in schema:
         if field.name not in known:
@@ -50,12 +50,12 @@ def check_among(columns: types.StructType, book: str, schema: types.StructType) 
 
 
 def arrow_names(schema: types.StructType) -> Sequence[str]:
-    """The columns to read. `number` is always among them: it identifies a row."""
+    """Return the columns to read. `number` is always among them: it identifies a row."""
     return list(dict.fromkeys(["number", *schema.names]))
 
 
 def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
-    """Columns of a ledger from lists: times in microseconds, digests as bytes."""
+    """Build a table from lists: times in microseconds, digests as bytes."""
     import pyarrow as pa
 
     schema = arrow_schema(book)
@@ -66,7 +66,8 @@ def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence
 
 
 def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Rows with numbers in (after, upto], as Spark needs them: these columns in this order, of exactly its types."""
+    """Yield rows with numbers in (after, upto] as Spark requires: these columns in this order, with exactly
+    its types."""
     import pyarrow as pa
     from pyarrow import compute
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -1,8 +1,8 @@
-"""The states of the nodes of a lake: how far their ledgers reach, and up to when they are complete.
+"""The states of the nodes of a lake: how far their ledgers reach, and up to which time they are complete.
 
-The offset of a stream is, for each `node/epoch`, the time of the latest state that was read. A node writes its state
-at every interval of shipping, also when it has nothing to ship: so a stream of states has a batch whenever the lake
-may have changed. The lake keeps only the latest state, so a repeated batch may read a later one than before.
+The offset of a stream is, for each `node/epoch`, the time of the latest state that was read. A node writes its state at
+every shipping interval, even if it has nothing to ship: so a stream of states has a batch whenever the lake may have
+changed. The lake keeps only the latest state, so a repeated batch may read a later one than before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COLUMNS: Final[Mapping[str, types.DataType]] = {
 
 
 def states_schema() -> types.StructType:
-    """The columns: a row for each node, epoch and book."""
+    """Return the schema: a row for each node, epoch and book."""
     return types.StructType([types.StructField(name, kind, False) for name, kind in _COLUMNS.items()])
 
 
@@ -49,7 +49,7 @@ class StatePartition(InputPartition):
 
 
 class StatesReader(DataSourceReader):
-    """The present states."""
+    """The latest states."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
@@ -82,7 +82,7 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,  # Spark before 4.2 has none, and does not call this
+            ReadAllAvailable,  # Spark before 4.2 has no limits, and does not call this
         )
 
         return ReadAllAvailable()
@@ -91,7 +91,7 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _offset(_states_by_lake(self._options))
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """The end of the next batch. Spark before 4.2 passes neither argument."""
+        """Return the end of the next batch. Spark before 4.2 passes neither argument."""
         began = dict(self._last if start is None else start)
         now = _offset(_states_by_lake(self._options)) if self._target is None else self._target
         # Spark compares offsets as text, so their order must not depend on the lakes. A node whose state is gone keeps
@@ -103,7 +103,7 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        # After a clock was put back, a new state has an earlier time.
+        # After a clock was set back, a new state has an earlier time.
         fresh = {key for key, as_of in end.items() if start.get(key) != as_of}
         found = {place: fresh & states.keys() for place, states in _states_by_lake(self._options).items()}
         return [StatePartition(place, frozenset(keys)) for place, keys in found.items() if keys]
@@ -112,14 +112,15 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def _states_by_lake(options: Options) -> dict[str, dict[str, NodeState]]:
-    """The states by lake and `node/epoch`. Raises as `_states`, and Invalid for a state that is in two lakes."""
+    """Return the states by lake and `node/epoch`. Raises like `_states`, and Invalid for a state that is in
+    two lakes."""
     found: dict[str, dict[str, NodeState]] = {}
     for place in options.places:
         states = _states(options, place)
@@ -136,7 +137,7 @@ def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
 
 
 def _states(options: Options, place: str) -> dict[str, NodeState]:
-    """The selected states of a lake.
+    """Return the selected states of a lake.
 
     Raises NotFound, LakeUnusable and LakeUnavailable, and RowsGone for a state that cannot be read.
     """
@@ -160,7 +161,7 @@ def _read(options: Options, schema: types.StructType, partition: InputPartition)
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if not isinstance(partition, StatePartition):
-        return  # Spark makes a partition of its own where there is nothing to read
+        return  # Spark creates its own partition if there is nothing to read
     states = _states(options, partition.place)
     rows = [
         row

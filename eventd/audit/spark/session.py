@@ -1,4 +1,4 @@
-"""A Spark session with everything set that must always be set, and nothing on the terminal that is not for people."""
+"""Opens Spark sessions with the settings that the audit needs, and without Spark's log output on the terminal."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]", "::1")
 _MASTER: Final = re.compile(
     r"(local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://.+|k8s://.+)$", re.ASCII
 )
-_PATIENCE: Final = 5.0
-"""Seconds to wait for a master to take a connection."""
-_PATIENCE_AT_END: Final = 60.0
-"""Seconds to wait for Java to end by itself."""
+_CONNECT_TIMEOUT: Final = 5.0
+"""Seconds to wait for a master to accept a connection."""
+_EXIT_TIMEOUT: Final = 60.0
+"""Seconds to wait for Java to exit."""
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ALWAYS: Final = {
@@ -42,7 +42,7 @@ _ALWAYS: Final = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.debug.maxToStringFields": "1000",  # a book has more columns than Spark likes to name, and it says so
+    "spark.sql.debug.maxToStringFields": "1000",  # Spark warns if a schema has more columns than this
     "spark.ui.enabled": "false",
     "spark.log.structuredLogging.enabled": "false",
 }
@@ -53,7 +53,7 @@ _NOISY: Final = (
     *(f"{_STREAMING}.MicroBatchExecution", f"{_STREAMING}.ProcessingTimeExecutor"),
     *("scheduler.TaskSetManager", "executor.Executor"),
 )
-"""What tells of each query and task that ends with an error, and of each batch that takes longer than the interval."""
+"""Loggers that report each failed query and task, and each batch that takes longer than the interval."""
 
 
 class SparkUnavailable(EventdError):
@@ -73,15 +73,15 @@ def open_session(
     packages: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """A session on `master`, stopped at the end with the Java that was started for it.
+    """Open a session on `master`; at the end, it is stopped together with the Java that was started for it.
 
-    `memory` is what Spark may take on this machine, in its own notation (`2g`): the whole of it for `local[…]`, the
-    driver's share on a cluster. `progress` draws bars on stderr. `scratch` is the folder for what does not fit into
-    memory (default: the system's for temporary files). `packages` are zips of Python code for a cluster's executors.
-    `conf` comes last and may set anything. Under `spark-submit`, which has decided all this, and in a notebook that has
-    a session, that one is taken as it is, and left open.
+    `memory` limits Spark's memory on this machine, in its own notation (`2g`): all of it for `local[…]`, the driver's
+    part on a cluster. `progress` shows progress bars on stderr. `scratch` is the folder for data that does not fit into
+    memory (default: the system's folder for temporary files). `packages` are zips of Python code for a cluster's
+    executors. `conf` is applied last and may set anything. Under `spark-submit`, which sets all of this itself, and in
+    a notebook that has a session, the existing session is used as it is, and left open.
 
-    Raises MissingExtra, NoJava, Invalid for a master that is none, and SparkUnavailable.
+    Raises MissingExtra, JavaNotFound, Invalid for an invalid master, and SparkUnavailable.
     """
     sql = _pyspark()
     running = sql.SparkSession.getActiveSession()
@@ -94,14 +94,14 @@ def open_session(
         settings = {**_ALWAYS, "spark.app.name": app, "spark.ui.showConsoleProgress": str(progress).lower()}
         if not submitted:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventd-spark-", dir=scratch)))
-            settings |= _of_our_own(master or LOCAL, memory, place, packages)
+            settings |= _launch_settings(master or LOCAL, memory, place, packages)
         settings = _merged(settings, conf or {})
         stack.callback(_stop, keep_java=submitted)
         yield _start(sql.SparkSession, settings)
 
 
 def _merged(settings: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
-    """`conf` over `settings`; options of Java are added to ours."""
+    """Return `settings` overridden by `conf`; its Java options are added to ours."""
     added = {_JAVA_OPTIONS: f"{settings.get(_JAVA_OPTIONS, '')} {conf[_JAVA_OPTIONS]}"} if _JAVA_OPTIONS in conf else {}
     return {**settings, **conf, **added}
 
@@ -111,8 +111,9 @@ def _pyspark() -> Any:
     return import_module("pyspark.sql")
 
 
-def _of_our_own(master: str, memory: str, place: Path, packages: Sequence[Path]) -> dict[str, str]:
-    """What must be known before Java starts. Sets the variables that only an environment can carry."""
+def _launch_settings(master: str, memory: str, place: Path, packages: Sequence[Path]) -> dict[str, str]:
+    """Return the settings needed before Java starts. Exports the variables that Spark reads only from the
+    environment."""
     _check_master(master)
     export_variables(
         {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -125,49 +126,50 @@ def _of_our_own(master: str, memory: str, place: Path, packages: Sequence[Path])
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.submit.pyFiles": ",".join(map(str, packages)),
     }
-    if _on_this_machine(master):
+    if _is_local(master):
         export_variables({"SPARK_LOCAL_IP": "127.0.0.1"})
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings
 
 
-def _on_this_machine(master: str) -> bool:
+def _is_local(master: str) -> bool:
     if master.startswith("local"):
         return True
     return all(host in _LOOPBACK for host, _ in _addresses(master)) and master.startswith("spark://")
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:
-    """Host and port of each of the masters in `spark://host:port,host:port`. Raises Invalid."""
+    """Return host and port of each master in `spark://host:port,host:port`. Raises Invalid."""
     try:
         parts = [urlsplit(f"spark://{part}") for part in master.removeprefix("spark://").split(",")]
         return [(part.hostname or "", part.port or 7077) for part in parts]
     except ValueError:
-        raise _no_master(master) from None
+        raise _invalid_master(master) from None
 
 
-def _no_master(master: str) -> Invalid:
+def _invalid_master(master: str) -> Invalid:
     return Invalid(
-        f"{master} is no Spark master", hint="local[*], local-cluster[2,1,1024], spark://host:7077, yarn or k8s://…"
+        f"--master {master} is not a Spark master",
+        hint="write local[*], local-cluster[2,1,1024], spark://host:7077, yarn or k8s://…",
     )
 
 
 def _check_master(master: str) -> None:
-    """Spark itself would try for a minute and then say something about a context that has been stopped."""
+    """Check that the master answers: Spark itself would retry for a minute, and then report a misleading error."""
     if _MASTER.match(master) is None:
-        raise _no_master(master)
+        raise _invalid_master(master)
     if not master.startswith("spark://"):
         return
     refused = []
     for address in _addresses(master):
         try:
-            socket.create_connection(address, timeout=_PATIENCE).close()
+            socket.create_connection(address, timeout=_CONNECT_TIMEOUT).close()
             return
         except OSError as error:
             refused.append(f"{address[0]}:{address[1]}: {error.strerror or error}")
     raise SparkUnavailable(
         f"no Spark master answers at {master} ({'; '.join(refused)})",
-        hint="start it, or leave --master out to work on this machine alone",
+        hint="start the master, or omit --master to run on this machine alone",
     )
 
 
@@ -177,13 +179,13 @@ def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSessio
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:  # Java's errors have no common base, and some are Python's own
+    except Exception as error:  # Java's errors have no common base class, and some are Python's own
         raise SparkUnavailable(f"Spark did not start: {last_cause(str(error))}") from None
 
 
 @contextlib.contextmanager
 def quiet(spark: SparkSession) -> Iterator[None]:
-    """Silence Java and its bridge to Python: the cause of a failed query is reported by this program, in one line."""
+    """Suppress the log output about failed queries, of Java and of its bridge to Python; we report them in one line."""
     bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
     before = [one.level for one in bridge]
     log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
@@ -199,7 +201,7 @@ def quiet(spark: SparkSession) -> Iterator[None]:
 
 
 def last_cause(text: str) -> str:
-    """The one line of a Java error that says what was wrong."""
+    """Return the line of a Java error that names the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     found = (causes or [line for line in lines if ": " in line] or lines or ["no reason was given"])[-1]
@@ -207,12 +209,12 @@ def last_cause(text: str) -> str:
 
 
 def _stop(*, keep_java: bool) -> None:
-    """Stop Spark, and the Java below it, which would otherwise stay until this program ends."""
+    """Stop Spark and its Java process, which would otherwise run until this program exits."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     gateway, session = SparkContext._gateway, SparkSession.getActiveSession()
-    with contextlib.suppress(Exception):  # it may be gone already; what we did is done
+    with contextlib.suppress(Exception):  # the session may have stopped already, and its work is done
         if session is not None:
             session.stop()
     process = getattr(gateway, "proc", None)
@@ -222,9 +224,9 @@ def _stop(*, keep_java: bool) -> None:
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-    process.stdin.close()  # Java ends when its standard input does
+    process.stdin.close()  # Java exits when its standard input is closed
     try:
-        process.wait(timeout=_PATIENCE_AT_END)
+        process.wait(timeout=_EXIT_TIMEOUT)
     except TimeoutExpired:
         process.kill()
         process.wait()

@@ -144,7 +144,7 @@ async def test_an_epoch_that_changed_under_a_plan_is_told(pair: tuple[Site, Site
     reader = LedgerReader(read_options(given(node="site-a")), EVENTS)
     (piece,) = await asyncio.to_thread(reader.partitions)
     await a.running.log.database.write(renew_epoch)
-    with pytest.raises(RowsGone, match="has begun (another|a new) epoch"):
+    with pytest.raises(RowsGone, match=r"has begun (another|a new) epoch"):
         await asyncio.to_thread(list, reader.read(piece))
 
 

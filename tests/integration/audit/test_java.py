@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventd.audit.spark import java
-from eventd.audit.spark.java import NoJava, find_java, java_home
+from eventd.audit.spark.java import JavaNotFound, find_java, java_home
 
 
 def pretended(folder: Path, version: str, *, release: bool = True) -> Path:
@@ -60,7 +60,7 @@ def test_an_old_java_is_passed_over(tmp_path: Path, wheel: list[Path]) -> None:
 
 def test_without_any_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
     old = pretended(tmp_path / "old", "1.8.0_392", release=False)
-    with pytest.raises(NoJava) as refused:
+    with pytest.raises(JavaNotFound) as refused:
         find_java({"JAVA_HOME": str(tmp_path / "nothing"), "PATH": str(old / "bin")})
     told = str(refused.value)
     assert f"JAVA_HOME: there is no Java at {tmp_path / 'nothing'}" in told

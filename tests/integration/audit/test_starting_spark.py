@@ -16,7 +16,7 @@ from tests.support.ports import free_port
     "master", ["", "localhost", "local[x]", "local[2", "http://host:7077", "spark://", "spark://h:x"]
 )
 def test_what_is_no_master_is_refused_before_anything_is_started(master: str) -> None:
-    with pytest.raises(Invalid, match="is no Spark master") as refused, open_session(master or "?", app="test"):
+    with pytest.raises(Invalid, match="is not a Spark master") as refused, open_session(master or "?", app="test"):
         pass
     assert "spark://host:7077" in refused.value.hint
 

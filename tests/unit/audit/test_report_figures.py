@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.audit.report.figures import micros, moment, natural, percent, period, short_span, size, span
-from eventd.audit.report.html.latency import merged
+from eventd.audit.report.html.latency import merge
 from eventd.audit.report.html.page import TEMPLATES
 from eventd.audit.report.html.scales import LogScale, TimeScale, coordinate
 from eventd.audit.report.pair_status import short_count
@@ -130,6 +130,6 @@ def test_a_hundred_years_have_few_ticks_too() -> None:
 def test_joined_distributions_keep_every_count_and_the_true_maximum() -> None:
     one = Latency(count=99, max=1.05, bins=(Bin(0.1, 0.2, 90), Bin(1.0, 1.125, 9)))
     other = Latency(count=1, max=7.0, bins=(Bin(6.9, 7.7, 1),))
-    both = merged([one, other, Latency()])
+    both = merge([one, other, Latency()])
     assert (both.count, both.p50, both.p95, both.p99, both.max) == (100, 0.2, 1.125, 1.125, 7.0)
-    assert merged([]).p50 is None
+    assert merge([]).p50 is None

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else.
+"""The report as one self-contained HTML file.
 
 May import: audit.report, text.
 """

@@ -20,11 +20,11 @@ _COUNTS = {
     "dead_lettered": "Refused",
     "in_path": "In path",
 }
-"""Columns that are shown if any pair has a count in them."""
+"""Columns that are shown only if any pair has a count in them."""
 
 
 def balance(report: Report) -> dict[str, Any] | None:
-    """The section with the deliveries of every pair; None without pairs."""
+    """Return the section with the deliveries of every pair; None without pairs."""
     if not report.pairs:
         return None
     found = findings_by_pair(report.findings)
@@ -44,7 +44,7 @@ def balance(report: Report) -> dict[str, Any] | None:
 
 
 def objectives(report: Report) -> dict[str, Any] | None:
-    """The section with attempts and objectives; None without pairs."""
+    """Return the section with attempts and objectives; None without pairs."""
     if not report.pairs:
         return None
     order = {"missed": 0, "unproven": 1, "met": 2}
@@ -61,7 +61,7 @@ def objectives(report: Report) -> dict[str, Any] | None:
 
 
 def _bounds(report: Report) -> list[str]:
-    """The bounds by group; the group '' stands for all groups without an objective."""
+    """Return the bounds by group; the group '' stands for all groups without an objective."""
     named = sorted(report.settings.slo.items(), key=lambda item: (not item[0], item[0]))
     others = "every other group" if len(named) > 1 else "every group"
     return [

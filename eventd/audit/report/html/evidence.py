@@ -10,7 +10,7 @@ from eventd.audit.report.report import Report
 
 
 def evidence(report: Report) -> dict[str, Any] | None:
-    """The section of receipts, keys and refusals; None without any of them."""
+    """Return the section of receipts, keys and refusals; None without any of them."""
     if not (report.pairs or report.receipts or report.keys or report.refusals):
         return None
     proofs = Counter(pair.proof for pair in report.pairs)

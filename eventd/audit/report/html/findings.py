@@ -1,4 +1,4 @@
-"""The findings, kind by kind, with ids; and the whole list as files inside the page."""
+"""The findings by kind, with ids, and the whole list as two files embedded in the page."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from eventd.audit.report.report import Report
 from eventd.text.invisible import spelled_out
 
 MOST_FINDINGS = 100
-"""Rows a kind's table has."""
+"""Maximum number of rows in the table of a kind."""
 MOST_IDS_SHOWN = 4_000
-"""Ids the page lists in all, beside those in its files."""
+"""Maximum number of ids shown on the page, apart from the embedded files."""
 MOST_OCTETS = 250_000
-"""Length of each of the two files inside the page."""
+"""Maximum length of each embedded file."""
 
 _OPENS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def findings(report: Report) -> dict[str, Any]:
-    """The section of the findings."""
+    """Return the section of the findings."""
     kinds = [kind for kind in Kind if any(one.kind is kind for one in report.findings)]
     by_kind = [_kind(kind, report.findings, MOST_IDS_SHOWN // len(kinds)) for kind in kinds]
     files, left_out = _files(report.findings) if kinds else ([], 0)
@@ -35,7 +35,7 @@ def findings(report: Report) -> dict[str, Any]:
 
 
 def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:
-    """One kind; `share` is how many ids its table may list."""
+    """Return the table of one kind; it may list `share` ids."""
     found = [one for one in every if one.kind is kind]
     title, meaning = MEANINGS[kind]
     events = sum(one.events for one in found)
@@ -52,14 +52,15 @@ def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:
 
 
 def number_range(one: Finding) -> str:
-    """`48,211 – 48,212`: the numbers of a finding, both ends included."""
+    """Format the seqs of a finding, inclusive: `48,211 – 48,212`."""
     if not one.last:
         return NONE
     return f"{one.first:,}" if one.first == one.last else f"{one.first:,} – {one.last:,}"
 
 
 def _files(found: Sequence[Finding]) -> tuple[list[dict[str, str]], int]:
-    """Links that save what is inside the page, and how many ids the CSV had no room for. A longer JSON is left out."""
+    """Return download links of the embedded files, and how many ids did not fit in the CSV. A JSON that is too long is
+    omitted."""
     text, left_out = _as_csv(found)
     whole = spelled_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode()).encode()
     files = [("findings.csv", "text/csv", text.encode("utf-8", "backslashreplace"))]
@@ -71,7 +72,7 @@ def _files(found: Sequence[Finding]) -> tuple[list[dict[str, str]], int]:
 
 
 def _as_csv(found: Iterable[Finding]) -> tuple[str, int]:
-    """One line an id, and how many ids found no room."""
+    """Return the findings as CSV, one line per id, and the number of ids that did not fit."""
     out, left_out = io.StringIO(), 0
     write = csv.writer(out).writerow
     write(("kind", "group", "source", "peer", "first", "last", "id", "detail"))
@@ -88,5 +89,5 @@ def _as_csv(found: Iterable[Finding]) -> tuple[str, int]:
 
 
 def _harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Escape a cell that a spreadsheet would read as a formula."""
     return f"'{cell}" if cell.startswith(_OPENS_FORMULA) else cell

@@ -1,4 +1,4 @@
-"""Latencies: distributions on one logarithmic scale, so that every drawing can be compared with every other."""
+"""Latencies: distributions on a common logarithmic scale, so that the charts can be compared."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from eventd.audit.report.pair_status import pair_key
 from eventd.audit.report.report import Bin, Latency, Pair, Report
 
 SMALL_MULTIPLES = 12
-"""Pairs that are drawn without unfolding, the slowest first."""
+"""Number of pairs whose charts are shown without unfolding, the slowest first."""
 MOST_RIDGES = 800
-"""Most pairs that are drawn."""
+"""Maximum number of pairs with a chart."""
 NEGLIGIBLE = 0.0005
-"""The share of deliveries at each end of the scale that is drawn at its edge, so that outliers do not compress it."""
+"""The share of deliveries at each end that is drawn at the edge, so that outliers do not compress the scale."""
 PER_DECADE, FINEST, LEAST = 12, 19, 40
-"""Columns of a drawing for each power of ten of seconds; where these are few, more, but none finer than a bin."""
+"""Columns of a chart per power of ten of seconds, at most (no column is finer than a bin), and columns per chart at
+least."""
 RIDGE, RIDGE_WIDTH, RIDGE_TOP = 48, 760, 6
 
 LEGS = {
@@ -32,8 +33,8 @@ LEGS = {
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
-class Hill(NamedTuple):
-    """A distribution as a hill between `top` and `base`, with its percentiles as (name, x)."""
+class AreaChart(NamedTuple):
+    """A distribution drawn as an area between `top` and `base`, with its percentiles as (name, x)."""
 
     path: str
     marks: list[tuple[str, float]]
@@ -41,17 +42,17 @@ class Hill(NamedTuple):
     base: float
 
 
-class Drawn(NamedTuple):
-    """One pair, its latency, and its hill."""
+class PairChart(NamedTuple):
+    """One pair, its latency, and its chart."""
 
     pair: Pair
     latency: Latency
     spoken: str
-    hill: Hill
+    hill: AreaChart
 
 
 def latencies(report: Report) -> dict[str, Any] | None:
-    """The section of latencies; None where nothing was measured."""
+    """Return the section of latencies; None if nothing was measured."""
     measured = sorted(
         (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), pair_key(p))
     )
@@ -60,11 +61,11 @@ def latencies(report: Report) -> dict[str, Any] | None:
     scale = _scale(map(_longest, measured))
     skip = 2 if math.log10(scale.last / scale.first) > 6 else 1
     return {
-        "total": merged(map(_longest, measured)),
+        "total": merge(map(_longest, measured)),
         "measured": len(measured),
-        "skew": _about_skew(report),
-        **_ridges(report),
-        "slowest": [_drawn(pair, scale, 2, 298, 58, 50) for pair in measured[:SMALL_MULTIPLES]],
+        "skew": _describe_skew(report),
+        **_leg_charts(report),
+        "slowest": [_pair_chart(pair, scale, 2, 298, 58, 50) for pair in measured[:SMALL_MULTIPLES]],
         "ticks": _ticks(scale, 2, 298, skip),
         "sources": _sources(measured[:MOST_RIDGES], scale),
         "left_out": len(measured[MOST_RIDGES:]),
@@ -72,13 +73,13 @@ def latencies(report: Report) -> dict[str, Any] | None:
 
 
 def overall(report: Report) -> Latency | None:
-    """All pairs as one; None where nothing was measured."""
+    """Return the latency of all pairs together; None if nothing was measured."""
     measured = [_longest(pair) for pair in report.pairs if _longest(pair).bins]
-    return merged(measured) if measured else None
+    return merge(measured) if measured else None
 
 
-def merged(latencies: Iterable[Latency]) -> Latency:
-    """The sum of distributions. Its percentiles are upper ends of bins, so never too good."""
+def merge(latencies: Iterable[Latency]) -> Latency:
+    """Merge distributions. Their percentiles are the upper ends of bins, so they are never too low."""
     counts: Counter[tuple[float, float]] = Counter()
     slowest: float | None = None
     for latency in latencies:
@@ -101,11 +102,11 @@ def _percentile(bins: Sequence[Bin], share: float, slowest: float | None) -> flo
 
 
 def _longest(pair: Pair) -> Latency:
-    """The longest leg that was measured: up to the peer's record, or else up to its acknowledgement."""
+    """Return the longest leg that was measured: up to the peer's record, otherwise up to its acknowledgement."""
     return pair.latencies.whole if pair.latencies.whole.bins else pair.latencies.delivered
 
 
-def _about_skew(report: Report) -> str:
+def _describe_skew(report: Report) -> str:
     skews = [pair.skew for pair in report.pairs if pair.skew is not None]
     if not skews:
         return "No clocks could be compared: the legs that end at a peer include the errors of both clocks."
@@ -118,23 +119,23 @@ def _about_skew(report: Report) -> str:
     return words + (drift if moved else "")
 
 
-def _spoken(latency: Latency) -> str:
+def _describe(latency: Latency) -> str:
     return f"half within {span(latency.p50)}, 95 % within {span(latency.p95)}, 99 % within {span(latency.p99)}"
 
 
-# --- drawings ---------------------------------------------------------------------------------------------------------
+# --- charts -----------------------------------------------------------------------------------------------------------
 
 
 def _scale(latencies: Iterable[Latency]) -> LogScale:
-    """A decade at least, around all but the few fastest and slowest of all, between 100 µs and 100 days."""
-    whole = merged(latencies)
+    """Return a scale of at least one decade that omits outliers, within 100 µs and 100 days."""
+    whole = merge(latencies)
     low, high = (_percentile(whole.bins, share, whole.max) or 0.0 for share in (NEGLIGIBLE, 1 - NEGLIGIBLE))
     low = min(max(low / 1.5, 1e-4), 1e6)
     return LogScale(low, min(max(high * 1.5, low * 10), 1e7), 0.0, 1.0)
 
 
 def _ticks(scale: LogScale, left: float, right: float, skip: int = 1) -> list[Tick]:
-    """A line for every power of ten; each, or every second one, is labelled."""
+    """Return a line for every power of ten; one in `skip` of them has a label."""
     ticks = []
     for place, value in enumerate(scale.ticks()):
         x = left + scale.at(value) * (right - left)
@@ -145,7 +146,8 @@ def _ticks(scale: LogScale, left: float, right: float, skip: int = 1) -> list[Ti
 
 
 def _columns(latency: Latency, scale: LogScale) -> list[float]:
-    """The share of all deliveries in each column of the drawing; bins that lie across several are spread."""
+    """Return the share of deliveries in each column of the chart; a bin that spans several columns is spread
+    over them."""
     decades = math.log10(scale.last / scale.first)
     number_of = round(max(decades * PER_DECADE, min(decades * FINEST, LEAST)))
     columns = [0.0] * number_of
@@ -160,8 +162,8 @@ def _columns(latency: Latency, scale: LogScale) -> list[float]:
     return [column / total for column in columns]
 
 
-def _hill(latency: Latency, scale: LogScale, left: float, right: float, base: float, height: float) -> Hill:
-    """The distribution on a base line, as high as the room there is."""
+def _area_chart(latency: Latency, scale: LogScale, left: float, right: float, base: float, height: float) -> AreaChart:
+    """Draw a distribution above a base line, up to the given height."""
     columns = _columns(latency, scale)
     peak, width = max(columns), (right - left) / len(columns)
     filled = [place for place, column in enumerate(columns) if column]
@@ -171,25 +173,25 @@ def _hill(latency: Latency, scale: LogScale, left: float, right: float, base: fl
     path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
     values = ((name, getattr(latency, name)) for name in _SHARES)
     marks = [(name, left + scale.at(value) * (right - left)) for name, value in values if value is not None]
-    return Hill(f"M{path}Z", marks, base - height, base)
+    return AreaChart(f"M{path}Z", marks, base - height, base)
 
 
-def _drawn(pair: Pair, scale: LogScale, *room: float) -> Drawn:
+def _pair_chart(pair: Pair, scale: LogScale, *room: float) -> PairChart:
     latency = _longest(pair)
-    return Drawn(pair, latency, _spoken(latency), _hill(latency, scale, *room))
+    return PairChart(pair, latency, _describe(latency), _area_chart(latency, scale, *room))
 
 
-def _ridges(report: Report) -> dict[str, Any]:
-    """The legs of all pairs together, one below the other."""
+def _leg_charts(report: Report) -> dict[str, Any]:
+    """Return one chart per leg of all pairs together, one below the other."""
     legs = [(words, [getattr(pair.latencies, name) for pair in report.pairs]) for name, words in LEGS.items()]
     scale = _scale(leg for _, each in legs for leg in each)
     ridges: list[dict[str, Any]] = []
     for words, each in legs:
-        if (latency := merged(each)).bins:
+        if (latency := merge(each)).bins:
             base = RIDGE_TOP + RIDGE * (len(ridges) + 1) - 1
-            hill = _hill(latency, scale, 0, RIDGE_WIDTH, base, RIDGE - 12)
+            hill = _area_chart(latency, scale, 0, RIDGE_WIDTH, base, RIDGE - 12)
             ridges.append({"words": words, "latency": latency, "hill": hill})
-    label = "; ".join(f"{one['words']}: {_spoken(one['latency'])}" for one in ridges)
+    label = "; ".join(f"{one['words']}: {_describe(one['latency'])}" for one in ridges)
     return {
         "ridges": ridges,
         "ridges_bottom": RIDGE_TOP + RIDGE * len(ridges),
@@ -199,11 +201,11 @@ def _ridges(report: Report) -> dict[str, Any]:
 
 
 def _sources(pairs: Sequence[Pair], scale: LogScale) -> list[dict[str, Any]]:
-    """Every pair, source by source."""
+    """Return the charts of every pair, grouped by source."""
     in_order = sorted(pairs, key=lambda pair: [natural(name) for name in pair_key(pair)])
     found = []
     for (group, source), same in groupby(in_order, key=lambda pair: (pair.group, pair.source)):
-        its = [_drawn(pair, scale, 0, 240, 25, 23) for pair in same]
+        its = [_pair_chart(pair, scale, 0, 240, 25, 23) for pair in same]
         slowest = max(one.latency.p99 or 0 for one in its)
         found.append({"group": group, "source": source, "pairs": its, "slowest": slowest})
     return found

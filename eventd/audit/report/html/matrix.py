@@ -1,4 +1,4 @@
-"""The matrix: rows are sources, columns are peers; a cell has the proven share and the lag."""
+"""The matrix: rows are sources, columns are peers; a cell shows the proven share and the lag."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from eventd.audit.report.pair_status import SIGNS, PairStatus, due, groups, is_i
 from eventd.audit.report.report import Pair, Report
 
 MOST_NODES = 40
-"""Rows and columns of one matrix. Of more nodes, those with most problems are shown."""
+"""Maximum number of rows and columns of one matrix. Of more nodes, those with most problems are shown."""
 DENSE = 9
-"""Number of nodes from which on column names are vertical and cells small."""
+"""Number of nodes from which column names are vertical and cells small."""
 
 Statuses = dict[tuple[str, str], PairStatus]
 
 
 class Cell(NamedTuple):
-    """One cell: its class, its figure, a note below it, and the full sentence as its title."""
+    """One cell: its class, its figure, a note below it, and a full sentence as its title."""
 
     class_: str
     figure: str = ""
@@ -27,7 +27,7 @@ class Cell(NamedTuple):
 
 
 def matrix(report: Report) -> dict[str, Any] | None:
-    """The section with one matrix for each group; None where there is no pair."""
+    """Return the section with one matrix for each group; None without pairs."""
     return {"grids": [_grid(report, group) for group in groups(report)]} if report.pairs else None
 
 
@@ -47,7 +47,7 @@ def _grid(report: Report, group: str) -> dict[str, Any]:
 
 
 def _names(by_pair: Statuses) -> list[str]:
-    """The nodes to show, in the order of their names."""
+    """Return the nodes to show, ordered by name."""
     problems: Counter[str] = Counter()
     for (source, peer), status in by_pair.items():
         problems.update({source: status.state != "good", peer: status.state != "good"})
@@ -68,7 +68,7 @@ def _cell(pairs: dict[tuple[str, str], Pair], by_pair: Statuses, source: str, pe
 
 
 def _in_full(pair: Pair) -> str:
-    """The cell in a sentence, shown when it is pointed at. The table of balances has the same figures."""
+    """Return the sentence that a cell shows as a tooltip. The table of deliveries by pair has the same figures."""
     parts = [f"{pair.source} → {pair.peer}: {pair.delivered:,} of {due(pair):,} ({share_of(pair, exact=True)})"]
     counts = {
         "missing": pair.missing,

@@ -1,7 +1,7 @@
-"""The page as a whole: its verdict first, then the findings, then the figures they rest on.
+"""The HTML page: first the verdict, then the findings, then the figures behind them.
 
-Names, subjects and ids come from other nodes. Every value a template prints is escaped, and characters that are
-invisible or change the direction of text are spelled out: both happen in the one environment below.
+Names, subjects and ids come from other nodes. Every value that a template prints is escaped, and characters that are
+invisible or change the direction of text are spelled out; the environment below does both.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from eventd.audit.report.report import Report, to_json
 from eventd.text.invisible import printable
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What the page may load: nothing. Its own style is all it has."""
+"""The content security policy: the page loads nothing, and only its inline style applies."""
 
 
 def _shown(value: object) -> object:
-    """A value as it is printed, before it is escaped; a float is a coordinate."""
+    """Return a value as it is printed, before it is escaped; a float is a coordinate."""
     if isinstance(value, Markup):
         return value
     return coordinate(value) if isinstance(value, float) else printable(str(value))
@@ -57,7 +57,8 @@ TEMPLATES: Final = _environment()
 
 
 class Section(NamedTuple):
-    """A part of the page: its anchor, which also names its template, its heading, and what the template shows."""
+    """A section of the page: its anchor, which is also the name of its template, its heading, and the data for the
+    template."""
 
     name: str
     title: str
@@ -65,20 +66,20 @@ class Section(NamedTuple):
 
 
 def render(report: Report) -> str:
-    """The report as one HTML page that needs nothing else. The same report gives the same page."""
+    """Render the report as one self-contained HTML page. Equal reports give equal pages."""
     return TEMPLATES.get_template("page.html").render(
         report=report,
         policy=POLICY,
         state=VERDICTS[report.verdict],
         headline=report.headline or (f"The audit is {report.verdict}.",),
-        over=" · ".join(_over(report)),
+        over=" · ".join(_kicker(report)),
         shares=_shares(report),
         tiles=list(_tiles(report)),
         sections=[Section(name, title, view) for name, title, of in _SECTIONS if (view := of(report)) is not None],
     )
 
 
-def _over(report: Report) -> Iterator[str]:
+def _kicker(report: Report) -> Iterator[str]:
     yield "Delivery audit"
     if named := groups(report):
         yield f"{'groups' if len(named) > 1 else 'group'} {', '.join(named)}"
@@ -87,7 +88,7 @@ def _over(report: Report) -> Iterator[str]:
 
 
 def _shares(report: Report) -> list[tuple[str, int, str]]:
-    """Parts of all that was expected: fill, deliveries and words."""
+    """Return the parts of all expected deliveries: fill, number and label."""
     totals = report.totals
     parts = (
         ("good", totals.delivered, "proven"),
@@ -105,7 +106,7 @@ def _shares(report: Report) -> list[tuple[str, int, str]]:
 
 
 def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
-    """The figures at the top: term, figure and a note below it."""
+    """Yield the figures at the top: term, figure and a note below it."""
     totals, slowest, until = report.totals, overall(report), complete_until(report)
     known = "of deliveries due" if totals.completeness is not None else "the ledgers do not reach far enough"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in totals.by_kind.items() if count)
@@ -140,4 +141,4 @@ _SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]
     ("scope", "Scope", scope),
     ("method", "Settings and method", _method),
 )
-"""In the order of the page. A section without a view is left out."""
+"""The sections in the order of the page. A section without data is omitted."""

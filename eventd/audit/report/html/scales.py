@@ -1,4 +1,4 @@
-"""Scales of drawings: where a duration or a moment is drawn, and which of them are labelled."""
+"""Scales of charts: positions of durations and moments, and their labelled ticks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from eventd.audit.report.figures import DAY, HOUR, MINUTE
 
 SECOND = 1_000_000
-"""Microseconds in a second, in which moments are counted."""
+"""Microseconds per second; moments are in microseconds."""
 _STEPS = tuple(
     seconds * SECOND
     for seconds in (
@@ -23,7 +23,7 @@ _STEPS = tuple(
 
 
 class Tick(NamedTuple):
-    """A line across a drawing, and its label, '' for none; `anchor` is start, middle or end."""
+    """A line across a chart, and its label, empty for none; `anchor` is start, middle or end."""
 
     x: float
     label: str
@@ -31,13 +31,13 @@ class Tick(NamedTuple):
 
 
 def coordinate(value: float) -> str:
-    """A coordinate: two decimals at most, which is fine enough for a pixel, and none that are not needed."""
+    """Format a coordinate with at most two decimals, which is fine enough for a pixel."""
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """Durations (or any positive values) between two pixels, a decade as wide as the next."""
+    """A logarithmic scale of durations (or any positive values) between two pixels."""
 
     first: float
     last: float
@@ -45,13 +45,13 @@ class LogScale:
     right: float
 
     def at(self, value: float) -> float:
-        """The pixel of a value; a value outside is put at the edge."""
+        """Return the pixel of a value; values outside the scale are placed at its edge."""
         inside = min(max(value, self.first), self.last)
         share = math.log(inside / self.first) / math.log(self.last / self.first)
         return self.left + share * (self.right - self.left)
 
     def ticks(self) -> list[float]:
-        """Powers of ten that lie on the scale; where they are few, twice and five times them as well."""
+        """Return the powers of ten on the scale; if they are few, also twice and five times each."""
         steps = (1, 2, 5) if self.last / self.first < 10**2.5 else (1,)
         powers = range(math.floor(math.log10(self.first)), math.ceil(math.log10(self.last)) + 1)
         marks = (step * 10.0**power for power in powers for step in steps)
@@ -60,7 +60,7 @@ class LogScale:
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Moments (microseconds since 1970) between two pixels."""
+    """A scale of moments (microseconds since 1970) between two pixels."""
 
     first: int
     last: int
@@ -68,12 +68,13 @@ class TimeScale:
     right: float
 
     def at(self, moment: float) -> float:
-        """The pixel of a moment; a moment outside is put at the edge."""
+        """Return the pixel of a moment; moments outside the scale are placed at its edge."""
         inside = min(max(moment, self.first), self.last)
         return self.left + (inside - self.first) / max(self.last - self.first, 1) * (self.right - self.left)
 
     def ticks(self, most: int = 8) -> list[tuple[int, str]]:
-        """At most that many round moments, each with its label: the time of day, or the day where one begins."""
+        """Return at most `most` round moments, each with its label: the time of day, or the date at the start
+        of a day."""
         length = max(self.last - self.first, 1)
         step = next(
             (step for step in _STEPS if length / step <= most), _STEPS[-1] * math.ceil(length / _STEPS[-1] / most)

@@ -1,4 +1,4 @@
-"""The scope of the audit, how far the ledgers reach, and the doubts that remain."""
+"""The scope of the audit, how far the ledgers reach, and why deliveries are unproven."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eventd.audit.report.pair_status import pair_key
 from eventd.audit.report.report import Node, Pair, Report
 
 MOST_NOTES = 12
-"""Most notes on pairs among the doubts."""
+"""Maximum number of notes on pairs."""
 MOST_NAMES = 6
-"""Most names, or pairs, in one sentence."""
+"""Maximum number of names, or pairs, in one sentence."""
 
 
 class Doubt(NamedTuple):
@@ -25,7 +25,7 @@ class Doubt(NamedTuple):
 
 
 def doubts(report: Report) -> dict[str, Any]:
-    """The section of unproven deliveries, and the reasons."""
+    """Return the section of unproven deliveries, and the reasons."""
     return {"doubts": [*_of_totals(report), *_of_notes(report.pairs), *map(Doubt, _of_evidence(report))]}
 
 
@@ -40,7 +40,7 @@ def _of_totals(report: Report) -> Iterator[Doubt]:
 
 
 def _of_notes(pairs: Iterable[Pair]) -> Iterator[Doubt]:
-    """Each note once, with its pairs."""
+    """Yield each note once, with its pairs."""
     noted: dict[str, list[Pair]] = defaultdict(list)
     for pair in sorted(pairs, key=lambda one: (-one.unproven, pair_key(one))):
         for note in pair.notes:
@@ -56,7 +56,7 @@ def _of_evidence(report: Report) -> Iterator[str]:
     known = {node.name for node in report.nodes} | {one.where for one in report.troubles}
     if missing := sorted({pair.peer for pair in report.pairs} - known, key=natural):
         ships, holds = ("ships", "it holds") if len(missing) == 1 else ("ship", "they hold")
-        yield f"{_few(missing)} {ships} no ledgers: what {holds} is known from receipts alone."
+        yield f"{_list_names(missing)} {ships} no ledgers: what {holds} is known from receipts alone."
     if declared := [gap.events for gap in report.gaps if gap.kind == "declared"]:
         yield (
             f"Nodes declared {counted(len(declared), 'loss', 'losses')} of up to "
@@ -70,12 +70,12 @@ def _of_evidence(report: Report) -> Iterator[str]:
         yield f"{counted(count, 'receipt')} {proves} nothing to a third party: see Receipts below."
 
 
-def _few(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else "")
 
 
 def scope(report: Report) -> dict[str, Any]:
-    """The section of the audited nodes and the ends of their ledgers."""
+    """Return the section of the audited nodes and the ends of their ledgers."""
     nodes = sorted(report.nodes, key=lambda node: natural(node.name))
     return {"nodes": [{"node": node, "links": _links(node)} for node in nodes]}
 
@@ -86,7 +86,7 @@ def _links(node: Node) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """The address of a lake without parts that may be secret: user, query and fragment."""
+    """Return the address of a lake without parts that may be secret: user, query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -95,7 +95,7 @@ def without_secrets(url: str) -> str:
 
 
 def complete_until(report: Report) -> str | None:
-    """The time up to which the ledgers of all nodes are complete; None if it is not known of all."""
+    """Return the time up to which the ledgers of all nodes are complete; None if it is unknown for any node."""
     known = [node.complete_until for node in report.nodes]
     times = {at: text for text in known if (at := micros(text)) is not None}
     return times[min(times)] if times and all(known) else None

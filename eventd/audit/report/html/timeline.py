@@ -12,7 +12,7 @@ from eventd.audit.report.pair_status import PairKey
 from eventd.audit.report.report import Gap, Report
 
 MOST_LANES = 30
-"""Most pairs that are drawn, those that miss most first."""
+"""Maximum number of lanes; the pairs with most missing events are drawn."""
 LEFT, RIGHT = 190, 1068
 LANE, VOLUME = 22, 64
 _INSET = {"bad": 4, "open": 6, "none": 8}
@@ -20,7 +20,7 @@ _KEY = {"bad": "missing", "open": "pending", "none": "a loss declared by the nod
 
 
 class TimelineSpan(NamedTuple):
-    """Part of a lane: from when to when (microseconds), how it is filled, and its title."""
+    """Part of a lane: its begin and end (microseconds), its fill, and its title."""
 
     since: int
     until: int
@@ -29,7 +29,7 @@ class TimelineSpan(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A rectangle of the drawing."""
+    """A rectangle of the chart."""
 
     x: float
     y: float
@@ -43,7 +43,7 @@ Lanes = dict[PairKey, list[TimelineSpan]]
 
 
 def timeline(report: Report) -> dict[str, Any] | None:
-    """The section of the timeline; None where no time is known."""
+    """Return the section of the timeline; None if the period is unknown."""
     first, last = micros(report.period.first), micros(report.period.last)
     if first is None or last is None:
         return None
@@ -73,7 +73,7 @@ def timeline(report: Report) -> dict[str, Any] | None:
 
 
 def lasted(gap: Gap) -> str:
-    """How long a gap is."""
+    """Format the length of a gap."""
     since, until = micros(gap.since), micros(gap.until)
     return short_span((until - since) / SECOND) if since is not None and until is not None else NONE
 
@@ -92,7 +92,7 @@ def _summary(report: Report, lanes: Lanes) -> str:
 
 
 def _lanes(report: Report, last: int) -> Lanes:
-    """For each pair with something to show, its spans in the order of drawing."""
+    """Return the spans of each pair that has any, in the order of drawing."""
     lanes: Lanes = defaultdict(list)
     for pair in report.pairs:
         open_since = micros(pair.oldest_open_gap.since) if pair.oldest_open_gap else None
@@ -120,7 +120,7 @@ def _names(report: Report, lanes: Lanes) -> list[PairKey]:
 
 
 def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeScale) -> dict[str, Any]:
-    """One pair: its name, and the bars of its spans. The shortest gap can still be seen."""
+    """Return the lane of one pair: its name, and the bars of its spans. The shortest gap stays visible."""
     group, source, peer = name
     words = f"{source} → {peer}" if peer else source
     bars = []
@@ -137,7 +137,7 @@ def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeS
 
 
 def _volume(report: Report) -> Counter[int]:
-    """Deliveries due by hour (microseconds), over all pairs and types; empty for a single hour."""
+    """Return the deliveries due by hour (microseconds), over all pairs and types; empty for a single hour."""
     expected: Counter[int] = Counter()
     for hour in report.hours:
         if (at := micros(hour.hour)) is not None:
