@@ -20,7 +20,7 @@ from tests.support.architecture import (
     stray_top_level,
     used_rooms,
 )
-from tests.support.loops import BOUNDED, restless
+from tests.support.loops import BOUNDED, find_busy_loops
 from tests.support.source import ROOT, Source, read_sources, tracked_files
 
 SOURCES = read_sources()
@@ -250,7 +250,7 @@ def test_a_kept_rule_is_left_alone(name: str, path: str, text: str) -> None:
 
 
 def test_every_loop_that_is_said_to_end_is_still_there() -> None:
-    assert BOUNDED.keys() == {name for source in SOURCES for _, name in restless(source)}
+    assert BOUNDED.keys() == {name for source in SOURCES for _, name in find_busy_loops(source)}
 
 
 def test_every_rule_has_been_seen_to_fail() -> None:

@@ -20,7 +20,7 @@ import pytest
 from tests.support.declared import group
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
-from tests.support.running import SECRET, Running
+from tests.support.running import SECRET, NodeProcess
 from tests.support.tether import tethered
 from tests.support.v1_node import V1Sender, body_of
 from tests.support.waiting import wait_for
@@ -131,14 +131,14 @@ def _assert_durable(trace: Trace, answer: str, *written: str) -> None:
         assert done < answered, f"answered before the disk had it:\n{trace.lines[answered][:300]}"
 
 
-def _node(processes: Processes, name: str, url: str | None) -> Running:
-    node = Running(processes, name, database_url=url)
+def _node(processes: Processes, name: str, url: str | None) -> NodeProcess:
+    node = NodeProcess(processes, name, database_url=url)
     node.apply(group(name, port=node.port, secret=node.secret))
     node.wait_listening()
     return node
 
 
-def _with(node: Running, writers: list[int]) -> list[int]:
+def _with(node: NodeProcess, writers: list[int]) -> list[int]:
     return [node.process.pid, *(pid for writer in writers for pid in _descendants(writer))]
 
 
@@ -156,7 +156,7 @@ def test_a_batch_and_its_receipt_are_on_the_disk_before_the_sender_is_told(
     processes: Processes, tmp_path: Path, store: tuple[str | None, list[int]]
 ) -> None:
     url, writers = store
-    receiver, sender = _node(processes, "b", url), Running(processes, "a")
+    receiver, sender = _node(processes, "b", url), NodeProcess(processes, "a")
     sender.join(receiver)
     sender.emit("first")
     receiver.wait_holds({"first"})

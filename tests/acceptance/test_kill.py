@@ -13,14 +13,14 @@ import pytest
 
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
-from tests.support.running import Refused, Running
+from tests.support.running import ApiError, NodeProcess
 from tests.support.waiting import wait_for
 
 
 class Emitter(threading.Thread):
     """Emits events at a node while it runs, and records which ones were acknowledged."""
 
-    def __init__(self, node: Running, seed: int) -> None:
+    def __init__(self, node: NodeProcess, seed: int) -> None:
         super().__init__(name=f"emitter {node.name}")
         self.node = node
         self.acknowledged: list[str] = []
@@ -37,7 +37,7 @@ class Emitter(threading.Thread):
             self.attempts += 1
             try:
                 self.node.emit(*ids)
-            except (OSError, http.client.HTTPException, AssertionError, ValueError, Refused):
+            except (OSError, http.client.HTTPException, AssertionError, ValueError, ApiError):
                 self._end.wait(0.02)  # it is dead, or not yet up
             else:
                 self.acknowledged += ids
@@ -49,7 +49,7 @@ class Emitter(threading.Thread):
         assert not self.is_alive()
 
 
-def _crash(node: Running, chance: random.Random) -> None:
+def _crash(node: NodeProcess, chance: random.Random) -> None:
     """Kill the node at a random moment of its work, or of its start; it is up again afterwards."""
     if chance.random() < 0.2:
         time.sleep(chance.random() * 0.1)
@@ -62,7 +62,7 @@ def _crash(node: Running, chance: random.Random) -> None:
     node.start()
 
 
-def _storm(a: Running, b: Running, kills: int) -> None:
+def _storm(a: NodeProcess, b: NodeProcess, kills: int) -> None:
     seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
     emitters = [Emitter(a, seed + 1), Emitter(b, seed + 2)]
@@ -83,7 +83,7 @@ def _storm(a: Running, b: Running, kills: int) -> None:
     _judge(a, b, emitters)
 
 
-def _judge(a: Running, b: Running, emitters: list[Emitter]) -> None:
+def _judge(a: NodeProcess, b: NodeProcess, emitters: list[Emitter]) -> None:
     for node, other in ((a, b), (b, a)):
         node.wait_sent(other.name, seconds=60)
     for emitter, other in zip(emitters, (b, a), strict=True):
@@ -102,7 +102,7 @@ def _judge(a: Running, b: Running, emitters: list[Emitter]) -> None:
 
 @pytest.mark.timeout(300)
 def test_acknowledged_events_survive_kills_on_sqlite(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     _storm(a, b, kills=16)
@@ -114,8 +114,8 @@ def test_acknowledged_events_survive_kills_on_postgres(
 ) -> None:
     second = postgres_server.create_database()
     try:
-        a = Running(processes, "a", database_url=postgres_url)
-        b = Running(processes, "b", database_url=second)
+        a = NodeProcess(processes, "a", database_url=postgres_url)
+        b = NodeProcess(processes, "b", database_url=second)
         a.join(), b.join()
         a.join(b), b.join(a)
         _storm(a, b, kills=7)
@@ -125,7 +125,7 @@ def test_acknowledged_events_survive_kills_on_postgres(
 
 
 def test_a_stop_by_signal_drains_and_loses_nothing(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     emitters = [Emitter(a, 1), Emitter(b, 2)]

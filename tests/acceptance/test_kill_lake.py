@@ -20,8 +20,8 @@ import pytest
 from eventd.lake.schema import Ledger
 from tests.acceptance.test_kill import Emitter
 from tests.support.processes import Processes
-from tests.support.running import Running
-from tests.support.shipped import files, look, rows
+from tests.support.running import NodeProcess
+from tests.support.shipped import files, rows, survey_lake
 from tests.support.waiting import wait_for
 
 
@@ -30,7 +30,7 @@ def ship_to(lake: Path) -> dict[str, str]:
     return {"EVENTD_LAKE": str(lake), "EVENTD_LAKE_INTERVAL": "50ms", "EVENTD_LAKE_NICE": "0"}
 
 
-def shipping_process(node: Running) -> int | None:
+def shipping_process(node: NodeProcess) -> int | None:
     """Return the pid of the process that ships for a node."""
     try:
         children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
@@ -40,18 +40,18 @@ def shipping_process(node: Running) -> int | None:
     return ours[0] if ours else None
 
 
-def wait_shipping(node: Running) -> int:
+def wait_shipping(node: NodeProcess) -> int:
     """Wait until a node has a process that ships."""
     return wait_for(lambda: shipping_process(node), f"{node.name} to ship") or 0
 
 
-def status(node: Running) -> list[dict[str, Any]]:
+def status(node: NodeProcess) -> list[dict[str, Any]]:
     """Return how far each ledger table has been shipped, as an operator sees it."""
     books: list[dict[str, Any]] = node.ask("GET", "/lake")["books"]
     return books
 
 
-def wait_shipped(node: Running) -> None:
+def wait_shipped(node: NodeProcess) -> None:
     """Wait until nothing is left to ship, and the node knows it."""
     wait_for(
         lambda: (books := status(node)) and all(not book["waiting"] for book in books),
@@ -60,7 +60,7 @@ def wait_shipped(node: Running) -> None:
     )
 
 
-def kill(node: Running, chance: random.Random) -> str:
+def kill(node: NodeProcess, chance: random.Random) -> str:
     """Kill the node, or its shipping process alone, at a random moment of its work."""
     time.sleep(chance.random() * 2.0)
     pid = shipping_process(node)
@@ -78,8 +78,8 @@ def test_every_row_is_in_the_lake_once_whatever_is_killed(processes: Processes, 
     seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
     lake = tmp_path / "lake"
-    a = Running(processes, "a", **ship_to(lake))
-    b = Running(processes, "b")
+    a = NodeProcess(processes, "a", **ship_to(lake))
+    b = NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     emitter = Emitter(a, seed)
@@ -102,14 +102,14 @@ def test_every_row_is_in_the_lake_once_whatever_is_killed(processes: Processes, 
     receipts = rows(lake, Ledger.RECEIPTS)
     assert sum(row["sent"] for row in receipts) == len(ids)
     assert len({row["batch_id"] for row in receipts}) == len(receipts)
-    assert len(files(lake)) == len(look(lake).segments), "a file is left that no manifest speaks of"
+    assert len(files(lake)) == len(survey_lake(lake).segments), "a file is left that no manifest speaks of"
     wait_for(lambda: not files(lake, ".tmp"), "whatever was left half-way to be gone")  # one may be running now
 
 
 def test_a_full_lake_holds_the_books_and_delivers_all_the_same(processes: Processes, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    a = Running(processes, "a", **ship_to(lake))
-    b = Running(processes, "b")
+    a = NodeProcess(processes, "a", **ship_to(lake))
+    b = NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     wait_for(lambda: status(a) and all(book["lastSuccessAt"] or not book["last"] for book in status(a)), "a lake")

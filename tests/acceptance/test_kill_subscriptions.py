@@ -16,7 +16,7 @@ import pytest
 from tests.support.declared import group
 from tests.support.derived import OBSERVED, plugin, program, subscription
 from tests.support.processes import Processes
-from tests.support.running import Running
+from tests.support.running import NodeProcess
 from tests.support.waiting import wait_for
 
 SLOW = """
@@ -27,26 +27,26 @@ answer([route(event) for event in events], events=[
 TRIES = {"maxAttempts": 100, "baseBackoff": "5ms", "maxBackoff": "20ms"}
 
 
-def effective(node: Running) -> dict[str, str]:
+def effective(node: NodeProcess) -> dict[str, str]:
     """Return the routes in effect: name → destination."""
     found = node.ask("GET", "/effective")["resources"]
     return {each["metadata"]["name"]: each["spec"]["destination"] for each in found if each["kind"] == "IPv4Route"}
 
 
-def facts(node: Running) -> list[dict[str, Any]]:
+def facts(node: NodeProcess) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = node.ask("GET", "/groups/edge/events", type="lab.claimed", limit=1000)["events"]
     return found
 
 
-def start(processes: Processes, folder: Path, code: str, **spec: Any) -> Running:
-    node = Running(processes, "onprem")
+def start(processes: Processes, folder: Path, code: str, **spec: Any) -> NodeProcess:
+    node = NodeProcess(processes, "onprem")
     file = program(folder, code)
     rights = ["propose.dynamicConfig", "emit.events"]
     node.apply(group("onprem"), plugin(file, capabilities=rights), subscription(**{"retry": TRIES, **spec}))
     return node
 
 
-def runs(node: Running, **asked: Any) -> list[dict[str, Any]]:
+def runs(node: NodeProcess, **asked: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = node.ask("GET", "/subscriptions/claims/runs", limit=1000, **asked)["runs"]
     return found
 

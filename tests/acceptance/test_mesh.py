@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.declared import group, peer
 from tests.support.processes import Processes
-from tests.support.topic_nodes import Follower, TopicNode, repeated, said
+from tests.support.topic_nodes import Follower, TopicNode, content_of, duplicates_of
 from tests.support.waiting import wait_for
 
 GROUP = "group:mesh"
@@ -93,7 +93,7 @@ def traffic(nodes: Sequence[TopicNode], seed: int) -> Iterator[list[Writer]]:
 def as_told(record: dict[str, Any]) -> str:
     """Return a record of a request as readers receive it."""
     told = {{"node": "$node", "tag": "$tag"}.get(name, name): value for name, value in record.items()}
-    return said(told)
+    return content_of(told)
 
 
 def judge(nodes: Sequence[TopicNode], followers: Sequence[Follower], writers: Sequence[Writer]) -> None:
@@ -110,10 +110,12 @@ def judge(nodes: Sequence[TopicNode], followers: Sequence[Follower], writers: Se
         follower.wait_seen(total - len(writer.written))
     for node in nodes:
         told = node.records("room")
-        assert not repeated([said(record) for record in told]), f"the room of {node.name} holds records twice"
-        assert {said(record) for record in told} == everything, f"the room of {node.name} holds something else"
+        assert not duplicates_of([content_of(record) for record in told]), (
+            f"the room of {node.name} holds records twice"
+        )
+        assert {content_of(record) for record in told} == everything, f"the room of {node.name} holds something else"
         for writer, origin in zip(writers, nodes, strict=True):
-            there = [said(record) for record in told if record["$node"] == origin.name]
+            there = [content_of(record) for record in told if record["$node"] == origin.name]
             assert there == [as_told(record) for record in writer.written], f"{origin.name}, read at {node.name}"
         for topic in ("room", GROUP):
             state = node.state(topic)
@@ -121,7 +123,7 @@ def judge(nodes: Sequence[TopicNode], followers: Sequence[Follower], writers: Se
         assert node.letters("mesh") == []
     for node, follower in zip(nodes, followers, strict=True):
         assert all(record["$node"] != node.name for record in follower.seen), f"{node.name} received what it wrote"
-        seen = [said(record) for record in follower.seen]
+        seen = [content_of(record) for record in follower.seen]
         others = everything - {
             as_told(record) for writer in writers for record in writer.written if record["node"] == node.name
         }
@@ -253,7 +255,7 @@ def test_topics_of_one_node_feed_each_other_without_an_echo(
             node.start()
     total = rounds * len(topics)
     everything = {
-        said({"$node": topic, "$tag": f"of:{topic}", "meta": {"n": number}, "data": f"{topic}{number}"})
+        content_of({"$node": topic, "$tag": f"of:{topic}", "meta": {"n": number}, "data": f"{topic}{number}"})
         for topic in topics
         for number in range(rounds)
     }
@@ -261,14 +263,14 @@ def test_topics_of_one_node_feed_each_other_without_an_echo(
         for topic in {*topics, *(end for pair in form(topics) for end in pair)}:
             held = node.records(topic)  # a read waits for what its routers have to copy, over any number of routers
             assert (len(held), node.state(topic)["head_seq"]) == (total, total), topic
-            assert {said(record) for record in held} == everything, topic
+            assert {content_of(record) for record in held} == everything, topic
             for origin in topics:
                 numbers = [record["meta"]["n"] for record in held if record["$node"] == origin]
                 assert numbers == [*range(rounds)], f"{origin}, read in {topic}"
         for follower in followers:
             follower.wait_seen(total - rounds)
             assert {record["$node"] for record in follower.seen} == {*topics} - {follower.own}
-            assert not repeated([said(record) for record in follower.seen])
+            assert not duplicates_of([content_of(record) for record in follower.seen])
     finally:
         for follower in followers:
             follower.finish()

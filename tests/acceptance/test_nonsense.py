@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import Processes
-from tests.support.running import SECRET, Refused, Running
+from tests.support.running import SECRET, ApiError, NodeProcess
 from tests.support.v1_node import V1Sender, body_of
 from tests.support.v2_sender import V2Sender, line, raw
 from tests.support.waiting import wait_for
@@ -27,9 +27,9 @@ _FAULTS = ("Traceback", "Unhandled exception", "Error handling request", "Task e
 
 
 @pytest.fixture
-def node(processes: Processes) -> Iterator[Running]:
+def node(processes: Processes) -> Iterator[NodeProcess]:
     """A node with a group; at the end it must be ready, and its log must contain no fault."""
-    running = Running(processes, "b")
+    running = NodeProcess(processes, "b")
     running.join()
     running.emit("before")
     yield running
@@ -100,7 +100,7 @@ _PATHS = {
 
 
 @pytest.mark.parametrize("door", ["peers", "api"])
-def test_requests_that_are_none_get_a_client_error_and_do_no_harm(node: Running, door: str) -> None:
+def test_requests_that_are_none_get_a_client_error_and_do_no_harm(node: NodeProcess, door: str) -> None:
     port = node.port if door == "peers" else node.process.port
     for path in _PATHS[door]:
         for name, request in _requests().items():
@@ -115,7 +115,7 @@ def test_requests_that_are_none_get_a_client_error_and_do_no_harm(node: Running,
 
 
 @pytest.mark.parametrize("door", ["peers", "api"])
-def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: Running, door: str) -> None:
+def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: NodeProcess, door: str) -> None:
     port = node.port if door == "peers" else node.process.port
     head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     breaks = [
@@ -139,7 +139,7 @@ def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: Running,
     assert node.ids() == ["before"]
 
 
-def test_gzip_is_refused_and_never_unpacked(node: Running) -> None:
+def test_gzip_is_refused_and_never_unpacked(node: NodeProcess) -> None:
     bomb = gzip.compress(bytes(50 << 20))
     sender = V1Sender(node.port, SECRET.encode())
     assert sender.post(bomb).status == 400  # signed as it is, so it passes until it is parsed as an event
@@ -148,7 +148,7 @@ def test_gzip_is_refused_and_never_unpacked(node: Running) -> None:
     assert rss < 250 << 20
 
 
-def test_pipelined_requests_are_answered_in_order(node: Running) -> None:
+def test_pipelined_requests_are_answered_in_order(node: NodeProcess) -> None:
     sender = V2Sender(node.port, to="b")
     requests = [sender.batch(line(f"e{number}")) for number in range(20)]
     with socket.create_connection(("127.0.0.1", node.port), timeout=10) as link:
@@ -161,7 +161,7 @@ def test_pipelined_requests_are_answered_in_order(node: Running) -> None:
     assert node.ids() == ["before", *(f"e{number}" for number in range(20))]
 
 
-def test_slow_and_silent_connections_keep_nobody_out(node: Running) -> None:
+def test_slow_and_silent_connections_keep_nobody_out(node: NodeProcess) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(300):
             link = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=5))
@@ -176,7 +176,7 @@ def test_slow_and_silent_connections_keep_nobody_out(node: Running) -> None:
     assert node.ids() == ["before", "one"]
 
 
-def test_thousands_of_bad_signatures_store_nothing_and_keep_nobody_out(node: Running) -> None:
+def test_thousands_of_bad_signatures_store_nothing_and_keep_nobody_out(node: NodeProcess) -> None:
     v1, v2 = V1Sender(node.port, b"a guess"), V2Sender(node.port)
     bad = v2.batch(line("bad")).replace(b"sig", b"sig", 1).replace(b"expires=", b"expires=1")
     before = _memory(node)
@@ -206,13 +206,13 @@ def test_thousands_of_bad_signatures_store_nothing_and_keep_nobody_out(node: Run
     assert 'reason="bad_signature"' in metrics
 
 
-def _memory(node: Running) -> int:
+def _memory(node: NodeProcess) -> int:
     """Return the resident memory of the process."""
     text = Path(f"/proc/{node.process.pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmRSS"))
 
 
-def test_wrong_types_and_unknown_names_are_told_by_place(node: Running) -> None:
+def test_wrong_types_and_unknown_names_are_told_by_place(node: NodeProcess) -> None:
     cases = [
         ({"events": [{"type": 7}]}, "type must be text"),
         ({"events": [{"type": "t", "payload": {"a": 1}}]}, "payload"),
@@ -225,10 +225,10 @@ def test_wrong_types_and_unknown_names_are_told_by_place(node: Running) -> None:
         ({}, "events"),
     ]
     for body, words in cases:
-        with pytest.raises(Refused, match="400") as caught:
+        with pytest.raises(ApiError, match="400") as caught:
             node.ask("POST", "/groups/edge/events", body)
         assert words in str(caught.value)
-    with pytest.raises(Refused, match="404"):
+    with pytest.raises(ApiError, match="404"):
         node.ask("POST", "/groups/nowhere/events", {"events": [{"type": "t"}]})
 
 
@@ -247,20 +247,20 @@ def _small_disk(place: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def _fill(node: Running) -> tuple[list[str], Refused]:
+def _fill(node: NodeProcess) -> tuple[list[str], ApiError]:
     """Emit events until the node refuses; return the acknowledged ones and the refusal."""
     taken: list[str] = []
     for number in range(4000):
         event = f"e{number:05}"
         try:
             node.emit(event, payload={"k": "v" * 8000})
-        except Refused as refused:
+        except ApiError as refused:
             return taken, refused
         taken.append(event)
     raise AssertionError("the disk never filled up")
 
 
-def _check_full(node: Running, taken: list[str], refused: Refused, words: str) -> None:
+def _check_full(node: NodeProcess, taken: list[str], refused: ApiError, words: str) -> None:
     assert refused.status == 503
     assert refused.code == "database_unavailable"
     assert words in str(refused)
@@ -273,15 +273,15 @@ def _check_full(node: Running, taken: list[str], refused: Refused, words: str) -
     assert node.process.running
 
 
-def _check_readiness(node: Running, status: int) -> None:
+def _check_readiness(node: NodeProcess, status: int) -> None:
     """Check readiness first: no write happens meanwhile, which could change it."""
     for path in ("/readyz", "/v0/ready"):
         wait_for(lambda path=path: node.process.get(path)[0] == status, f"{path} to be answered with {status}")  # type: ignore[misc]
 
 
-def _check_resumed(node: Running, taken: list[str]) -> None:
+def _check_resumed(node: NodeProcess, taken: list[str]) -> None:
     def takes() -> bool:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(ApiError):
             node.emit("resumed")
             return True
         return False
@@ -301,7 +301,7 @@ def test_a_full_disk_refuses_and_loses_nothing_and_space_that_returns_is_used(pr
         ballast = place / "ballast"
         ballast.write_bytes(bytes(2 << 20))
         try:
-            node = Running(processes, "b")
+            node = NodeProcess(processes, "b")
             node.join()
             taken, refused = _fill(node)
             assert len(taken) > 20
@@ -315,7 +315,7 @@ def test_a_full_disk_refuses_and_loses_nothing_and_space_that_returns_is_used(pr
 
 
 def test_a_file_that_may_not_grow_refuses_and_loses_nothing(processes: Processes) -> None:
-    node = Running(processes, "b")
+    node = NodeProcess(processes, "b")
     node.join()
     node.emit("first")
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
@@ -329,7 +329,7 @@ def test_a_file_that_may_not_grow_refuses_and_loses_nothing(processes: Processes
 
 
 def test_a_peer_whose_disk_is_full_gets_everything_when_it_has_space_again(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.join(b)
     resource.prlimit(b.process.pid, resource.RLIMIT_FSIZE, (2 << 20, resource.RLIM_INFINITY))
@@ -346,7 +346,7 @@ def test_a_peer_whose_disk_is_full_gets_everything_when_it_has_space_again(proce
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
 def test_a_damaged_database_is_named_and_nothing_is_started(processes: Processes, damage: str) -> None:
-    node = Running(processes, "b")
+    node = NodeProcess(processes, "b")
     node.join()
     node.emit(*[f"e{number}" for number in range(200)])
     node.stop()
@@ -368,7 +368,7 @@ def test_a_damaged_database_is_named_and_nothing_is_started(processes: Processes
 
 
 def test_a_database_that_is_damaged_under_a_running_node_is_said_and_ends_nothing_else(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     a.emit("one")
@@ -377,10 +377,10 @@ def test_a_database_that_is_damaged_under_a_running_node_is_said_and_ends_nothin
         with file.open("r+b") as spoiled:
             spoiled.write(b"nothing of use " * (file.stat().st_size // 15))
 
-    def refuses() -> Refused | None:
+    def refuses() -> ApiError | None:
         try:
             a.emit("two")
-        except Refused as refused:
+        except ApiError as refused:
             return refused
         return None
 
@@ -396,14 +396,14 @@ def test_a_database_that_is_damaged_under_a_running_node_is_said_and_ends_nothin
 
 
 def test_a_second_node_on_the_same_database_is_refused(processes: Processes) -> None:
-    node = Running(processes, "b")
+    node = NodeProcess(processes, "b")
     second = processes.serve("second", env={"EVENTD_DATA_DIR": str(node.data)}, ready=False)
     assert second.wait_exit() == 1
     assert f"process {node.process.pid} serves this database" in second.log()
 
 
 def test_an_api_that_is_asked_while_the_node_stops_answers_or_closes(processes: Processes) -> None:
-    node = Running(processes, "b")
+    node = NodeProcess(processes, "b")
     node.join()
     acknowledged: list[str] = []
     end = threading.Event()
@@ -415,7 +415,7 @@ def test_an_api_that_is_asked_while_the_node_stops_answers_or_closes(processes: 
             try:
                 node.emit(event)
                 acknowledged.append(event)
-            except (OSError, http.client.HTTPException, ValueError, Refused, AssertionError):
+            except (OSError, http.client.HTTPException, ValueError, ApiError, AssertionError):
                 if not node.process.running:
                     return
             number += 1

@@ -11,21 +11,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.declared import peer
-from tests.support.flaky_peer import FlakyPeer, Hang, Heard, Pass, Say
+from tests.support.flaky_peer import FixedResponse, FlakyPeer, Forward, Hang, ReceivedRequest
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.running import Running
+from tests.support.running import NodeProcess
 from tests.support.waiting import wait_for
 
 
 @contextlib.contextmanager
-def _flaky(target: Running) -> Iterator[FlakyPeer]:
-    with FlakyPeer(free_port(), lambda _: Pass(), target=target.port) as between:
+def _flaky(target: NodeProcess) -> Iterator[FlakyPeer]:
+    with FlakyPeer(free_port(), lambda _: Forward(), target=target.port) as between:
         yield between
 
 
 def test_a_frozen_peer_delays_nobody_and_catches_up_when_it_thaws(processes: Processes) -> None:
-    a, b, c = (Running(processes, name) for name in "abc")
+    a, b, c = (NodeProcess(processes, name) for name in "abc")
     b.join()
     c.join()
     a.join()
@@ -54,7 +54,7 @@ def test_a_frozen_peer_delays_nobody_and_catches_up_when_it_thaws(processes: Pro
 
 
 def test_an_outage_drops_nothing_that_is_alive(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.join(b, retention={"maxEvents": 10})
     a.emit("seen")
@@ -78,15 +78,15 @@ def test_an_outage_drops_nothing_that_is_alive(processes: Processes) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Say(503, (("Retry-After", "1"),)), "http_503"),
+        (FixedResponse(503, (("Retry-After", "1"),)), "http_503"),
         (Hang(), "timeout"),
     ],
     ids=["503", "silence"],
 )
 def test_a_peer_in_trouble_is_asked_ever_more_rarely_and_found_again(
-    processes: Processes, answer: Say | Hang, reason: str
+    processes: Processes, answer: FixedResponse | Hang, reason: str
 ) -> None:
-    a, b, c = (Running(processes, name) for name in "abc")
+    a, b, c = (NodeProcess(processes, name) for name in "abc")
     b.join()
     c.join()
     a.join(c)
@@ -96,29 +96,29 @@ def test_a_peer_in_trouble_is_asked_ever_more_rarely_and_found_again(
         a.emit("one")
         c.wait_holds({"one"})
         a.wait_link("b", "backing-off", reason)
-        enough = 3 if isinstance(answer, Say) else 6
+        enough = 3 if isinstance(answer, FixedResponse) else 6
         wait_for(lambda: a.link("b")["attempts"] >= enough, f"{enough} attempts")
         tries = [heard.at for heard in between.heard]
         gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
-        if isinstance(answer, Say) and answer.headers:
+        if isinstance(answer, FixedResponse) and answer.headers:
             assert min(gaps) >= 0.95  # as configured
         else:
             assert gaps[4] > gaps[0]  # 16 times the wait: more than a loaded machine adds
-        between.behave = lambda _: Pass()
+        between.behave = lambda _: Forward()
         b.wait_holds({"one"}, seconds=8)
         a.wait_link("b", "running")
     assert b.counts() == (1, 1)
 
 
 def test_a_network_that_breaks_again_and_again_loses_and_doubles_nothing(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     count = 0
 
-    def behave(_: Heard) -> Pass | Hang:
+    def behave(_: ReceivedRequest) -> Forward | Hang:
         nonlocal count
         count += 1
-        return Hang() if count % 7 == 0 else Pass(0.001)
+        return Hang() if count % 7 == 0 else Forward(0.001)
 
     with _flaky(b) as there, _flaky(a) as back:
         there.behave = back.behave = behave

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
-from tests.support.running import SECRET, Refused, Running
+from tests.support.running import SECRET, ApiError, NodeProcess
 from tests.support.v1_node import V1Sender, body_of
 from tests.support.waiting import wait_for
 
@@ -58,14 +58,14 @@ def restartable() -> Iterator[Restartable]:
         yield Restartable(server)
 
 
-def _faults(node: Running) -> list[str]:
+def _faults(node: NodeProcess) -> list[str]:
     log = node.process.log()
     return [fault for fault in _FAULTS if fault in log]
 
 
 def test_a_server_that_stops_is_waited_for(processes: Processes, restartable: Restartable) -> None:
-    a = Running(processes, "a", database_url=restartable.server.create_database())
-    b = Running(processes, "b")
+    a = NodeProcess(processes, "a", database_url=restartable.server.create_database())
+    b = NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     a.emit("a1")
@@ -73,7 +73,7 @@ def test_a_server_that_stops_is_waited_for(processes: Processes, restartable: Re
     a.wait_holds({"a1", "b1"})
     b.wait_holds({"a1", "b1"})
     restartable.stop()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         a.emit("lost")
     assert (caught.value.status, caught.value.code) == (503, "database_unavailable")
     sender = V1Sender(a.port, SECRET.encode())
@@ -88,7 +88,7 @@ def test_a_server_that_stops_is_waited_for(processes: Processes, restartable: Re
     a.process.wait_ready(seconds=20)
 
     def takes() -> bool:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(ApiError):
             a.emit("a2")
             return True
         return False
@@ -103,7 +103,7 @@ def test_a_server_that_stops_is_waited_for(processes: Processes, restartable: Re
     assert a.stop() == 0
 
 
-def _wait_calm(node: Running) -> None:
+def _wait_calm(node: NodeProcess) -> None:
     """Wait until no closed connection is left in the node's pool: each makes one request fail."""
     answered = 0
 
@@ -112,7 +112,7 @@ def _wait_calm(node: Running) -> None:
         try:
             node.ids()
             answered += 1
-        except Refused:
+        except ApiError:
             answered = 0
         return answered >= 12
 
@@ -122,18 +122,18 @@ def _wait_calm(node: Running) -> None:
 def test_sessions_that_are_ended_at_random_moments_lose_nothing(
     processes: Processes, postgres_server: PostgresServer, postgres_url: str
 ) -> None:
-    a, b = Running(processes, "a", database_url=postgres_url), Running(processes, "b")
+    a, b = NodeProcess(processes, "a", database_url=postgres_url), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     acknowledged: dict[str, list[str]] = {"a": [], "b": []}
     end = threading.Event()
 
-    def emit(node: Running) -> None:
+    def emit(node: NodeProcess) -> None:
         number = 0
         while not end.is_set():
             ids = [f"{node.name}{number + at:05}" for at in range(5)]
             number += 5
-            with contextlib.suppress(Refused, OSError, http.client.HTTPException):
+            with contextlib.suppress(ApiError, OSError, http.client.HTTPException):
                 node.emit(*ids)
                 acknowledged[node.name] += ids
 
@@ -169,7 +169,7 @@ def test_sessions_that_are_ended_at_random_moments_lose_nothing(
 
 
 def test_an_event_put_in_by_another_process_goes_out_at_once(processes: Processes, postgres_url: str) -> None:
-    a, b = Running(processes, "a", database_url=postgres_url), Running(processes, "b")
+    a, b = NodeProcess(processes, "a", database_url=postgres_url), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b)
     a.wait_link("b", "running")

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import FlakyPeer, Pass
+from tests.support.flaky_peer import FlakyPeer, Forward
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.running import Refused, Running
+from tests.support.running import ApiError, NodeProcess
 from tests.support.waiting import wait_for
 
 
 class Stream(threading.Thread):
     """A steady stream of events into one node."""
 
-    def __init__(self, node: Running) -> None:
+    def __init__(self, node: NodeProcess) -> None:
         super().__init__(name=f"stream {node.name}")
         self.node = node
         self.ids: list[str] = []
@@ -48,11 +48,11 @@ class Stream(threading.Thread):
 
 
 def test_the_change_of_one_peer_does_not_disturb_another(processes: Processes) -> None:
-    a, b, c = (Running(processes, name) for name in "abc")
+    a, b, c = (NodeProcess(processes, name) for name in "abc")
     b.join()
     c.join()
     a.join()
-    with FlakyPeer(free_port(), lambda _: Pass(), target=b.port) as between:
+    with FlakyPeer(free_port(), lambda _: Forward(), target=b.port) as between:
         a.apply(peer("b", between.port, limits={"inFlight": 1}), peer("c", c.port))
         with Stream(a) as stream:
             stream.wait_more()
@@ -78,7 +78,7 @@ def test_the_change_of_one_peer_does_not_disturb_another(processes: Processes) -
 
 
 def test_the_listener_moves_and_peers_follow(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b)
     with Stream(a) as stream:
@@ -93,12 +93,12 @@ def test_the_listener_moves_and_peers_follow(processes: Processes) -> None:
 
 
 def test_a_peer_and_a_group_that_are_deleted_are_left_alone_from_then_on(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b)
     a.emit("one")
     b.wait_holds({"one"})
-    with pytest.raises(Refused, match="conflict"):
+    with pytest.raises(ApiError, match="conflict"):
         a.ask("DELETE", "/resources/EventGroup/edge")
     a.ask("DELETE", "/resources/EventPeer/edge-b")
     a.emit("two")
@@ -110,7 +110,7 @@ def test_a_peer_and_a_group_that_are_deleted_are_left_alone_from_then_on(process
         return True
 
     wait_for(deaf, "the listener to be closed")
-    with pytest.raises(Refused, match="not_found"):
+    with pytest.raises(ApiError, match="not_found"):
         a.emit("three")
     assert b.ids() == ["one"]
     a.join(b)  # a group of the same name, which has nothing of the old one
@@ -121,7 +121,7 @@ def test_a_peer_and_a_group_that_are_deleted_are_left_alone_from_then_on(process
 
 
 def test_pause_and_resume_by_the_command(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b)
 
@@ -144,7 +144,7 @@ def test_pause_and_resume_by_the_command(processes: Processes) -> None:
 
 
 def test_a_wrong_key_blocks_and_the_right_one_heals_without_a_restart(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     right = b.secret.read_text()
     b.secret.write_text("a mistake")
     a.join(), b.join()
@@ -161,11 +161,11 @@ def test_a_wrong_key_blocks_and_the_right_one_heals_without_a_restart(processes:
 
 
 def test_a_rotation_of_keys_under_traffic_loses_no_event(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     for number in (1, 2):
         (processes.directory / f"key{number}").write_text(f"the secret of generation {number}")
 
-    def declare(node: Running, one: str, two: str) -> None:
+    def declare(node: NodeProcess, one: str, two: str) -> None:
         states = {1: one, 2: two}
         keys: list[dict[str, Any]] = [
             {"id": f"k{n}", "owner": "*", "state": state, "secretFile": str(processes.directory / f"key{n}")}
@@ -197,7 +197,7 @@ def test_a_rotation_of_keys_under_traffic_loses_no_event(processes: Processes) -
 
 
 def test_a_key_revoked_at_one_end_blocks_the_other_by_name_in_the_log(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     key = {"id": "k1", "owner": "*", "secretFile": str(a.secret)}
     other = {"id": "k2", "owner": "*", "secretFile": str(b.secret), "state": "pending"}
     a.apply(group("a", port=a.port, auth={"keys": [key]}), peer("b", b.port))
@@ -210,7 +210,7 @@ def test_a_key_revoked_at_one_end_blocks_the_other_by_name_in_the_log(processes:
 
 
 def test_the_port_of_a_listener_that_is_taken_at_the_start_is_said_and_ends_the_start(processes: Processes) -> None:
-    a = Running(processes, "a")
+    a = NodeProcess(processes, "a")
     a.join()
     a.stop()
     with socket.create_server(("127.0.0.1", a.port)):
@@ -222,7 +222,7 @@ def test_the_port_of_a_listener_that_is_taken_at_the_start_is_said_and_ends_the_
 
 
 def test_a_secret_that_is_missing_at_the_start_is_said_and_awaited(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.join(b)
     a.emit("one")

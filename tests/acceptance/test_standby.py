@@ -20,7 +20,7 @@ from eventd.store.engine.database import Database, fetch
 from tests.acceptance.test_kill import Emitter
 from tests.support.declared import group
 from tests.support.processes import Processes
-from tests.support.running import Refused, Running
+from tests.support.running import ApiError, NodeProcess
 from tests.support.silent_proxy import silent_proxy
 from tests.support.waiting import wait_for
 
@@ -33,7 +33,7 @@ IMPATIENT = (
 """The daemon, but it considers a node lost that does not check its claim for 4 seconds instead of 15."""
 
 
-def standing_by(node: Running) -> None:
+def standing_by(node: NodeProcess) -> None:
     """Wait until the node is on standby."""
 
     def so() -> bool:
@@ -47,19 +47,21 @@ def standing_by(node: Running) -> None:
 
 
 @pytest.fixture
-def pair(processes: Processes, postgres_url: str) -> tuple[Running, Running]:
-    a = Running(processes, "a", database_url=postgres_url, EVENTD_STANDBY="1")
+def pair(processes: Processes, postgres_url: str) -> tuple[NodeProcess, NodeProcess]:
+    a = NodeProcess(processes, "a", database_url=postgres_url, EVENTD_STANDBY="1")
     a.process.wait_ready()
-    b = Running(processes, "b", database_url=postgres_url, ready=False, EVENTD_STANDBY="1")
+    b = NodeProcess(processes, "b", database_url=postgres_url, ready=False, EVENTD_STANDBY="1")
     standing_by(b)
     return a, b
 
 
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
-def test_the_other_takes_over_from_one_that_was_killed(pair: tuple[Running, Running], processes: Processes) -> None:
+def test_the_other_takes_over_from_one_that_was_killed(
+    pair: tuple[NodeProcess, NodeProcess], processes: Processes
+) -> None:
     active, other = pair
-    peer = Running(processes, "c")
+    peer = NodeProcess(processes, "c")
     peer.process.wait_ready()
     peer.join()
     active.join(peer), peer.join(active)
@@ -87,7 +89,7 @@ def test_the_other_takes_over_from_one_that_was_killed(pair: tuple[Running, Runn
 class Watch(threading.Thread):
     """Polls the readiness of both nodes, and counts how often both were ready at the same moment."""
 
-    def __init__(self, *nodes: Running) -> None:
+    def __init__(self, *nodes: NodeProcess) -> None:
         super().__init__(name="watch of readiness")
         self.both = 0
         self._nodes = nodes
@@ -109,7 +111,7 @@ class Watch(threading.Thread):
         self.join(30)
 
 
-def ready(node: Running) -> bool:
+def ready(node: NodeProcess) -> bool:
     """Return whether the node is ready, within a moment."""
     try:
         return node.process.get("/readyz", seconds=0.5)[0] == 200
@@ -146,9 +148,11 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
 ) -> None:
     with silent_proxy(int(sa.make_url(postgres_url).port or 0)) as proxy:
         way = sa.make_url(postgres_url).set(port=proxy.port).render_as_string(hide_password=False)
-        active = Running(processes, "a", database_url=way, program=IMPATIENT, EVENTD_STANDBY="1")
+        active = NodeProcess(processes, "a", database_url=way, program=IMPATIENT, EVENTD_STANDBY="1")
         active.process.wait_ready()
-        other = Running(processes, "b", database_url=postgres_url, ready=False, program=IMPATIENT, EVENTD_STANDBY="1")
+        other = NodeProcess(
+            processes, "b", database_url=postgres_url, ready=False, program=IMPATIENT, EVENTD_STANDBY="1"
+        )
         standing_by(other)
         active.apply(group("a", secret=active.secret))  # listens nowhere: on this machine, both would want the address
         emitter = Emitter(copy(active), random.SystemRandom().randrange(1 << 32))
@@ -188,9 +192,9 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
 def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, postgres_url: str) -> None:
     """The workers run and answer, but their parent held the claim."""
     settings = {"EVENTD_STANDBY": "1", "EVENTD_WORKERS": "2"}
-    active = Running(processes, "a", database_url=postgres_url, program=IMPATIENT, **settings)
+    active = NodeProcess(processes, "a", database_url=postgres_url, program=IMPATIENT, **settings)
     active.process.wait_ready()
-    other = Running(processes, "b", database_url=postgres_url, ready=False, program=IMPATIENT, **settings)
+    other = NodeProcess(processes, "b", database_url=postgres_url, ready=False, program=IMPATIENT, **settings)
     standing_by(other)
     active.apply(group("a", secret=active.secret))
     active.emit("one")
@@ -198,7 +202,7 @@ def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, post
         active.process.send(signal.SIGSTOP)
         other.process.wait_ready()
         for _ in range(4):  # either of the workers may be asked, over a session that was ended or a new one
-            with pytest.raises(Refused, match="database_unavailable") as refused:
+            with pytest.raises(ApiError, match="database_unavailable") as refused:
                 active.emit("two")
         assert "this node does not hold its claim on the database" in str(refused.value)
         assert not ready(active)
@@ -212,7 +216,7 @@ def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, post
 
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
-def test_never_are_both_ready(pair: tuple[Running, Running], postgres_url: str) -> None:
+def test_never_are_both_ready(pair: tuple[NodeProcess, NodeProcess], postgres_url: str) -> None:
     active, other = pair
     with Watch(active, other) as watch:
         for _ in range(4):
@@ -226,9 +230,9 @@ def test_never_are_both_ready(pair: tuple[Running, Running], postgres_url: str) 
 
 
 @pytest.mark.postgres
-def test_who_stands_by_says_so_and_refuses_the_rest(pair: tuple[Running, Running]) -> None:
+def test_who_stands_by_says_so_and_refuses_the_rest(pair: tuple[NodeProcess, NodeProcess]) -> None:
     active, other = pair
-    with pytest.raises(Refused, match=r"503 unavailable: this node stands by: process .* serves the database"):
+    with pytest.raises(ApiError, match=r"503 unavailable: this node stands by: process .* serves the database"):
         other.emit("x")
     assert json.loads(other.process.get("/healthz")[1])["standby"] is True
     assert "\nrouterd_eventd_standby 1.0" in other.process.get("/metrics")[1].decode()
@@ -238,7 +242,7 @@ def test_who_stands_by_says_so_and_refuses_the_rest(pair: tuple[Running, Running
 
 
 @pytest.mark.postgres
-def test_a_stop_hands_over_at_once_on_the_same_address(pair: tuple[Running, Running]) -> None:
+def test_a_stop_hands_over_at_once_on_the_same_address(pair: tuple[NodeProcess, NodeProcess]) -> None:
     active, other = pair
     address = other.process.url
     active.join()

@@ -14,7 +14,7 @@ from tests.support.processes import CONTROL, Process, Processes, _clean_environm
 from tests.support.waiting import wait_for
 
 
-class Place:
+class NodeAtPort:
     """A node with a fixed port that commands call over the API."""
 
     def __init__(self, processes: Processes, listen: str = "127.0.0.1") -> None:
@@ -50,8 +50,8 @@ class Place:
 
 
 @pytest.fixture
-def place(processes: Processes) -> Place:
-    return Place(processes)
+def place(processes: Processes) -> NodeAtPort:
+    return NodeAtPort(processes)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def staying() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def test_a_write_outlives_a_node_that_is_killed_and_nothing_is_written_twice(
-    place: Place, staying: list[subprocess.Popen[str]]
+    place: NodeAtPort, staying: list[subprocess.Popen[str]]
 ) -> None:
     node = place.serve()
     place.control("topic", "put", "jobs", "--set", "durability=fsync")
@@ -95,7 +95,7 @@ def test_a_write_outlives_a_node_that_is_killed_and_nothing_is_written_twice(
 
 
 def test_a_key_is_made_used_and_taken_away(processes: Processes, staying: list[subprocess.Popen[str]]) -> None:
-    place = Place(processes, listen="0.0.0.0")
+    place = NodeAtPort(processes, listen="0.0.0.0")
     refused = processes.serve("node", env=place.listen, ready=False)
     assert refused.wait_exit() == 1
     assert "it has no keys" in refused.log()

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.declared import declare, group, peer
 from tests.support.processes import Processes
-from tests.support.running import Running
+from tests.support.running import NodeProcess
 from tests.support.waiting import wait_for
 
 
-def _mesh(*nodes: Running) -> None:
+def _mesh(*nodes: NodeProcess) -> None:
     for node in nodes:
         node.join()
     for node in nodes:
@@ -20,7 +20,7 @@ def _mesh(*nodes: Running) -> None:
 
 
 def test_three_nodes_come_to_hold_the_same_facts(processes: Processes) -> None:
-    nodes = [Running(processes, name) for name in "abc"]
+    nodes = [NodeProcess(processes, name) for name in "abc"]
     _mesh(*nodes)
     said = {node.name: [f"{node.name}-{number:03}" for number in range(100)] for node in nodes}
     for start in range(0, 100, 10):
@@ -40,7 +40,7 @@ def test_three_nodes_come_to_hold_the_same_facts(processes: Processes) -> None:
 
 @pytest.mark.parametrize("server", [False, True], ids=["beside-the-node", "over-http"])
 def test_the_command_line_puts_events_in_and_sees_them_arrive(processes: Processes, server: bool) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
 
     def control(*arguments: str, stdin: str | None = None) -> str:
@@ -63,7 +63,7 @@ def test_the_command_line_puts_events_in_and_sees_them_arrive(processes: Process
 
 
 def test_an_event_put_in_beside_a_stopped_node_goes_out_when_it_starts(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     _mesh(a, b)
     a.stop()
     done = processes.control(
@@ -77,7 +77,7 @@ def test_an_event_put_in_beside_a_stopped_node_goes_out_when_it_starts(processes
 
 
 def test_selectors_choose_and_widening_brings_what_was_left_out(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.apply(
         group("a", port=a.port, secret=a.secret),
@@ -107,7 +107,7 @@ def test_selectors_choose_and_widening_brings_what_was_left_out(processes: Proce
 
 @pytest.mark.parametrize("crash", [False, True], ids=["calm", "with-crashes"])
 def test_a_selector_that_changes_under_traffic_leaves_nothing_out(processes: Processes, crash: bool) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.apply(group("a", port=a.port, secret=a.secret), peer("b", b.port, types=["x"]))
     ids: list[str] = []
@@ -130,7 +130,7 @@ def test_a_selector_that_changes_under_traffic_leaves_nothing_out(processes: Pro
     assert {row["status"] for row in _all_deliveries(a)} == {"delivered"}
 
 
-def _all_deliveries(node: Running) -> list[dict[str, str]]:
+def _all_deliveries(node: NodeProcess) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     after = ""
     while True:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.declared import group, peer
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.running import SECRET, Running
+from tests.support.running import SECRET, NodeProcess
 from tests.support.v1_node import BODY_LIMIT, Reply, V1Receiver, V1Sender, body_of, signature
 from tests.support.waiting import wait_for
 
@@ -20,9 +20,9 @@ KEY = SECRET.encode()
 
 
 @pytest.fixture
-def node(processes: Processes) -> Running:
+def node(processes: Processes) -> NodeProcess:
     """A node that listens and has no peers."""
-    running = Running(processes, "new")
+    running = NodeProcess(processes, "new")
     running.join()
     return running
 
@@ -38,7 +38,7 @@ def _text(reply: Reply) -> tuple[int, bytes, str | None]:
     return reply.status, reply.body, reply.header("Content-Type")
 
 
-def test_every_answer_is_the_one_a_v1_sender_knows(node: Running) -> None:
+def test_every_answer_is_the_one_a_v1_sender_knows(node: NodeProcess) -> None:
     sender = V1Sender(node.port, KEY)
     plain = "text/plain; charset=utf-8"
     stale = int(time.time()) - 4000
@@ -95,7 +95,7 @@ def test_every_answer_is_the_one_a_v1_sender_knows(node: Running) -> None:
     assert sender.post(b"", method="DELETE", path="/v1/status").status == 200
 
 
-def test_the_signature_is_checked_as_v1_does(node: Running) -> None:
+def test_the_signature_is_checked_as_v1_does(node: NodeProcess) -> None:
     sender = V1Sender(node.port, KEY)
     now = int(time.time())
     body = body_of("e1")
@@ -115,7 +115,7 @@ def test_the_signature_is_checked_as_v1_does(node: Running) -> None:
     assert sender.post(body_of("far"), skew=3).status == 403
 
 
-def test_what_a_v1_sender_says_is_understood_as_it_means_it(node: Running) -> None:
+def test_what_a_v1_sender_says_is_understood_as_it_means_it(node: NodeProcess) -> None:
     sender = V1Sender(node.port, KEY)
     lenient = (
         b'{"ID":" spaced ","Group":"edge","TYPE":"t","unknown":[1,2],"type":"u","SourceNode":null,"expiresAt":null}'
@@ -135,7 +135,7 @@ def test_what_a_v1_sender_says_is_understood_as_it_means_it(node: Running) -> No
     assert sender.post(body_of("<&>")).body == b'{"accepted":true,"duplicate":false,"id":"\\u003c\\u0026\\u003e"}\n'
 
 
-def test_a_refresh_is_taken_and_another_content_under_the_id_is_not(node: Running) -> None:
+def test_a_refresh_is_taken_and_another_content_under_the_id_is_not(node: NodeProcess) -> None:
     sender = V1Sender(node.port, KEY)
 
     def expiry() -> str:
@@ -161,7 +161,7 @@ def test_a_refresh_is_taken_and_another_content_under_the_id_is_not(node: Runnin
     assert any("id_conflict" in line and line.endswith(" 2.0") for line in metrics.splitlines())
 
 
-def test_what_is_not_for_us_is_refused_in_words_v1_knows(node: Running) -> None:
+def test_what_is_not_for_us_is_refused_in_words_v1_knows(node: NodeProcess) -> None:
     sender = V1Sender(node.port, KEY)
     foreign = sender.post(body_of("e1", group="other"))
     assert (foreign.status, foreign.body) == (400, b"invalid event: federation event group is not edge\n")
@@ -172,7 +172,7 @@ def test_what_is_not_for_us_is_refused_in_words_v1_knows(node: Running) -> None:
     assert node.ids() == []
 
 
-def test_an_event_goes_out_exactly_as_an_old_node_expects_it(node: Running, old: V1Receiver) -> None:
+def test_an_event_goes_out_exactly_as_an_old_node_expects_it(node: NodeProcess, old: V1Receiver) -> None:
     node.apply(peer("old", old.port, protocol="v1"))
     node.emit("e1", subject="10.88.60.9/32", payload={"z": "<&>", "a": "é"}, observedAt="2026-05-30T10:13:20Z")
     wait_for(lambda: old.events, "the event to arrive")
@@ -202,7 +202,9 @@ def test_an_event_goes_out_exactly_as_an_old_node_expects_it(node: Running, old:
     assert list(json.loads(seen.body))[-2:] == ["observedAt", "expiresAt"]
 
 
-def test_events_go_out_in_order_one_by_one_and_a_failure_settles_what_was_taken(node: Running, old: V1Receiver) -> None:
+def test_events_go_out_in_order_one_by_one_and_a_failure_settles_what_was_taken(
+    node: NodeProcess, old: V1Receiver
+) -> None:
     ids = [f"e{number:03}" for number in range(200)]
     node.emit(*ids)
     # the 31st is answered with a 500, its second try with a 503
@@ -216,13 +218,13 @@ def test_events_go_out_in_order_one_by_one_and_a_failure_settles_what_was_taken(
     assert node.link("old")["protocol"] == "v1"
 
 
-def _deliveries(node: Running) -> list[dict[str, Any]]:
+def _deliveries(node: NodeProcess) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = node.ask("GET", "/groups/edge/deliveries", limit=1000)["deliveries"]
     return rows
 
 
 @pytest.mark.parametrize("status", [404, 405])
-def test_auto_finds_out_that_a_node_is_old_and_remembers_what_worked(node: Running, status: int) -> None:
+def test_auto_finds_out_that_a_node_is_old_and_remembers_what_worked(node: NodeProcess, status: int) -> None:
     with V1Receiver(free_port(), KEY, unknown=status) as old:
         ids = [f"e{number:03}" for number in range(100)]
         node.emit(*ids)
@@ -236,7 +238,7 @@ def test_auto_finds_out_that_a_node_is_old_and_remembers_what_worked(node: Runni
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 500, 503])
-def test_auto_takes_no_other_answer_for_an_old_node(node: Running, status: int) -> None:
+def test_auto_takes_no_other_answer_for_an_old_node(node: NodeProcess, status: int) -> None:
     with V1Receiver(free_port(), KEY, unknown=status) as old:
         node.emit("e1")
         node.apply(peer("old", old.port))
@@ -247,7 +249,7 @@ def test_auto_takes_no_other_answer_for_an_old_node(node: Running, status: int) 
 def test_what_an_old_node_refuses_is_parked_and_what_it_never_can_take_too(
     processes: Processes, old: V1Receiver
 ) -> None:
-    node = Running(processes, "new")
+    node = NodeProcess(processes, "new")
     node.join(limits={"maxEventBytes": "2MiB"})
     node.emit("e1", "bad", "e2")
     node.emit("large", payload={"k": "v" * BODY_LIMIT})
@@ -266,7 +268,7 @@ def test_what_an_old_node_refuses_is_parked_and_what_it_never_can_take_too(
     [((400, b"bad timestamp\n"), "http_400"), ((401, b"bad signature\n"), "http_401"), ((403, b"stale\n"), "http_403")],
 )
 def test_what_an_old_node_says_of_the_link_blocks_it_and_skips_nothing(
-    node: Running, old: V1Receiver, failure: tuple[int, bytes], reason: str
+    node: NodeProcess, old: V1Receiver, failure: tuple[int, bytes], reason: str
 ) -> None:
     old.fail = [failure]
     node.emit("e1", "e2")
@@ -279,7 +281,7 @@ def test_what_an_old_node_says_of_the_link_blocks_it_and_skips_nothing(
 
 
 def test_old_and_new_nodes_in_one_group(processes: Processes, old: V1Receiver) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b)
     a.apply(peer("old", old.port))
@@ -300,7 +302,7 @@ def test_old_and_new_nodes_in_one_group(processes: Processes, old: V1Receiver) -
     assert sorted(old.order) == sorted(event for event in everything if not event.startswith("old"))
 
 
-def test_a_refresh_goes_to_an_old_node_as_a_second_post(node: Running, old: V1Receiver) -> None:
+def test_a_refresh_goes_to_an_old_node_as_a_second_post(node: NodeProcess, old: V1Receiver) -> None:
     node.apply(peer("old", old.port, protocol="v1"))
     observed = "2026-05-30T10:13:20Z"
     node.emit("e1", observedAt=observed, expiresAt="2099-01-01T00:00:00Z")

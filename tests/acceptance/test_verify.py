@@ -6,19 +6,19 @@ import json
 import subprocess
 
 from tests.support.processes import Processes
-from tests.support.running import Running
+from tests.support.running import NodeProcess
 
 OLD = [f"old-{number:03}" for number in range(150)]
 NEW = [f"new-{number:03}" for number in range(250)]
 
 
-def _control(processes: Processes, node: Running, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _control(processes: Processes, node: NodeProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     return processes.control(*arguments, env=processes.node_environment(node.name))
 
 
-def _with_a_restored_peer(processes: Processes) -> tuple[Running, Running]:
+def _with_a_restored_peer(processes: Processes) -> tuple[NodeProcess, NodeProcess]:
     """`a` sends to `b`, which was restored to a copy without the last 250 events. Nothing else happens."""
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.join(b)
     for start in range(0, len(OLD), 50):

@@ -21,7 +21,7 @@ from tests.support.child_processes import is_running
 from tests.support.declared import group
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.running import Running
+from tests.support.running import NodeProcess
 from tests.support.waiting import wait_for
 
 WORKERS = 3
@@ -35,7 +35,7 @@ IMPATIENT = (
 apart."""
 
 
-def workers(node: Running) -> list[int]:
+def workers(node: NodeProcess) -> list[int]:
     """Return the processes of a node, in the order in which they were started."""
     children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
     found = []
@@ -46,7 +46,7 @@ def workers(node: Running) -> list[int]:
     return found
 
 
-def wait_whole(node: Running, size: int = WORKERS) -> list[int]:
+def wait_whole(node: NodeProcess, size: int = WORKERS) -> list[int]:
     """Wait until all processes exist and are ready; return them."""
 
     def whole() -> list[int] | None:
@@ -58,15 +58,15 @@ def wait_whole(node: Running, size: int = WORKERS) -> list[int]:
     return wait_for(whole, f"all processes of {node.name} to be ready") or []
 
 
-def figure(node: Running, name: str) -> float:
+def figure(node: NodeProcess, name: str) -> float:
     """Return one figure of the node's metrics."""
     lines = node.process.get("/metrics")[1].decode().splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
 @pytest.fixture
-def node(processes: Processes) -> Running:
-    running = Running(processes, "a", EVENTD_WORKERS=str(WORKERS))
+def node(processes: Processes) -> NodeProcess:
+    running = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS))
     wait_whole(running)
     return running
 
@@ -77,8 +77,8 @@ def test_facts_arrive_once_whichever_process_is_killed(
     kind: str, processes: Processes, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
-    a = Running(processes, "a", database_url=url, EVENTD_WORKERS=str(WORKERS))
-    b = Running(processes, "b", EVENTD_WORKERS="2")
+    a = NodeProcess(processes, "a", database_url=url, EVENTD_WORKERS=str(WORKERS))
+    b = NodeProcess(processes, "b", EVENTD_WORKERS="2")
     wait_whole(a), wait_whole(b, 2)
     a.join(), b.join()
     a.join(b), b.join(a)
@@ -109,7 +109,7 @@ def test_facts_arrive_once_whichever_process_is_killed(
     processes.close()  # before the database they use is dropped
 
 
-def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
+def test_whatever_process_is_asked_answers_for_all(node: NodeProcess) -> None:
     names = [f"g{number}" for number in range(8)]
     node.apply(*(group("a", name=name, port=free_port(), secret=node.secret) for name in names))
     checks: set[str] = set()
@@ -142,7 +142,7 @@ def test_whatever_process_is_asked_answers_for_all(node: Running) -> None:
 
 def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) -> None:
     """Both a serving process and one that is not ready yet."""
-    node = Running(processes, "a", program=IMPATIENT, EVENTD_WORKERS=str(WORKERS))
+    node = NodeProcess(processes, "a", program=IMPATIENT, EVENTD_WORKERS=str(WORKERS))
     before = wait_whole(node)
     os.kill(before[2], signal.SIGKILL)
     (begun,) = wait_for(lambda: set(workers(node)) - set(before), "it to be started again")
@@ -163,7 +163,7 @@ def test_a_process_that_hangs_is_told_and_started_again(processes: Processes) ->
 
 def test_killed_from_outside_it_leaves_no_process_and_can_start_again_at_once(processes: Processes) -> None:
     """It listens on the same addresses, which its processes still hold for a moment."""
-    node = Running(processes, "a", EVENTD_WORKERS=str(WORKERS), EVENTD_API_LISTEN=f"127.0.0.1:{free_port()}")
+    node = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS), EVENTD_API_LISTEN=f"127.0.0.1:{free_port()}")
     left = wait_whole(node)
     node.join()
     node.kill9()
@@ -176,7 +176,7 @@ def test_killed_from_outside_it_leaves_no_process_and_can_start_again_at_once(pr
     wait_for(lambda: not any(map(is_running, left)), "its processes to end with it")
 
 
-def test_a_stop_drains_every_process_and_one_that_cannot_start_says_why(node: Running) -> None:
+def test_a_stop_drains_every_process_and_one_that_cannot_start_says_why(node: NodeProcess) -> None:
     node.join()
     node.emit("one")
     left = workers(node)

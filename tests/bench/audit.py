@@ -98,10 +98,10 @@ def measure(lake: Path, truth: Truth, options: argparse.Namespace) -> dict[str, 
     for path in lake.rglob("*.parquet"):  # so that neither of them waits for the disk
         path.read_bytes()
     spark = ["--master", options.master, "--memory", options.memory]
-    bare = Watched([sys.executable, "-m", "tests.bench.audit", "--bare", str(lake), *spark])
+    bare = FinishedProcess([sys.executable, "-m", "tests.bench.audit", "--bare", str(lake), *spark])
     with tempfile.TemporaryDirectory(prefix="eventd-bench-") as out:
         command = [str(Path(sys.executable).with_name("routerctl")), "audit", "run", "--lake", str(lake), "--out", out]
-        audit = Watched([*command, "-o", "json", *spark])
+        audit = FinishedProcess([*command, "-o", "json", *spark])
         report = json.loads((Path(out) / "report.json").read_text())
     _compare(report, truth)
     scans, job = json.loads(bare.output), report["work"]["seconds"]
@@ -137,7 +137,7 @@ def _what(one: Finding) -> tuple[object, ...]:
 # --- processes and their memory -------------------------------------------------------------------------------------
 
 
-class Watched:
+class FinishedProcess:
     """An exited process: its output, its duration, and the peak memory of it and its children."""
 
     def __init__(self, command: list[str]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from eventd.bench.machine import machine
 from eventd.errors import EventdError
-from tests.bench.growth_costs import Wrong, measure
+from tests.bench.growth_costs import NotVerified, measure
 from tests.bench.growth_groups import measure_bodies, measure_groups, measure_retention
 from tests.bench.growth_logs import Ids, Shape, fill
 from tests.bench.growth_page import markdown, picture
@@ -38,7 +38,7 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
         _run(options)
-    except (EventdError, Wrong, RuntimeError, OSError) as error:
+    except (EventdError, NotVerified, RuntimeError, OSError) as error:
         print(f"error: the figures are not valid: {error}", file=sys.stderr)
         return 1
     return 0

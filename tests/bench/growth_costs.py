@@ -33,12 +33,12 @@ LONGEST_SECONDS = 300.0
 Costs = dict[str, Cost]
 
 
-class Wrong(Exception):
+class NotVerified(Exception):
     """The count differs from what is stored: the figures are not valid."""
 
 
 async def measure(urls: tuple[str, str], home: Path, shape: Shape) -> tuple[Costs, dict[str, float]]:
-    """Measure all costs of one log, and the peak memory of its nodes in MiB. Raises `Wrong`."""
+    """Measure all costs of one log, and the peak memory of its nodes in MiB. Raises `NotVerified`."""
     with node_site(home, urls, (A, B)) as (a, b):
         assert b.listen is not None
         declare_down(urls[1], group_with(b, GROUP, listens=True))
@@ -74,7 +74,7 @@ class _Run:
             if not link["lagEvents"] and link["lastSuccessAt"]:
                 return
             if now() > deadline:
-                raise Wrong(f"the link does not get into step: {link}")
+                raise NotVerified(f"the link does not get into step: {link}")
             await pause(LOOK_SECONDS)
 
     # --- writing ------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class _Run:
         sent, came = await self._written(a), await self._written(b)
         problems = ledger.problems(sent) or (["B holds something else"] if came != sent else [])
         if problems:
-            raise Wrong("; ".join(problems))
+            raise NotVerified("; ".join(problems))
         return {"ingest": ingest, "push": push, "receive": receive}
 
     async def _written(self, node: FilledNode) -> list[int]:
@@ -145,7 +145,7 @@ class _Run:
         told, cost = await self._ask(paths)
         sizes = {len(page["events"]) for page in told}
         if sizes != {expected}:
-            raise Wrong(f"{paths[0]} gave {sizes} events and not {expected}")
+            raise NotVerified(f"{paths[0]} gave {sizes} events and not {expected}")
         return cost
 
     async def _ask(self, paths: Sequence[str]) -> tuple[list[Any], Cost]:
@@ -161,16 +161,16 @@ class _Run:
         for name, path in (("start", "deliveries?limit=100"), ("end", f"deliveries?limit=100&after={end}")):
             told, found[f"deliveries_{name}"] = await self._ask([path] * CALLS)
             if {len(one["deliveries"]) for one in told} != {100}:
-                raise Wrong(f"{path} did not give 100 deliveries")
+                raise NotVerified(f"{path} did not give 100 deliveries")
         [told], whole = await self._ask(["deliveries/summary"])
         stored = self._stored + WRITTEN
         [row] = told["summary"]
         if (row["events"], row["delivered"]) != (stored, stored):
-            raise Wrong(f"of {stored} events the summary says: {row}")
+            raise NotVerified(f"of {stored} events the summary says: {row}")
         found["summary"] = whole.of(stored)
         told, found["doctor"] = await self._ask(["/api/v1/doctor"] * CALLS)
         if any(check["status"] == "fail" for one in told for check in one["checks"]):
-            raise Wrong(f"doctor is not content: {told[0]}")
+            raise NotVerified(f"doctor is not content: {told[0]}")
         _, found["links"] = await self._ask(["links"] * CALLS)
         _, found["status"] = await self._ask(["/api/v1/status"] * CALLS)
         return found
@@ -186,6 +186,6 @@ class _Run:
             await node.door.call("POST", f"{BASE}/prune", {})
             cost = meter.cost(WRITTEN)
             if (left := await held(node.door, GROUP)) != self._stored:
-                raise Wrong(f"retention left {left} events and not {self._stored}")
+                raise NotVerified(f"retention left {left} events and not {self._stored}")
             await node.declare(group_with(node, GROUP, listens=node is self._b))
         return {"prune": cost}

@@ -10,7 +10,7 @@ from typing import Any
 from eventd.bench.nodes import pause
 from eventd.bench.pouring import held
 from eventd.bench.wire import now, percentile
-from tests.bench.growth_costs import LONGEST_SECONDS, Wrong
+from tests.bench.growth_costs import LONGEST_SECONDS, NotVerified
 from tests.bench.growth_logs import GROUP, A, B, Shape, fill_own
 from tests.bench.growth_peers import open_sink
 from tests.bench.growth_sites import (
@@ -38,7 +38,7 @@ REQUEST = 256
 
 
 async def measure_groups(home: Path, groups: int, events: int) -> dict[str, float]:
-    """Measure the delivery of `events` spread over groups with one peer each. Raises `Wrong`."""
+    """Measure the delivery of `events` spread over groups with one peer each. Raises `NotVerified`."""
     url, names = f"sqlite:///{home / 'a.db'}", [f"growth-{number:03}" for number in range(groups)]
     with node_site(home, [url], [A]) as (a,), open_sink("growth") as sink:
         await start_all([a])
@@ -57,7 +57,7 @@ async def measure_groups(home: Path, groups: int, events: int) -> dict[str, floa
         cost = meter.cost(events)
         wanted = {f"{name}/{B}": len(range(at, events // size, groups)) * size for at, name in enumerate(names)}
         if {name: one["events"] for name, one in counts.items()} != {name: n for name, n in wanted.items() if n}:
-            raise Wrong(f"{len(counts)} of {groups} groups have got events, and not as many as were written")
+            raise NotVerified(f"{len(counts)} of {groups} groups have got events, and not as many as were written")
         _, status = await _calls(a, "/api/v1/status")
         peak = a.peak_mib()
         a.stop()
@@ -84,7 +84,7 @@ async def _calls(node: FilledNode, path: str) -> tuple[list[Any], float]:
 
 
 async def measure_bodies(home: Path) -> dict[str, float]:
-    """Measure events of 64 KiB: the ingest at A and the delivery to B. Raises `Wrong`."""
+    """Measure events of 64 KiB: the ingest at A and the delivery to B. Raises `NotVerified`."""
     urls = [f"sqlite:///{home / name}" for name in ("a.db", "b.db")]
     shape = Shape(size=LARGE)
     with node_site(home, urls, [A, B]) as (a, b):
@@ -106,7 +106,7 @@ async def measure_bodies(home: Path) -> dict[str, float]:
         seconds, push, receive = now() - begun, sender.cost(LARGE_EVENTS), receiver.cost(LARGE_EVENTS)
         here, there = await _numbers(a, 100), await _numbers(b, 100)
         if here != there or sorted(here) != [*range(LARGE_EVENTS)]:
-            raise Wrong(f"{len(here)} at A and {len(there)} at B, and not the same {LARGE_EVENTS}")
+            raise NotVerified(f"{len(here)} at A and {len(there)} at B, and not the same {LARGE_EVENTS}")
         size = LARGE_EVENTS * LARGE / 1e6
         return {
             "ingest_mb_per_second": size / load.seconds,
@@ -132,7 +132,7 @@ async def _numbers(node: FilledNode, limit: int) -> list[int]:
 
 
 async def measure_retention(home: Path) -> dict[str, float]:
-    """Measure the latency of writes while retention removes a million events. Raises `Wrong`."""
+    """Measure the latency of writes while retention removes a million events. Raises `NotVerified`."""
     url = f"sqlite:///{home / 'a.db'}"
     fill_own(url, REMOVED + KEPT, Shape())
     with node_site(home, [url], [A]) as (a,):
@@ -156,7 +156,7 @@ async def measure_retention(home: Path) -> dict[str, float]:
         await ask_all(a, [prune])
         left = (await a.door.call("GET", "/api/v1/status"))["groups"][0]
         if left["events"] != KEPT or left["seq"] != before + written:
-            raise Wrong(f"{left['events']} events are left and not {KEPT}, up to {left['seq']}")
+            raise NotVerified(f"{left['events']} events are left and not {KEPT}, up to {left['seq']}")
         return {
             "alone_per_second": alone.calls * REQUEST / alone.seconds,
             "alone_p99_ms": alone.percentile(99),

@@ -20,7 +20,7 @@ from eventd.bench.children import bare_environment, free_ports
 from eventd.bench.nodes import pause
 from eventd.bench.wire import NodeClient, now
 from eventd.net.address import Address
-from tests.bench.growth_costs import Wrong
+from tests.bench.growth_costs import NotVerified
 from tests.bench.growth_logs import GROUP, A, Shape, fill_own
 from tests.bench.growth_sink import SILENT
 from tests.bench.growth_sites import (
@@ -75,7 +75,8 @@ def open_sink(secret: str) -> Iterator[Sink]:
 
 
 async def measure_peers(home: Path, peers: int, dead: int) -> dict[str, float]:
-    """Measure this number of peers. Raises `Wrong` if a living peer does not hold all events, once and in order."""
+    """Measure this number of peers. Raises `NotVerified` if a living peer does not hold all events, once and
+    in order."""
     living = peers - dead
     events = min(MOST_EVENTS, DELIVERIES // living)
     url = f"sqlite:///{home / 'a.db'}"
@@ -124,7 +125,7 @@ def _check(counts: dict[str, dict[str, Any]], living: int, events: int) -> None:
     """Check that all living peers have received the same bytes, and every event."""
     different = {(one["events"], one["checksum"]) for one in counts.values()}
     if len(counts) != living or len(different) != 1 or next(iter(different))[0] != events:
-        raise Wrong(f"{len(counts)} of {living} peers hold events, and these: {list(different)[:5]}")
+        raise NotVerified(f"{len(counts)} of {living} peers hold events, and these: {list(different)[:5]}")
 
 
 async def _lone(a: FilledNode, sink: Sink, living: int, events: int) -> dict[str, float]:
@@ -137,7 +138,7 @@ async def _lone(a: FilledNode, sink: Sink, living: int, events: int) -> dict[str
         await a.door.call("POST", f"/api/v1/groups/{GROUP}/events", body)
         while _total(counts := await sink.counts()) < living * (events + number + 1):
             if now() - begun > LONGEST_SECONDS:
-                raise Wrong(f"not all peers got event {number}")
+                raise NotVerified(f"not all peers got event {number}")
             await pause(0.001)
         times.append(now() - begun)
     _check(counts, living, events + LONE)

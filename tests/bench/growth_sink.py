@@ -35,7 +35,7 @@ Reply = Callable[[dict[str, str], bytes], None]
 
 
 @dataclass(slots=True)
-class Held:
+class PeerState:
     """What one peer has received. `upto` is its position in the sender's history."""
 
     events: int = 0
@@ -73,7 +73,7 @@ class Sink:
 
     def __init__(self, secret: str) -> None:
         self._keys = KeyRing.shared(secret)
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, PeerState] = {}
         self._early: dict[tuple[str, int], tuple[VerifiedRequest, bytes, Reply]] = {}
 
     def ask(self, head: Head, body: bytes, reply: Reply) -> None:
@@ -90,7 +90,7 @@ class Sink:
         request = verify_head(head, receiver, now=SystemClock().now())
         check_body(request, body)
         name = f"{group}/{node}"
-        held = self._held.setdefault(name, Held())
+        held = self._held.setdefault(name, PeerState())
         header = request.header
         if not isinstance(header, BatchHeader):
             mark = Mark(epoch=held.epoch, incarnation=held.incarnation, upto=held.upto, base=0) if held.epoch else None

@@ -11,7 +11,7 @@ from eventd.bench.wire import HttpConnection, now
 from tests.bench.wire import open_line, read_answer
 
 
-class Steady:
+class SteadyClient:
     """Seconds from the moment at which each request was due to its answer, by the `phase` of that moment."""
 
     def __init__(self, port: int, make: Callable[[int], bytes], every: float) -> None:
@@ -49,9 +49,9 @@ class Steady:
 
 
 @asynccontextmanager
-async def steady(port: int, make: Callable[[int], bytes], *, every: float) -> AsyncIterator[Steady]:
+async def steady_client(port: int, make: Callable[[int], bytes], *, every: float) -> AsyncIterator[SteadyClient]:
     """Yield a client that sends `make(number)` at this interval while the block runs."""
-    client = Steady(port, make, every)
+    client = SteadyClient(port, make, every)
     running = asyncio.create_task(client.run())
     try:
         yield client

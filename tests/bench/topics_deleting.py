@@ -17,7 +17,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database, fetch
 from eventd.store.schema.migrations import upgrade
 from tests.bench.rounds import databases
-from tests.bench.steady import steady
+from tests.bench.steady import steady_client
 from tests.bench.topics_site import Figures, Site, site, write_of
 from tests.bench.wire import load, percentile, request
 
@@ -50,7 +50,7 @@ async def _measure(at: Site, watching: Database, options: argparse.Namespace) ->
     await load(at.port, [[request("PUT", f"/v0/topics/{STAYS}", {"idempotency_window_ms": 1000})]])
     filled = [write_of(name, range(options.held_each), options.size) for name in names]
     await load(at.port, [filled[n::8] for n in range(8)])
-    async with steady(at.port, lambda n: write_of(STAYS, [n], options.size), every=EVERY_SECONDS) as writes:
+    async with steady_client(at.port, lambda n: write_of(STAYS, [n], options.size), every=EVERY_SECONDS) as writes:
         writes.phase = "idle"
         await asyncio.sleep(IDLE_SECONDS)
         writes.phase = "keys"

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.bench.topics_site import Figures, Site, fill, site
-from tests.bench.wire import HttpConnection, open_line, percentile, read_answer, request, tell
+from tests.bench.wire import HttpConnection, call, open_line, percentile, read_answer, request
 
 _SEQ = re.compile(rb'"\$seq":(\d+)')
 
@@ -58,7 +58,7 @@ async def measure_queues(directory: Path, options: argparse.Namespace) -> Figure
 
 
 async def _drain(at: Site, queue: str, durability: str, most: int, options: argparse.Namespace) -> Figures:
-    await tell(at.port, "PUT", f"/v0/topics/{queue}", {"type": "queue", "durability": durability})
+    await call(at.port, "PUT", f"/v0/topics/{queue}", {"type": "queue", "durability": durability})
     await fill(at.port, queue, options.jobs, options.size)
     lines = [await open_line(at.port) for _ in range(options.workers)]
     workers = [_Worker(line, queue, f"w{number}", most) for number, line in enumerate(lines)]
@@ -69,7 +69,7 @@ async def _drain(at: Site, queue: str, durability: str, most: int, options: argp
         line.close()
     done = sorted(seq for worker in workers for seq in worker.done)
     assert done == [*range(1, options.jobs + 1)], "each job once"
-    shown = await tell(at.port, "GET", f"/v0/topics/{queue}")
+    shown = await call(at.port, "GET", f"/v0/topics/{queue}")
     assert (shown["count"], shown["bytes"], shown["queue"]["in_flight"]) == (0, 0, 0)
     name = f"{durability}_claim_{most}"
     return {

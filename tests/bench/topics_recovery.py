@@ -21,7 +21,7 @@ from typing import Any
 
 from eventd.errors import EventdError, Unavailable
 from tests.bench.topics_site import Figures, Site, fill, make_record, read_numbers, resident_mib, site, write_of
-from tests.bench.wire import HttpConnection, open_line, read_answer, request, tell
+from tests.bench.wire import HttpConnection, call, open_line, read_answer, request
 
 TOPIC = "records"
 SLICE = 100_000
@@ -122,11 +122,11 @@ async def measure_kills(directory: Path, options: argparse.Namespace) -> Figures
 
 
 async def _declare(at: Site) -> None:
-    await tell(at.port, "PUT", f"/v0/topics/{SOURCE}", {"durability": "fsync", "idempotency_window_ms": 3_600_000})
+    await call(at.port, "PUT", f"/v0/topics/{SOURCE}", {"durability": "fsync", "idempotency_window_ms": 3_600_000})
     for dest, source in ROUTERS.items():
-        await tell(at.port, "PUT", f"/v0/topics/{dest}", {"durability": "fsync"})
+        await call(at.port, "PUT", f"/v0/topics/{dest}", {"durability": "fsync"})
         declared = {"source": source, "dest": dest, "guarantee": "exactly_once"}
-        assert (await tell(at.port, "PUT", f"/v0/routers/to-{dest}", declared))["created"]
+        assert (await call(at.port, "PUT", f"/v0/routers/to-{dest}", declared))["created"]
 
 
 class _Writer:
@@ -182,8 +182,8 @@ async def _verify_source(at: Site, writers: list[_Writer]) -> list[int]:
 
 async def _verify_copies(at: Site, dest: str, numbers: list[int]) -> None:
     async with asyncio.timeout(LONGEST):
-        while (await tell(at.port, "GET", f"/v0/topics/{dest}"))["head_seq"] < len(numbers):  # noqa: ASYNC110 another process
+        while (await call(at.port, "GET", f"/v0/topics/{dest}"))["head_seq"] < len(numbers):  # noqa: ASYNC110 another process
             await asyncio.sleep(0.1)
     assert await read_numbers(at.port, dest) == numbers, f"{dest}: each copy once, in the order of the source"
-    router = await tell(at.port, "GET", f"/v0/routers/to-{dest}")
+    router = await call(at.port, "GET", f"/v0/routers/to-{dest}")
     assert router["forwarded_total"] == len(numbers), f"{dest}: and the router knows"

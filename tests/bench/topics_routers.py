@@ -26,7 +26,7 @@ from tests.bench.topics_site import (
     write_of,
 )
 from tests.bench.topics_writes import bare_insert_rate
-from tests.bench.wire import LoadResult, load, open_line, request, tell
+from tests.bench.wire import LoadResult, call, load, open_line, request
 
 SOURCE = "source"
 FEWEST, MOST = 200, 2000
@@ -70,7 +70,7 @@ def writes_for(routers: int, copies: int) -> int:
 
 
 async def _routers(at: Site, count: int, options: argparse.Namespace) -> Figures:
-    await tell(at.port, "PUT", f"/v0/topics/{SOURCE}", {"durability": options.durability})
+    await call(at.port, "PUT", f"/v0/topics/{SOURCE}", {"durability": options.durability})
     made = await _declare(at, count, options)
     writes, size, name = writes_for(count, options.copies), options.size, f"routers_{count}"
     before, cpu, begun = resident_mib(at.node), cpu_seconds(at.node), time.perf_counter()
@@ -100,7 +100,7 @@ async def _routers(at: Site, count: int, options: argparse.Namespace) -> Figures
 
 async def _declare(at: Site, count: int, options: argparse.Namespace) -> LoadResult:
     for number in range(count):
-        await tell(at.port, "PUT", f"/v0/topics/dest-{number}", {"durability": options.durability})
+        await call(at.port, "PUT", f"/v0/topics/dest-{number}", {"durability": options.durability})
     bodies = [{"source": SOURCE, "dest": f"dest-{number}", "guarantee": options.guarantee} for number in range(count)]
     made = await load(
         at.port, [[request("PUT", f"/v0/routers/r-{number}", body) for number, body in enumerate(bodies)]]

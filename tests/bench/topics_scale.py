@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from tests.bench.topics_site import Figures, Site, resident_mib, site, write_of
-from tests.bench.wire import load, percentile, request, tell
+from tests.bench.wire import call, load, percentile, request
 
 CLIENTS = 16
 PAGES = (100, 1000)
@@ -83,7 +83,7 @@ async def _write(at: Site, name: str, names: list[str], options: argparse.Namesp
         seen[topic] = seen.get(topic, 0) + 1
         assert answer["last_seq"] == seen[topic], "each topic counts for itself"
     for topic in sorted(seen)[:: max(1, len(seen) // 100)]:
-        page = await tell(at.port, "POST", f"/v0/topics/{topic}/diff", {"limit": 1000})
+        page = await call(at.port, "POST", f"/v0/topics/{topic}/diff", {"limit": 1000})
         numbers = [number for number, each in enumerate(chosen) if each == topic]
         assert [one["data"]["n"] for one in page["records"]] == numbers, "what was written to it"
     return {

@@ -16,7 +16,7 @@ from eventd.bench import streams as watchers
 from eventd.bench.streams import WriteProgress
 from tests.bench.topics_site import Figures, Site, cpu_seconds, parts, read_numbers, site, write_of
 from tests.bench.topics_watch import write_all
-from tests.bench.wire import door, load, percentile, tell
+from tests.bench.wire import call, client_of, load, percentile
 
 SOURCE = "source"
 BATCH = 100
@@ -30,7 +30,7 @@ async def measure_sharing(directory: Path, options: argparse.Namespace) -> Figur
             with site(directory / f"{name}-{count}") as at:
                 await load(at.port, [[write_of(SOURCE, [0], options.size)]])
                 for topic in {*topics} - {SOURCE}:
-                    await tell(at.port, "PUT", f"/v0/routers/{topic}", {"source": SOURCE, "dest": topic})
+                    await call(at.port, "PUT", f"/v0/routers/{topic}", {"source": SOURCE, "dest": topic})
                 found = await _one_by_one(at, topics, options) | await _in_batches(at, topics, options)
             figures |= {f"{name}_{count}_{key}": value for key, value in found.items()}
     return figures
@@ -38,7 +38,7 @@ async def measure_sharing(directory: Path, options: argparse.Namespace) -> Figur
 
 async def _one_by_one(at: Site, topics: list[str], options: argparse.Namespace) -> Figures:
     turn, numbers = WriteProgress(), range(1, options.told + 1)
-    streams = await watchers.open_streams(door(at.port), topics, turn, from_seq=0)
+    streams = await watchers.open_streams(client_of(at.port), topics, turn, from_seq=0)
     size, cpu = _stored_bytes(at), cpu_seconds(at.node)
     seconds, _, busy = await write_all(
         at.port, turn, lambda number: write_of(SOURCE, [number], options.size), numbers, len(topics)

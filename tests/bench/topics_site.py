@@ -14,7 +14,7 @@ from typing import Any
 
 from eventd.bench.machine import cpu_of
 from tests.bench import rival
-from tests.bench.wire import load, request, tell
+from tests.bench.wire import call, load, request
 from tests.support.processes import Process, Processes
 
 Figures = dict[str, float]
@@ -119,7 +119,7 @@ async def read_numbers(port: int, topic: str, at: int = 0) -> list[int]:
     """Return the numbers of all records of a topic after a seq, as readers get them; no seq may be missing."""
     numbers: list[int] = []
     while True:
-        page = await tell(port, "POST", f"/v0/topics/{topic}/diff", {"from_seq": at, "limit": 1000})
+        page = await call(port, "POST", f"/v0/topics/{topic}/diff", {"from_seq": at, "limit": 1000})
         assert page["tombstone"] is None, page["tombstone"]
         seqs = [one["$seq"] for one in page["records"]]
         assert seqs == [*range(at + 1, page["next_from_seq"] + 1)], f"{topic}: a seq is missing after {at}"

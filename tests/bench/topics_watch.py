@@ -20,7 +20,7 @@ from typing import Any
 from eventd.bench import streams as watchers
 from eventd.bench.streams import Stream, WriteProgress, mark_of
 from tests.bench.topics_site import Figures, Site, site, write_of
-from tests.bench.wire import HttpConnection, compact, door, load, open_line, percentile, read_answer, request, tell
+from tests.bench.wire import HttpConnection, call, client_of, compact, load, open_line, percentile, read_answer, request
 
 SOME_SECONDS = 0.02
 SECONDS_PER_WATCHER = 0.0005
@@ -138,7 +138,7 @@ def _tell(number: int, size: int) -> bytes:
 
 async def open_streams(port: int, topic: str, count: int, turn: WriteProgress, *, from_seq: int) -> list[Stream]:
     """Return watchers with a session each, all at the head."""
-    return await watchers.open_streams(door(port), [topic] * count, turn, from_seq=from_seq)
+    return await watchers.open_streams(client_of(port), [topic] * count, turn, from_seq=from_seq)
 
 
 async def _open(port: int, make: Callable[[], Any], **options: Any) -> Any:
@@ -208,7 +208,7 @@ async def _open_stalled(port: int, topic: str) -> Stream:
     room.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     room.connect(("127.0.0.1", port))
     room.setblocking(False)
-    session = await tell(port, "POST", "/v0/watch", {"topics": {topic: {"from_seq": 0}}, "heartbeat_ms": 60_000})
+    session = await call(port, "POST", "/v0/watch", {"topics": {topic: {"from_seq": 0}}, "heartbeat_ms": 60_000})
     asked = request("GET", session["stream_url"])
     stream: Stream = await _open(port, lambda: Stream(WriteProgress(), asked, b"caught-up"), sock=room)
     await stream.begun

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.bench.topics_site import Figures, Site, cpu_seconds, make_record, parts, site, verify, write_of
-from tests.bench.wire import LoadResult, compact, load, request, tell
+from tests.bench.wire import LoadResult, call, compact, load, request
 
 CLIENTS = 16
 BATCH = 100
@@ -72,7 +72,7 @@ async def _write(
     at: Site, topic: str, durability: str, batches: Sequence[Sequence[range]], size: int
 ) -> tuple[LoadResult, LoadResult, float]:
     """Write, and send the same to the rival: both results, and the CPU seconds of the node."""
-    await tell(at.port, "PUT", f"/v0/topics/{topic}", {"durability": durability})
+    await call(at.port, "PUT", f"/v0/topics/{topic}", {"durability": durability})
     await _warm_up(at, durability, len(batches), size)
     cpu = cpu_seconds(at.node)
     done = await load(at.port, [[write_of(topic, batch, size) for batch in row] for row in batches])
@@ -89,7 +89,7 @@ async def _write(
 
 async def _warm_up(at: Site, durability: str, clients: int, size: int) -> None:
     topic = f"warm_{durability}"
-    await tell(at.port, "PUT", f"/v0/topics/{topic}", {"durability": durability})
+    await call(at.port, "PUT", f"/v0/topics/{topic}", {"durability": durability})
     await load(at.port, [[write_of(topic, [number], size) for number in range(WARM_UP)]] * clients)
     await load(at.rival.port, [[request("POST", "/answer/200", b"{}")] * WARM_UP] * clients)
 

@@ -17,14 +17,14 @@ __all__ = [
     "Answer",
     "HttpConnection",
     "LoadResult",
+    "call",
+    "client_of",
     "compact",
-    "door",
     "load",
     "open_line",
     "percentile",
     "read_answer",
     "request",
-    "tell",
 ]
 
 T = TypeVar("T")
@@ -43,27 +43,27 @@ def compact(value: Any) -> bytes:
 
 def request(method: str, path: str, body: Any = None, **headers: str) -> bytes:
     """Return one request. A `body` that is not bytes is sent as JSON."""
-    head, _, content = door(80).request(method, path, body).partition(HEAD_END)
+    head, _, content = client_of(80).request(method, path, body).partition(HEAD_END)
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([head.decode(), *lines]).encode() + HEAD_END + content
 
 
 async def open_line(port: int) -> HttpConnection:
     """Return a connection to this machine."""
-    return await door(port).open(HttpConnection)
+    return await client_of(port).open(HttpConnection)
 
 
 async def load(port: int, asked: Sequence[Sequence[bytes]]) -> LoadResult:
     """Run as many concurrent clients as there are rows of requests, each with a connection of its own."""
-    return await door(port).load(asked)
+    return await client_of(port).load(asked)
 
 
-async def tell(port: int, method: str, path: str, body: Any = None) -> Any:
+async def call(port: int, method: str, path: str, body: Any = None) -> Any:
     """Send one request outside the measurement; return the JSON of its answer."""
-    return await door(port).call(method, path, body)
+    return await client_of(port).call(method, path, body)
 
 
 @cache
-def door(port: int) -> NodeClient:
+def client_of(port: int) -> NodeClient:
     """Return the client of a node of this machine."""
     return NodeClient(Address(False, "127.0.0.1", port, ""))

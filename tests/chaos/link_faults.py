@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.support.flaky_peer import Cut, Deed, Hang, Pass, Place, Say, Spoil, Way
+from tests.support.flaky_peer import (
+    ByteOffset,
+    CorruptingForward,
+    Deed,
+    Direction,
+    Disconnect,
+    FixedResponse,
+    Forward,
+    Hang,
+)
 
 TIMEOUT_SECONDS = 2.0
 """How long nodes of the mesh wait for an answer; a late answer has to be later than that."""
@@ -16,44 +25,46 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 def _page(status: int, *headers: tuple[str, str]) -> Callable[[Random], Deed]:
     """Return an answer of a proxy that does not know the protocol."""
     body = f"<html><head><title>{status}</title></head><body><h1>{status}</h1><hr>nginx</body></html>\n".encode()
-    return lambda _: Say(status, (("Content-Type", "text/html"), ("Server", "nginx"), *headers), body)
+    return lambda _: FixedResponse(status, (("Content-Type", "text/html"), ("Server", "nginx"), *headers), body)
 
 
-def _head(chance: Random) -> Place:
+def _head(chance: Random) -> ByteOffset:
     return "head", chance.random()
 
 
-def _body(chance: Random) -> Place:
+def _body(chance: Random) -> ByteOffset:
     return "body", chance.random()
 
 
 LINK_FAULTS: dict[str, Callable[[Random], Deed]] = {
-    "latency": lambda chance: Pass(min(0.4, chance.expovariate(8))),
-    "late answer": lambda chance: Spoil(back=Way(delay=TIMEOUT_SECONDS * (1.1 + chance.random()))),
-    "request in tiny pieces": lambda chance: Spoil(there=Way(piece=chance.randint(1, 50))),
-    "answer in tiny pieces": lambda chance: Spoil(back=Way(piece=chance.randint(1, 5))),
-    "request cut in its head": lambda chance: Spoil(there=Way(cut=_head(chance))),
-    "request cut in its body": lambda chance: Spoil(there=Way(cut=_body(chance))),
-    "answer cut in its head": lambda chance: Spoil(back=Way(cut=_head(chance)), end="close"),
-    "answer cut in its body": lambda chance: Spoil(back=Way(cut=_body(chance)), end="close"),
+    "latency": lambda chance: Forward(min(0.4, chance.expovariate(8))),
+    "late answer": lambda chance: CorruptingForward(back=Direction(delay=TIMEOUT_SECONDS * (1.1 + chance.random()))),
+    "request in tiny pieces": lambda chance: CorruptingForward(there=Direction(piece=chance.randint(1, 50))),
+    "answer in tiny pieces": lambda chance: CorruptingForward(back=Direction(piece=chance.randint(1, 5))),
+    "request cut in its head": lambda chance: CorruptingForward(there=Direction(cut=_head(chance))),
+    "request cut in its body": lambda chance: CorruptingForward(there=Direction(cut=_body(chance))),
+    "answer cut in its head": lambda chance: CorruptingForward(back=Direction(cut=_head(chance)), end="close"),
+    "answer cut in its body": lambda chance: CorruptingForward(back=Direction(cut=_body(chance)), end="close"),
     "black hole on the way there": lambda _: Hang(),
-    "black hole on the way back": lambda _: Spoil(back=Way(cut=("head", 0.0)), end="hang"),
-    "answer that stops": lambda chance: Spoil(back=Way(cut=_body(chance)), end="hang"),
-    "connection closed": lambda _: Cut(),
-    "connection reset": lambda _: Cut(reset=True),
-    "reset within the answer": lambda chance: Spoil(back=Way(cut=_body(chance)), end="reset"),
-    "answer lost after the effect": lambda _: Cut(after=True),
-    "request delivered twice": lambda chance: Spoil(copies=chance.randint(2, 4)),
-    "answered twice": lambda chance: Spoil(answers=chance.randint(2, 3)),
-    "connection closed after each answer": lambda _: Spoil(end="close"),
-    "half-close towards the receiver": lambda _: Spoil(half_close=True),
-    "half-close towards the sender": lambda chance: Spoil(back=Way(cut=_body(chance)), end="half-close"),
-    "100 Continue, flooding": lambda chance: Spoil(before=_CONTINUE * chance.randint(1, 200)),
-    "noise before the answer": lambda chance: Spoil(before=chance.randbytes(chance.randint(1, 40))),
-    "bit flipped in the head of a request": lambda chance: Spoil(there=Way(flip=_head(chance))),
-    "bit flipped in the body of a request": lambda chance: Spoil(there=Way(flip=_body(chance))),
-    "bit flipped in the head of an answer": lambda chance: Spoil(back=Way(flip=_head(chance))),
-    "bit flipped in the body of an answer": lambda chance: Spoil(back=Way(flip=_body(chance))),
+    "black hole on the way back": lambda _: CorruptingForward(back=Direction(cut=("head", 0.0)), end="hang"),
+    "answer that stops": lambda chance: CorruptingForward(back=Direction(cut=_body(chance)), end="hang"),
+    "connection closed": lambda _: Disconnect(),
+    "connection reset": lambda _: Disconnect(reset=True),
+    "reset within the answer": lambda chance: CorruptingForward(back=Direction(cut=_body(chance)), end="reset"),
+    "answer lost after the effect": lambda _: Disconnect(after=True),
+    "request delivered twice": lambda chance: CorruptingForward(copies=chance.randint(2, 4)),
+    "answered twice": lambda chance: CorruptingForward(answers=chance.randint(2, 3)),
+    "connection closed after each answer": lambda _: CorruptingForward(end="close"),
+    "half-close towards the receiver": lambda _: CorruptingForward(half_close=True),
+    "half-close towards the sender": lambda chance: CorruptingForward(
+        back=Direction(cut=_body(chance)), end="half-close"
+    ),
+    "100 Continue, flooding": lambda chance: CorruptingForward(before=_CONTINUE * chance.randint(1, 200)),
+    "noise before the answer": lambda chance: CorruptingForward(before=chance.randbytes(chance.randint(1, 40))),
+    "bit flipped in the head of a request": lambda chance: CorruptingForward(there=Direction(flip=_head(chance))),
+    "bit flipped in the body of a request": lambda chance: CorruptingForward(there=Direction(flip=_body(chance))),
+    "bit flipped in the head of an answer": lambda chance: CorruptingForward(back=Direction(flip=_head(chance))),
+    "bit flipped in the body of an answer": lambda chance: CorruptingForward(back=Direction(flip=_body(chance))),
     "200 with a login page": _page(200),
     "302": _page(302, ("Location", "http://127.0.0.1:9/login")),
     "404 with HTML": _page(404),

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.support.running import Refused, Running
+from tests.support.running import ApiError, NodeProcess
 
 TYPES = ("t.even", "t.odd")
-FAILED = (OSError, http.client.HTTPException, AssertionError, ValueError, Refused)
+FAILED = (OSError, http.client.HTTPException, AssertionError, ValueError, ApiError)
 """Errors of a request to a node that is dead, not up yet, or in trouble."""
 
 
@@ -62,7 +62,7 @@ class Ledger:
 class Emitter(threading.Thread):
     """Emits at one node until it is stopped: new ids in units of 1 to 10, repeats, refreshes, short lifetimes."""
 
-    def __init__(self, node: Running, ledger: Ledger, name: str, seed: str) -> None:
+    def __init__(self, node: NodeProcess, ledger: Ledger, name: str, seed: str) -> None:
         super().__init__(name=f"emitter {node.name}", daemon=True)
         self.node = node
         self.ledger = ledger

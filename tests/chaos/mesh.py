@@ -15,11 +15,11 @@ from tests.chaos.link_faults import LINK_FAULTS, TIMEOUT_SECONDS
 from tests.chaos.load import FAILED
 from tests.chaos.plan import OLD, Link, Plan
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import Deed, FlakyPeer, Heard, Pass
+from tests.support.flaky_peer import Deed, FlakyPeer, Forward, ReceivedRequest
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.processes import DAEMON, Processes
-from tests.support.running import SECRET, Running
+from tests.support.running import SECRET, NodeProcess
 from tests.support.v1_node import V1Receiver
 
 DISK_MEBIBYTES = 192
@@ -47,13 +47,13 @@ class LinkProxy:
         if self._fault is fault:
             self._fault = None
 
-    def _behave(self, _: Heard) -> Deed:
+    def _behave(self, _: ReceivedRequest) -> Deed:
         self.peer.heard.clear()  # an hour of requests is too much to keep
         if (fault := self._fault) is None:
-            return Pass()
+            return Forward()
         kind, chance = fault
         if chance.random() > 0.7:
-            return Pass()
+            return Forward()
         self.hits[kind] += 1
         return LINK_FAULTS[kind](chance)
 
@@ -79,7 +79,7 @@ class Member:
                 "FAKETIME_CACHE_DURATION": "1",  # it would read its file at each look at the clock
                 "DONT_FAKE_MONOTONIC": "1",
             }
-        self.running = Running(mesh.processes, name, database_url=database_url, **env)
+        self.running = NodeProcess(mesh.processes, name, database_url=database_url, **env)
 
     def set_clock(self, seconds: int) -> None:
         """Shift the wall clock of the node."""

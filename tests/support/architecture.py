@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from tests.support.loops import BOUNDED, restless
-from tests.support.sets import PROGRAMS, unordered
+from tests.support.loops import BOUNDED, find_busy_loops
+from tests.support.sets import PROGRAMS, find_set_loops
 from tests.support.source import ROOT, Source
 
 Found = Iterator[tuple[int, str]]
@@ -247,7 +247,7 @@ def threads_from_their_owners(source: Source) -> Found:
 
 
 def no_loop_over_a_set(source: Source) -> Found:
-    yield from ((line, f"goes over {what}") for line, what in unordered(source))
+    yield from ((line, f"goes over {what}") for line, what in find_set_loops(source))
 
 
 def waits_are_monotonic(source: Source) -> Found:
@@ -328,7 +328,9 @@ def functions_are_short(source: Source) -> Found:
 
 
 def loops_give_way(source: Source) -> Found:
-    yield from ((line, f"{name} may go round without a turn") for line, name in restless(source) if name not in BOUNDED)
+    yield from (
+        (line, f"{name} may go round without a turn") for line, name in find_busy_loops(source) if name not in BOUNDED
+    )
 
 
 def names_say_what(source: Source) -> Found:

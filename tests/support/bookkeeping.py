@@ -42,7 +42,7 @@ spec: {groupRef: %s, nodeName: %s, endpoint: "http://127.0.0.1:1", %s}
 """
 
 
-class Books:
+class GroupLedger:
     """One group `g` of node `a`, over an open log with a manual clock."""
 
     def __init__(self, log: EventLog, clock: ManualClock) -> None:

@@ -19,7 +19,7 @@ _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children
 """Kernels without CONFIG_PROC_CHILDREN do not."""
 
 
-def stays(pid: int) -> None:
+def keep_for_session(pid: int) -> None:
     """Register a child that lives as long as the session."""
     _staying.add(pid)
 

@@ -44,12 +44,12 @@ def route(event: Event, name: str = "") -> dict[str, Any]:
     return {"apiVersion": ROUTE_API, "kind": "IPv4Route", "metadata": metadata, "spec": {"by": event.id}}
 
 
-def gives(*resources: dict[str, Any], events: Iterable[dict[str, Any]] = (), ttl: int = TTL) -> Answer:
+def answer_with(*resources: dict[str, Any], events: Iterable[dict[str, Any]] = (), ttl: int = TTL) -> Answer:
     """Return an answer with these resources and events, whatever the request."""
     return lambda request: Result(observed_at=request.now, ttl=ttl, resources=resources, events=list(events))
 
 
-def fails(reason: str = "exit_code", **more: Any) -> PluginFailed:
+def failure(reason: str = "exit_code", **more: Any) -> PluginFailed:
     """Return a failed run, with exit code 42 by default."""
     told = {"exit_code": 42, "stderr": "no route to provider\n"} | more
     return PluginFailed("the plugin exited with status 42", reason=reason, **told)
@@ -60,11 +60,11 @@ def routes(request: Request) -> Result:
     return Result(observed_at=request.now, ttl=TTL, resources=[route(event) for event in request.events])
 
 
-def unless(*poison: str, then: Answer = routes) -> Answer:
+def fail_for(*poison: str, then: Answer = routes) -> Answer:
     """Return an answer that fails if the request contains one of these events, and otherwise is `then`."""
 
     def answer(request: Request) -> Any:
-        return fails() if {event.id for event in request.events} & set(poison) else then(request)
+        return failure() if {event.id for event in request.events} & set(poison) else then(request)
 
     return answer
 
@@ -119,7 +119,7 @@ class ScriptedPlugins:
         self.forgotten.append(name)
 
 
-class Told:
+class RunRecorder:
     """Records the runs that are reported to it."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Engine:
         self.log = log
         self.clock = clock
         self.plugins = ScriptedPlugins(clock)
-        self.told = Told()
+        self.told = RunRecorder()
         self.changes = 0
         self.services = Services(log, self._take_over)
         self._supervisor = Supervisor(clock)

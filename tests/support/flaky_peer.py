@@ -15,7 +15,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Heard:
+class ReceivedRequest:
     """A request as it arrived, byte for byte, and when (monotonic seconds)."""
 
     raw: bytes
@@ -36,7 +36,7 @@ class Hang:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Disconnect:
     """Read the request and close the connection, optionally with a reset; with `after`, only once the real node has
     answered."""
 
@@ -45,7 +45,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Say:
+class FixedResponse:
     """Answer with this status, these headers and this body."""
 
     status: int
@@ -60,25 +60,25 @@ class Say:
 
 
 @dataclass(frozen=True)
-class Pass:
+class Forward:
     """Pass the request to the real node after `delay` seconds, and its answer back."""
 
     delay: float = 0.0
 
 
-Place = tuple[Literal["head", "body"], float]
+ByteOffset = tuple[Literal["head", "body"], float]
 """A byte of a message: a fraction from 0 to 1 of its head or its body."""
 
 
 @dataclass(frozen=True)
-class Way:
+class Direction:
     """How a message passes in one direction: after `delay` seconds, in pieces of `piece` bytes (0: as a whole),
     truncated at `cut`, with one bit of the byte at `flip` changed."""
 
     delay: float = 0.0
     piece: int = 0
-    cut: Place | None = None
-    flip: Place | None = None
+    cut: ByteOffset | None = None
+    flip: ByteOffset | None = None
 
     def spoil(self, raw: bytes) -> bytes:
         """Return the bytes that pass."""
@@ -101,7 +101,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Spoil:
+class CorruptingForward:
     """Pass the request to the real node and its answer back, corrupted on the way.
 
     The request is delivered `copies` times, each on a connection of its own; `half_close` closes the sending side of
@@ -109,8 +109,8 @@ class Spoil:
     times, unless the request was truncated. `end` says whether and how the connection is closed.
     """
 
-    there: Way = Way()
-    back: Way = Way()
+    there: Direction = Direction()
+    back: Direction = Direction()
     copies: int = 1
     half_close: bool = False
     before: bytes = b""
@@ -118,7 +118,7 @@ class Spoil:
     end: Literal["keep", "close", "half-close", "reset", "hang"] = "keep"
 
 
-Deed = Hang | Cut | Say | Pass | Spoil
+Deed = Hang | Disconnect | FixedResponse | Forward | CorruptingForward
 
 
 @dataclass
@@ -127,10 +127,10 @@ class FlakyPeer:
     `patience` seconds to answer."""
 
     port: int
-    behave: Callable[[Heard], Deed] = lambda _: Hang()
+    behave: Callable[[ReceivedRequest], Deed] = lambda _: Hang()
     target: int = 0
     patience: float = 30.0
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[ReceivedRequest] = field(default_factory=list)
     connections: int = 0
 
     def __post_init__(self) -> None:
@@ -189,7 +189,7 @@ class FlakyPeer:
         try:
             with link:
                 while not self._closing.is_set() and (raw := _read_message(link)):
-                    heard = Heard(raw, time.monotonic())
+                    heard = ReceivedRequest(raw, time.monotonic())
                     self.heard.append(heard)
                     if not self._do(self.behave(heard), raw, link):
                         return
@@ -202,28 +202,28 @@ class FlakyPeer:
     def _do(self, deed: Deed, raw: bytes, link: socket.socket) -> bool:
         """Carry out a deed; return False if the connection is to be closed."""
         match deed:
-            case Say(delay=delay):
+            case FixedResponse(delay=delay):
                 self._closing.wait(delay)
                 link.sendall(deed.encode())
                 return True
             case Hang():
                 self._hang(link)
                 return False
-            case Cut(after=after, reset=reset):
+            case Disconnect(after=after, reset=reset):
                 if after:
                     self._forward(raw)
                 if reset:
                     _reset(link)
                 return False
-            case Pass(delay=delay):
+            case Forward(delay=delay):
                 self._closing.wait(delay)
                 answer = self._forward(raw)
                 link.sendall(answer)
                 return bool(answer)
-            case Spoil():
+            case CorruptingForward():
                 return self._spoil(deed, raw, link)
 
-    def _spoil(self, deed: Spoil, raw: bytes, link: socket.socket) -> bool:
+    def _spoil(self, deed: CorruptingForward, raw: bytes, link: socket.socket) -> bool:
         answer = b""
         for _ in range(deed.copies):
             answer = self._forward(raw, deed.there, half_close=deed.half_close)
@@ -250,7 +250,7 @@ class FlakyPeer:
             if select.select([link], [], [], 0.1)[0] and not link.recv(65536):
                 return
 
-    def _forward(self, raw: bytes, way: Way = Way(), *, half_close: bool = False) -> bytes:
+    def _forward(self, raw: bytes, way: Direction = Direction(), *, half_close: bool = False) -> bytes:
         """Return the answer of the real node; empty if there is none."""
         try:
             with socket.create_connection(("127.0.0.1", self.target), timeout=self.patience) as behind:
@@ -270,7 +270,7 @@ def _reset(link: socket.socket) -> None:
     link.close()
 
 
-def _offset(raw: bytes, place: Place) -> int:
+def _offset(raw: bytes, place: ByteOffset) -> int:
     part, share = place
     head = raw.find(b"\r\n\r\n") + 4
     return int(head * share) if part == "head" else head + int((len(raw) - head) * share)

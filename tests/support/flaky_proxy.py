@@ -90,7 +90,7 @@ class FlakyProxy:
 
 
 @asynccontextmanager
-async def before(target: str) -> AsyncIterator[FlakyProxy]:
+async def proxy_for(target: str) -> AsyncIterator[FlakyProxy]:
     """Yield a proxy in front of the server at `target`."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(ClientSession())

@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.support.child_processes import adopt_orphans, stays
+from tests.support.child_processes import adopt_orphans, keep_for_session
 from tests.support.tether import tethered
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ class _Server:
             process = subprocess.Popen(
                 command, cwd=ROOT, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
-        stays(process.pid)
+        keep_for_session(process.pid)
         process.returncode = 0  # no process waits for it: it ends with this process
         return cls(ours)
 

@@ -70,7 +70,7 @@ def ship(
     return write_segment(storage, landing(book, node, epoch, after, upto, at=at), rows, node=node, now=at)
 
 
-def tell(
+def ship_state(
     storage: Storage,
     upto: int,
     *,

@@ -55,7 +55,7 @@ class Ways(NamedTuple):
     back: bool
 
 
-def restless(source: Source) -> Iterator[tuple[int, str]]:
+def find_busy_loops(source: Source) -> Iterator[tuple[int, str]]:
     """Yield each such loop, by its line and as `file::function`."""
     if not source.path.startswith("eventd/") or source.part in OUTSIDE:
         return

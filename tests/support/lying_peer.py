@@ -13,14 +13,14 @@ from federation.peers import Limits
 from federation.ranges import Mark, RangeAhead
 from federation.signing import Receiver, Request, VerifiedRequest, sign_answer, verify_request
 from federation.wire import BatchHeader, LinkAnswer, Receipt, answer_to, encode_json
-from tests.support.flaky_peer import Heard, Say
+from tests.support.flaky_peer import FixedResponse, ReceivedRequest
 from tests.support.v2_sender import SECRET
 
 RING = KeyRing.shared(SECRET)
 
 
 @dataclass
-class Liar:
+class LyingReceiver:
     """The answers of a `FlakyPeer` in the name of `node`, all of them signed; it records the epochs of the requests.
 
     `claims(epoch)` is the mark that it reports; `takes` says whether it accepts a batch or reports that it is ahead.
@@ -35,7 +35,7 @@ class Liar:
     receipt_upto: int | None = None
     """The mark in its receipts, instead of the end of the batch."""
 
-    def __call__(self, heard: Heard) -> Say:
+    def __call__(self, heard: ReceivedRequest) -> FixedResponse:
         head = heard.raw.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
         headers = [(name, value.strip()) for name, _, value in (text.partition(":") for text in head[1:])]
         request = Request("POST", heard.path, headers, heard.body)
@@ -43,7 +43,7 @@ class Liar:
         verified = verify_request(request, Receiver(self.node, self.group, RING), now=now)
         status, body = self._answer(verified, heard.body, now)
         signed = sign_answer(verified, status, body, RING.keys[0], now=now)
-        return Say(status, tuple(signed.items()), body)
+        return FixedResponse(status, tuple(signed.items()), body)
 
     def _answer(self, verified: VerifiedRequest, body: bytes, now: int) -> tuple[int, bytes]:
         header = verified.header

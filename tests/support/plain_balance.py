@@ -32,7 +32,7 @@ Row = dict[str, Any]
 Rows = dict[Ledger, list[Row]]
 
 
-class Books(NamedTuple):
+class LakeRows(NamedTuple):
     """All rows of a lake by ledger table, the survey of the lake, and the segments that could not be read."""
 
     rows: Rows
@@ -40,7 +40,7 @@ class Books(NamedTuple):
     bad: list[Finding]
 
 
-def read_books(url: str) -> Books:
+def read_books(url: str) -> LakeRows:
     """Read everything in a lake as Python values."""
     storage = connect(url)
     seen = survey(storage)
@@ -56,7 +56,7 @@ def read_books(url: str) -> Books:
         except BadSegment:
             place = segment.place
             bad.append(corrupt_segment(segment.manifest.node, place.name, place.after, place.upto, ""))
-    return Books(rows, seen, bad)
+    return LakeRows(rows, seen, bad)
 
 
 def balance(url: str) -> list[Finding]:
@@ -72,7 +72,7 @@ def balance(url: str) -> list[Finding]:
     return in_order([*group_findings(facts), *books.bad, *epochs])
 
 
-def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
+def _own(books: LakeRows) -> dict[tuple[str, str], dict[str, Row]]:
     """Return the events that each node emitted in a group, by id."""
     found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
     for row in books.rows[Ledger.EVENTS]:
@@ -81,7 +81,7 @@ def _own(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
     return found
 
 
-def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
+def _held(books: LakeRows) -> dict[tuple[str, str], dict[str, Row]]:
     """Return the events that each node holds in a group, by id."""
     found: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
     for row in books.rows[Ledger.EVENTS]:
@@ -89,7 +89,7 @@ def _held(books: Books) -> dict[tuple[str, str], dict[str, Row]]:
     return found
 
 
-def _outcomes(books: Books) -> dict[tuple[str, str, str, str], list[str]]:
+def _outcomes(books: LakeRows) -> dict[tuple[str, str, str, str], list[str]]:
     """Return the outcomes of each event on each link: (group, sender, peer, id)."""
     found: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for row in books.rows[Ledger.DELIVERIES]:
@@ -97,7 +97,7 @@ def _outcomes(books: Books) -> dict[tuple[str, str, str, str], list[str]]:
     return found
 
 
-def _links(books: Books) -> Iterator[tuple[str, str, Any]]:
+def _links(books: LakeRows) -> Iterator[tuple[str, str, Any]]:
     """Yield each link in its latest state: (group, sender, state)."""
     latest = {state.node: state for state in sorted(books.seen.nodes, key=lambda state: state.as_of)}
     for node, state in latest.items():
@@ -106,11 +106,11 @@ def _links(books: Books) -> Iterator[tuple[str, str, Any]]:
                 yield group.group, node, peer
 
 
-def _seqs(books: Books) -> dict[tuple[str, str], int]:
+def _seqs(books: LakeRows) -> dict[tuple[str, str], int]:
     return {(row["group"], row["id"]): row["seq"] for row in books.rows[Ledger.EVENTS] if row["own"]}
 
 
-def _one_sided(books: Books) -> Iterator[Discrepancy]:
+def _one_sided(books: LakeRows) -> Iterator[Discrepancy]:
     """Yield events that were selected for a peer and are missing there, or are there although no node sent them."""
     held, outcomes, shipping = _held(books), _outcomes(books), _shipping(books)
     versions = _reached(books)
@@ -128,7 +128,7 @@ def _one_sided(books: Books) -> Iterator[Discrepancy]:
                 yield Discrepancy(Kind.DISAGREEMENT, *fact, NOT_SENT)
 
 
-def _reached(books: Books) -> dict[tuple[str, str, str], int]:
+def _reached(books: LakeRows) -> dict[tuple[str, str, str], int]:
     """Return the position up to which each link went by the first version of its selection."""
     found: dict[tuple[str, str, str], int] = {}
     for row in books.rows[Ledger.RECEIPTS]:
@@ -151,12 +151,12 @@ def _wanted(row: Row, peer: Any, reached: int) -> bool:
     return takes(last.selection) and (row["position"] > reached or alive)
 
 
-def _shipping(books: Books) -> set[str]:
+def _shipping(books: LakeRows) -> set[str]:
     """Return the nodes whose ledgers are in the lake."""
     return {state.node for state in books.seen.nodes}
 
 
-def _forged(books: Books) -> Iterator[Discrepancy]:
+def _forged(books: LakeRows) -> Iterator[Discrepancy]:
     own, shipping = _own(books), _shipping(books)
     for row in books.rows[Ledger.EVENTS]:
         there = row["source"] in shipping
@@ -174,7 +174,7 @@ def _forged(books: Books) -> Iterator[Discrepancy]:
             yield Discrepancy(Kind.DISAGREEMENT, *fact, OTHER_RECEIPT)
 
 
-def _repeated(books: Books) -> Iterator[Discrepancy]:
+def _repeated(books: LakeRows) -> Iterator[Discrepancy]:
     seqs = _seqs(books)
     delivered = (row for row in books.rows[Ledger.DELIVERIES] if row["outcome"] == "delivered")
     counts = Counter((row["group"], row["source"], row["node"], row["peer"], row["id"]) for row in delivered)
@@ -183,7 +183,7 @@ def _repeated(books: Books) -> Iterator[Discrepancy]:
             yield Discrepancy(Kind.DUPLICATE, group, source, peer, seqs.get((group, name), 0), name)
 
 
-def _looped(books: Books) -> Iterator[Discrepancy]:
+def _looped(books: LakeRows) -> Iterator[Discrepancy]:
     seqs = _seqs(books)
     senders: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for row in books.rows[Ledger.DELIVERIES]:

@@ -20,10 +20,10 @@ from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, Ro
 from eventd.log.topics.router_rows import RouterRow, read_router
 from eventd.log.topics.topics import PutTopic
 from eventd.resources.effective import GroupConfig
-from tests.support.topics import ALL, Told, Topics
+from tests.support.topics import ALL, RecordFields, Topics
 
 
-class Failing:
+class FailingLog:
     """A log, as the pump sees it, that fails: from a given step on, commits are not written.
 
     With `heard=False` the failing step is written, and the pump does not learn of it.
@@ -51,7 +51,7 @@ class Failing:
         return dead
 
 
-class Routed(Topics):
+class RoutedTopics(Topics):
     """The topics of one log, and the routers between them."""
 
     def __init__(self, log: EventLog, groups: Mapping[str, GroupConfig] | None = None) -> None:
@@ -87,8 +87,8 @@ class Routed(Topics):
         return version is not None
 
     async def start(self, *, steps: int | None = None, heard: bool = True) -> Routing:
-        """Start the routers; `steps` and `heard` say when they fail: see `Failing`."""
-        log: Any = Failing(self.log, steps=steps, heard=heard)
+        """Start the routers; `steps` and `heard` say when they fail: see `FailingLog`."""
+        log: Any = FailingLog(self.log, steps=steps, heard=heard)
         loop = asyncio.get_running_loop()
         self.routing = Routing(log, lambda: self.groups, lambda work, name: loop.create_task(work, name=name))
         await self.routing.load()
@@ -108,11 +108,11 @@ class Routed(Topics):
             if line is not None:
                 await self.routing.drive(line.id)
 
-    async def records(self, name: str) -> list[Told]:
+    async def records(self, name: str) -> list[RecordFields]:
         """Return all records of a topic, once its routers have caught up."""
         if self.routing is not None:
             await self.settled(name)
-        found: list[Told] = []
+        found: list[RecordFields] = []
         at = 0
         while True:
             page = await self.slice(name, at, view=ALL, limit=1000)

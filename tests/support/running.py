@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The API answered with an error."""
 
     def __init__(self, status: int, error: dict[str, Any]) -> None:
@@ -30,7 +30,7 @@ class Refused(Exception):
         self.code = error.get("code", "")
 
 
-class Running:
+class NodeProcess:
     """One node over several starts, with the same data and the same listener."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Running:
         """Kill the node with SIGKILL."""
         self.process.kill9()
 
-    def start(self) -> Running:
+    def start(self) -> NodeProcess:
         """Start the node again and wait until it is ready."""
         self.process.start().wait_ready()
         return self
@@ -77,7 +77,7 @@ class Running:
     # --- asking ---------------------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """Send one request to the API. Raises Refused for an error; OSError or HTTPException while the node does not
+        """Send one request to the API. Raises ApiError for an error; OSError or HTTPException while the node does not
         answer."""
         return self.request(method, f"/api/v1{path}" + (f"?{urlencode(query, doseq=True)}" if query else ""), body)
 
@@ -89,7 +89,7 @@ class Running:
             answer = connection.getresponse()
             told = json.loads(answer.read())
         if answer.status >= 400:
-            raise Refused(answer.status, told["error"])
+            raise ApiError(answer.status, told["error"])
         return told
 
     def apply(self, *documents: dict[str, Any], prune: bool = False) -> Any:
@@ -97,7 +97,7 @@ class Running:
         sources = [{"name": "test", "text": declare(*documents)}]
         return self.ask("POST", "/resources/apply", {"sources": sources, "prune": prune})
 
-    def join(self, *others: Running, **spec: Any) -> None:
+    def join(self, *others: NodeProcess, **spec: Any) -> None:
         """Apply the group with these peers."""
         peers = [peer(other.name, other.port) for other in others]
         self.apply(group(self.name, port=self.port, secret=self.secret, **spec), *peers)

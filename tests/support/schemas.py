@@ -145,12 +145,12 @@ def _out_of_bounds(schema: Schema, value: Any, place: str) -> Iterator[str]:
             yield f"{place} does not match {schema['pattern']}"
 
 
-def spoiled(value: Any) -> SearchStrategy[Any]:
+def corrupted(value: Any) -> SearchStrategy[Any]:
     """Return a strategy that replaces one member of the value, or the whole value, by any JSON value."""
     if isinstance(value, dict) and value:
         return ANYTHING | st.sampled_from(sorted(value)).flatmap(
-            lambda name: spoiled(value[name]).map(lambda other: {**value, name: other})
+            lambda name: corrupted(value[name]).map(lambda other: {**value, name: other})
         )
     if isinstance(value, list) and value:
-        return ANYTHING | spoiled(value[0]).map(lambda other: [other, *value[1:]])
+        return ANYTHING | corrupted(value[0]).map(lambda other: [other, *value[1:]])
     return ANYTHING

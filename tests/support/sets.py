@@ -18,7 +18,7 @@ ORDERLESS = ("all", "any", "dict.fromkeys", "frozenset", "len", "max", "min", "s
 """Functions whose result does not depend on the order of their argument."""
 
 
-def unordered(source: Source) -> Iterator[tuple[int, str]]:
+def find_set_loops(source: Source) -> Iterator[tuple[int, str]]:
     """Yield each loop over a set, by its line, with the set."""
     if source.part in PROGRAMS or not source.path.startswith("eventd/"):
         return

@@ -18,7 +18,7 @@ from tests.support.stored_batches import stored_batch
 Row = dict[str, Any]
 
 
-class Shelf:
+class LedgerStore:
     """Group `g` of node `a`, and further groups that a test declares."""
 
     def __init__(self, log: EventLog) -> None:
@@ -85,7 +85,7 @@ class Shelf:
 
 
 def as_rows(extract: Extract, *names: str) -> list[Any]:
-    """Return the rows of an extract; see `Shelf.rows`."""
+    """Return the rows of an extract; see `LedgerStore.rows`."""
     assert len({len(values) for values in extract.columns.values()}) == 1, "columns of different lengths"
     if len(names) == 1:
         return list(extract.columns[names[0]])

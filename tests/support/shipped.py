@@ -11,7 +11,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 
 
-def look(lake: Path) -> Survey:
+def survey_lake(lake: Path) -> Survey:
     """Return the survey of the lake, which must have no problem."""
     found = survey(connect(str(lake)))
     assert found.troubles == [], found.troubles
@@ -21,7 +21,7 @@ def look(lake: Path) -> Survey:
 def rows(lake: Path, book: Ledger, node: str = "") -> list[dict[str, Any]]:
     """Return every row of a table, of one node or of all, in the order of their numbers."""
     storage, found = connect(str(lake)), []
-    for segment in look(lake).segments:
+    for segment in survey_lake(lake).segments:
         if segment.place.book is book and node in ("", segment.manifest.node):
             found += read_segment(storage, segment).to_pylist()
     return found
@@ -29,7 +29,7 @@ def rows(lake: Path, book: Ledger, node: str = "") -> list[dict[str, Any]]:
 
 def state(lake: Path, node: str) -> NodeState:
     """Return the latest state that a node shipped."""
-    return max((one for one in look(lake).nodes if one.node == node), key=lambda one: one.began_at)
+    return max((one for one in survey_lake(lake).nodes if one.node == node), key=lambda one: one.began_at)
 
 
 def files(lake: Path, ending: str = ".parquet") -> set[Path]:

@@ -151,7 +151,7 @@ class ScriptedSink:
 
 
 @dataclass
-class Driven:
+class RunningConsumer:
     """A running consumer."""
 
     consumer: Consumer
@@ -167,9 +167,9 @@ class Driven:
 
 
 @asynccontextmanager
-async def driving(
+async def run_consumer(
     log: EventLog, sink: ScriptedSink, topic: int, *, chance: float = 0.0, **cursor: Any
-) -> AsyncIterator[Driven]:
+) -> AsyncIterator[RunningConsumer]:
     """Yield a running consumer of the sink's cursor, which is created at the beginning of the topic if it is
     missing."""
     values = {"kind": "peer", "position": 0, "now": log.clock.now(), **cursor}
@@ -180,6 +180,6 @@ async def driving(
     )
     running = supervisor.keep(consumer.run, sink.cursor)
     try:
-        yield Driven(consumer, running, log, sink.cursor)
+        yield RunningConsumer(consumer, running, log, sink.cursor)
     finally:
         await supervisor.stop()

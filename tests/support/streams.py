@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse, ClientWebSocketResponse
 
-from tests.support.v0 import Client, Told
+from tests.support.v0 import Client, Response
 
 PATIENCE = 10.0
 
@@ -85,14 +85,14 @@ class Stream:
         return found
 
 
-async def begin(client: Client, *topics: str, query: str = "", **members: Any) -> Told:
+async def begin_session(client: Client, *topics: str, query: str = "", **members: Any) -> Response:
     """Begin a session for these topics from the first record on, or for the `topics` of the body."""
     asked = {"topics": {topic: {} for topic in topics}} | members
     return await client.ask("POST", f"/watch{query}", asked)
 
 
 @asynccontextmanager
-async def opened(
+async def open_stream(
     client: Client, wid: str, *, last: str = "", accept: str = "", query: str = ""
 ) -> AsyncIterator[Stream]:
     """Yield a stream of a session."""
@@ -106,16 +106,16 @@ async def opened(
 
 
 @asynccontextmanager
-async def watching(client: Client, *topics: str, last: str = "", **members: Any) -> AsyncIterator[Stream]:
+async def watch_topics(client: Client, *topics: str, last: str = "", **members: Any) -> AsyncIterator[Stream]:
     """Yield a stream of a new session."""
-    told = await begin(client, *topics, **members)
+    told = await begin_session(client, *topics, **members)
     assert told.status == 200, told.body
-    async with opened(client, told.body["wid"], last=last) as stream:
+    async with open_stream(client, told.body["wid"], last=last) as stream:
         yield stream
 
 
 @asynccontextmanager
-async def unread(client: Client, wid: str) -> AsyncIterator[asyncio.StreamReader]:
+async def open_unread_stream(client: Client, wid: str) -> AsyncIterator[asyncio.StreamReader]:
     """Yield the reader of a stream whose client reads nothing beyond its buffers until the reader is used."""
     host, _, port = client.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
@@ -157,7 +157,7 @@ class Socket:
 
 
 @asynccontextmanager
-async def connected(client: Client) -> AsyncIterator[Socket]:
+async def connect_socket(client: Client) -> AsyncIterator[Socket]:
     """Yield a connected WebSocket."""
     async with client.session.ws_connect(f"{client.url}/v0/ws", headers=client.headers, max_msg_size=0) as socket:
         yield Socket(socket)

@@ -17,7 +17,7 @@ from eventd.store.engine.database import fetch
 from federation.event import read_outlines
 
 
-class Line(NamedTuple):
+class BlockRecord(NamedTuple):
     """A record of a block; `body` is empty if the record was deleted."""
 
     position: int
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     body: str
 
 
-class Books(NamedTuple):
+class TopicRow(NamedTuple):
     """The row of a topic, as far as it can be recomputed."""
 
     id: int
@@ -47,7 +47,7 @@ def check_topics(conn: sa.Connection) -> None:
     """Recompute the row of every topic, and all that belongs to it; raises AssertionError where they differ."""
     last = read_head(conn).last
     _check_positions(conn, last)
-    found = [Books(*row) for row in fetch(conn, f"SELECT {', '.join(Books._fields)} FROM topics ORDER BY id")]
+    found = [TopicRow(*row) for row in fetch(conn, f"SELECT {', '.join(TopicRow._fields)} FROM topics ORDER BY id")]
     for books in found:
         _check_topic(conn, books)
     in_use = sum(books.form == "record" and not books.name.startswith("-") for books in found)
@@ -64,7 +64,7 @@ def _check_positions(conn: sa.Connection, last: int) -> None:
     assert not places or places[-1][0] + places[-1][1] - 1 <= last, "there is a record beyond the head"
 
 
-def _check_topic(conn: sa.Connection, books: Books) -> None:
+def _check_topic(conn: sa.Connection, books: TopicRow) -> None:
     name, floor, head = books.name, books.evicted_seq, books.next_seq - 1
     columns = ", ".join(Block._fields)
     rows = fetch(conn, f"SELECT {columns} FROM blocks WHERE topic_id = ? ORDER BY seq", (books.id,))
@@ -88,12 +88,12 @@ def _check_topic(conn: sa.Connection, books: Books) -> None:
     assert all(1 <= first <= upto <= head for first, upto in keys), f"{name}: a key stands for what was never written"
 
 
-def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[Line]:
+def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[BlockRecord]:
     facts = [*block.facts()]
     assert block.text.count("\n") == len(facts) == block.records, f"{name}: a block has other lines than it says"
     assert block.bytes == sum(weight_of(body) for _, body in facts) > 0, f"{name}: a block has other bytes"
     shift = block.seq - block.position
-    found = [Line(at, at + shift, path, body) for at, (path, body) in enumerate(facts, block.position)]
+    found = [BlockRecord(at, at + shift, path, body) for at, (path, body) in enumerate(facts, block.position)]
     if of_records:
         kept = [line for line in found if line.body]
         assert all((line.path == "") == bool(block.own) for line in kept), f"{name}: own or not"
@@ -105,7 +105,7 @@ def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[Line]:
     return found
 
 
-def _check_due(books: Books, stored: Sequence[Block], live: dict[int, Line]) -> None:
+def _check_due(books: TopicRow, stored: Sequence[Block], live: dict[int, BlockRecord]) -> None:
     ttl_ms = read_config(books.config).ttl_ms if books.config else 0
     if not ttl_ms or not live or books.name.startswith("-"):
         return
@@ -114,7 +114,7 @@ def _check_due(books: Books, stored: Sequence[Block], live: dict[int, Line]) -> 
     assert books.due_at <= due_at(oldest.recorded_at, ttl_ms), f"{books.name}: the oldest lives for too long"
 
 
-def _check_ids(conn: sa.Connection, books: Books, stored: Sequence[Line]) -> None:
+def _check_ids(conn: sa.Connection, books: TopicRow, stored: Sequence[BlockRecord]) -> None:
     known = dict(
         fetch(conn, "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND gone_at IS NULL", (books.id,))
     )
@@ -127,7 +127,7 @@ def _check_ids(conn: sa.Connection, books: Books, stored: Sequence[Line]) -> Non
     assert known == copies, f"{books.name}: an id stands for what is not there, or a record has none"
 
 
-def _check_losses(conn: sa.Connection, books: Books, live: dict[int, Line]) -> None:
+def _check_losses(conn: sa.Connection, books: TopicRow, live: dict[int, BlockRecord]) -> None:
     sql = "SELECT first_seq, last_seq, reason FROM topic_losses WHERE topic_id = ? ORDER BY first_seq"
     lost = fetch(conn, sql, (books.id,))
     for (_, upto, reason), (first, _, other) in pairwise(lost):
@@ -138,7 +138,7 @@ def _check_losses(conn: sa.Connection, books: Books, live: dict[int, Line]) -> N
         assert not [seq for seq in live if first <= seq <= upto], f"{books.name}: a stored record is reported as lost"
 
 
-def _check_queue(conn: sa.Connection, books: Books, lines: Sequence[Line]) -> frozenset[int]:
+def _check_queue(conn: sa.Connection, books: TopicRow, lines: Sequence[BlockRecord]) -> frozenset[int]:
     """Return the seqs of jobs that are done and still stored."""
     leases = fetch(conn, "SELECT seq, node, free_at, size FROM leases WHERE topic_id = ?", (books.id,))
     stored = {line.seq: weight_of(line.body) for line in lines if line.body}
@@ -157,7 +157,7 @@ def _check_queue(conn: sa.Connection, books: Books, lines: Sequence[Line]) -> fr
     return done
 
 
-def _check_routers(conn: sa.Connection, topics: dict[int, Books], last: int) -> None:
+def _check_routers(conn: sa.Connection, topics: dict[int, TopicRow], last: int) -> None:
     sql = (
         "SELECT r.name, source_id, dest_id, seq, position FROM routers r JOIN cursors c ON c.name = 'router:' || r.name"
     )

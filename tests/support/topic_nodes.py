@@ -1,4 +1,4 @@
-"""Nodes as processes whose topics are written, read, routed and followed over HTTP. Blocking, like `Running`."""
+"""Nodes as processes whose topics are written, read, routed and followed over HTTP. Blocking, like `NodeProcess`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.running import Refused, Running
+from tests.support.running import ApiError, NodeProcess
 from tests.support.waiting import wait_for
 
 GONE = (OSError, http.client.HTTPException, AssertionError, ValueError)
 """The errors of a call to a node that is dead, or not up yet."""
 
 
-class TopicNode(Running):
+class TopicNode(NodeProcess):
     """A node, called about its topics."""
 
     def v0(self, method: str, path: str, body: Any = None) -> Any:
-        """Send one request below /v0. Raises Refused for an error; OSError or HTTPException while the node does not
+        """Send one request below /v0. Raises ApiError for an error; OSError or HTTPException while the node does not
         answer."""
         return self.request(method, f"/v0{path}", body)
 
@@ -97,7 +97,7 @@ class Follower(threading.Thread):
                     self._take(kind, told)
             except (*GONE, AttributeError):
                 self._end.wait(0.05)  # the node is dead, or the follower is to end
-            except Refused as refused:
+            except ApiError as refused:
                 self.failure = refused
                 return
 
@@ -146,11 +146,11 @@ class Follower(threading.Thread):
             raise self.failure
 
 
-def said(record: dict[str, Any]) -> str:
+def content_of(record: dict[str, Any]) -> str:
     """Return the content of a record as one text: all but its seq and time."""
     return json.dumps({name: value for name, value in record.items() if name not in ("$seq", "$ts")}, sort_keys=True)
 
 
-def repeated(texts: list[str]) -> list[str]:
+def duplicates_of(texts: list[str]) -> list[str]:
     """Return the texts that occur more than once."""
     return [text for text, count in Counter(texts).items() if count > 1]

@@ -22,11 +22,11 @@ from eventd.log.topics.topics import PatchTopic, PutTopic
 from eventd.log.topics.write import Write
 from eventd.store.engine.database import fetch
 
-Told = dict[str, Any]
+RecordFields = dict[str, Any]
 """A record: data, and maybe tag, node and meta."""
 
 
-def drafts_of(told: Sequence[Told], path: str = "") -> Drafts:
+def drafts_of(told: Sequence[RecordFields], path: str = "") -> Drafts:
     """Return drafts of records, as the log takes them."""
     bodies = [_body(one) for one in told]
     tags = frozenset(one.get("tag") or "" for one in told)
@@ -34,7 +34,7 @@ def drafts_of(told: Sequence[Told], path: str = "") -> Drafts:
     return Drafts((), [path] * len(told), bodies, tags, nodes, None, [*map(content_size, bodies)])
 
 
-def _body(told: Told) -> str:
+def _body(told: RecordFields) -> str:
     data = json.dumps(told.get("data"), separators=(",", ":"), ensure_ascii=False)
     meta = json.dumps(told["meta"], separators=(",", ":")) if "meta" in told else None
     return write_body(told.get("node"), told.get("tag"), data, meta)
@@ -59,7 +59,7 @@ class Topics:
         """Write records as one batch, given by their data; `common` are the other parts of all of them."""
         return await self.add(name, [{"data": data, **common} for data in told])
 
-    async def add(self, name: str, told: Sequence[Told]) -> list[int]:
+    async def add(self, name: str, told: Sequence[RecordFields]) -> list[int]:
         """Write records, as one batch, to a topic that exists; return their seqs."""
         unit = Write(name, drafts_of(told), flushes=self.log.flushes, create=False)
         written = await self.log.submit(unit)
@@ -75,7 +75,7 @@ class Topics:
         asked = replace(TopicQuery(name, self.log.clock.now(), from_seq), **ask)
         return await self.log.database.read(read_topic_page, asked)
 
-    async def page(self, name: str | int, from_seq: int = 0, **ask: Any) -> list[Told]:
+    async def page(self, name: str | int, from_seq: int = 0, **ask: Any) -> list[RecordFields]:
         """Return the records of one page."""
         return records_of(await self.slice(name, from_seq, **ask))
 
@@ -107,7 +107,7 @@ def _standing(conn: sa.Connection, name: str, now: int) -> TopicSize:
     return read_size(conn, line, now)
 
 
-def records_of(found: TopicPage) -> list[Told]:
+def records_of(found: TopicPage) -> list[RecordFields]:
     """Return the records of a page, decoded."""
     records = [json.loads(text) for text in found.records]
     assert [record["$seq"] for record in records] == list(found.seqs)

@@ -34,7 +34,7 @@ from eventd.store.schema import migrations
 JSON = {"Content-Type": "application/json"}
 
 
-class Told(NamedTuple):
+class Response(NamedTuple):
     """An answer: its JSON, or its text if it is not JSON."""
 
     status: int
@@ -78,40 +78,40 @@ class Client:
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, **options: Any
-    ) -> Told:
+    ) -> Response:
         """Send a request to `path` below /v0; a `body` that is not None is sent as JSON."""
         sent = self.headers | (JSON if body is not None else {}) | (headers or {})
         data = None if body is None else BytesIO(msgspec.json.encode(body))
         options.setdefault("data", data)
         async with self.session.request(method, f"{self.url}/v0{path}", headers=sent, **options) as answer:
             is_json = answer.content_type == "application/json"
-            return Told(answer.status, await (answer.json() if is_json else answer.text()), answer.headers)
+            return Response(answer.status, await (answer.json() if is_json else answer.text()), answer.headers)
 
-    async def put(self, topic: str, **config: Any) -> Told:
+    async def put(self, topic: str, **config: Any) -> Response:
         """Create a topic, or change it."""
         return await self.ask("PUT", f"/topics/{topic}", config)
 
-    async def get(self, topic: str, query: str = "") -> Told:
+    async def get(self, topic: str, query: str = "") -> Response:
         """Return the state of a topic."""
         return await self.ask("GET", f"/topics/{topic}{query}")
 
-    async def write(self, topic: str, *data: Any, query: str = "", **members: Any) -> Told:
+    async def write(self, topic: str, *data: Any, query: str = "", **members: Any) -> Response:
         """Write records with these data in one batch."""
         return await self.ask("POST", f"/topics/{topic}{query}", {"records": [{"data": one} for one in data]} | members)
 
-    async def write_records(self, topic: str, *records: dict[str, Any], **members: Any) -> Told:
+    async def write_records(self, topic: str, *records: dict[str, Any], **members: Any) -> Response:
         """Write whole records in one batch."""
         return await self.ask("POST", f"/topics/{topic}", {"records": list(records)} | members)
 
-    async def diff(self, topic: str, from_seq: int = 0, **members: Any) -> Told:
+    async def diff(self, topic: str, from_seq: int = 0, **members: Any) -> Response:
         """Read a page of a topic."""
         return await self.ask("POST", f"/topics/{topic}/diff", {"from_seq": from_seq} | members)
 
-    async def delete_records(self, topic: str, **members: Any) -> Told:
+    async def delete_records(self, topic: str, **members: Any) -> Response:
         """Delete records of a topic."""
         return await self.ask("POST", f"/topics/{topic}/delete", members)
 
-    async def delete(self, topic: str, query: str = "") -> Told:
+    async def delete(self, topic: str, query: str = "") -> Response:
         """Delete a topic."""
         return await self.ask("DELETE", f"/topics/{topic}{query}")
 

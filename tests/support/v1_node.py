@@ -117,7 +117,7 @@ def read_reply(link: socket.socket) -> Reply:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     """A request as it arrived, with the lines of its head unchanged."""
 
     line: str
@@ -143,7 +143,7 @@ class V1Receiver:
     window: int = 300
     unknown: int = 404
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReceivedRequest] = field(default_factory=list)
     fail: list[int | tuple[int, bytes]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
@@ -196,7 +196,7 @@ class V1Receiver:
             with link, link.makefile("rb") as stream:
                 for line, headers, body in _requests(stream):
                     status, kind, answer = self._answer(line, headers, body)
-                    self.seen.append(Seen(line, headers, body, status))
+                    self.seen.append(ReceivedRequest(line, headers, body, status))
                     head = f"HTTP/1.1 {status} X\r\n" + (f"Content-Type: {kind}\r\n" if kind else "")
                     link.sendall(f"{head}Content-Length: {len(answer)}\r\n\r\n".encode() + answer)
         except (OSError, ValueError):

@@ -34,7 +34,7 @@ def pool(processes: int) -> ProcessPoolExecutor:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[EventLog]:
+async def open_log(url: str) -> AsyncIterator[EventLog]:
     """Yield the log behind `url`, opened and closed as a node does."""
     database = Database(url)
     try:
@@ -56,7 +56,7 @@ def append(url: str, topics: list[str], name: str, *, commits: int, size: int) -
 
     async def work() -> list[tuple[str, int]]:
         given: list[tuple[str, int]] = []
-        async with opened(url) as log:
+        async with open_log(url) as log:
             ids = [await log.topic(topic) for topic in topics]
             for commit in range(commits):
                 for topic in ids:
@@ -74,7 +74,7 @@ def tail(url: str, topic: str, *, count: int) -> list[tuple[int, int, str]]:
 
     async def work() -> list[tuple[int, int, str]]:
         seen: list[tuple[int, int, str]] = []
-        async with opened(url) as log:
+        async with open_log(url) as log:
             topic_id, after = await log.topic(topic), 0
             give_up = log.clock.monotonic() + PATIENCE
             while len(seen) < count and log.clock.monotonic() < give_up:
@@ -98,7 +98,7 @@ def append_until_killed(url: str, topic: str, name: str, acknowledged: str) -> N
 
     async def work() -> None:
         number = 0
-        async with opened(url) as log:
+        async with open_log(url) as log:
             topic_id = await log.topic(topic)
             while os.getppid() == parent:  # otherwise the test that should have killed this process is itself gone
                 units = [[f"{name}/{number + i}/{n}" for n in range(size)] for i, size in enumerate((1, 2, 40))]
@@ -112,7 +112,7 @@ def append_one(url: str, topic: str, event_id: str) -> float:
     """Append one event; return when it was acknowledged, on the clock that all processes of this machine share."""
 
     async def work() -> float:
-        async with opened(url) as log:
+        async with open_log(url) as log:
             await log.append(await log.topic(topic), [draft(event_id)])
             return log.clock.monotonic()
 

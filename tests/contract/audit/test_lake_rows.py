@@ -19,7 +19,7 @@ from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment, write_segment
-from tests.support.lakes import EPOCH, NOON, numbered, ship, tell
+from tests.support.lakes import EPOCH, NOON, numbered, ship, ship_state
 
 DAY = "2026-11-20"
 LINE = f"site-a/{EPOCH}/events"
@@ -141,7 +141,7 @@ def test_a_spoilt_segment_is_an_error_that_names_it_or_is_left_out(lake: Storage
 def test_a_hole_is_an_error_or_is_left_out(lake: Storage) -> None:
     ship(lake, 0, 10)
     ship(lake, 20, 30)
-    tell(lake, 30)
+    ship_state(lake, 30)
     lenient = reader(lake, onGap="skip")
     with pytest.raises(RowsGone, match="events 11 to 20 of site-a"):
         reader(lake).partitions()

@@ -11,7 +11,7 @@ from eventd.log.cursors.cursors import create_cursor, read_cursors
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, ManualClock
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 from tests.support.statements import statements
 
 ROUTERS = 50
@@ -25,7 +25,7 @@ def _route(conn: Connection) -> None:
 async def test_the_cursors_of_routers_are_not_read(
     log: EventLog, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books = Books(log, clock)
+    books = GroupLedger(log, clock)
     await books.declare("b", "c")
     await database.write(_route)
     kinds: list[str] = []
@@ -49,7 +49,7 @@ async def test_the_cursors_of_routers_are_not_read(
 async def test_what_stays_as_it_was_is_not_asked_for_one_by_one(
     log: EventLog, database: Database, clock: ManualClock
 ) -> None:
-    books, sent = Books(log, clock), []
+    books, sent = GroupLedger(log, clock), []
     for peers in (("b",), tuple(f"b{number}" for number in range(20))):
         await books.declare(*peers)
         stored = await database.read(read_resources)

@@ -12,15 +12,15 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import read_cursors
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
-from tests.support.bookkeeping import GROUP, PEER, Books
+from tests.support.bookkeeping import GROUP, PEER, GroupLedger
 
 
 @pytest.fixture
-async def books(log: EventLog, clock: ManualClock) -> Books:
-    return Books(log, clock)
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
+    return GroupLedger(log, clock)
 
 
-async def test_a_new_peer_is_held_for_from_the_moment_it_is_declared(books: Books, log: EventLog) -> None:
+async def test_a_new_peer_is_held_for_from_the_moment_it_is_declared(books: GroupLedger, log: EventLog) -> None:
     await books.declare()
     await books.publish(draft("e1"))
     await books.declare("b")
@@ -31,7 +31,7 @@ async def test_a_new_peer_is_held_for_from_the_moment_it_is_declared(books: Book
     assert await log.database.read(read_cursors) == []
 
 
-async def test_a_dry_run_and_a_diff_change_nothing(books: Books, log: EventLog) -> None:
+async def test_a_dry_run_and_a_diff_change_nothing(books: GroupLedger, log: EventLog) -> None:
     sources = [{"name": "x", "text": f"{GROUP % ('g', '')}---{PEER % ('b', 'g', 'b', '')}"}]
     answer = await books.call("resources.apply", sources=sources, dry_run=True)
     assert [change["action"] for change in answer["changes"]] == ["created", "created"]
@@ -41,15 +41,15 @@ async def test_a_dry_run_and_a_diff_change_nothing(books: Books, log: EventLog) 
     assert await log.database.read(read_cursors) == []
 
 
-async def test_declarations_and_publishers_get_along(books: Books, log: EventLog, database: Database) -> None:
+async def test_declarations_and_publishers_get_along(books: GroupLedger, log: EventLog, database: Database) -> None:
     """Two processes declare in opposite orders while events come in; on Postgres this is how a deadlock would look."""
     await books.declare()
     other = Database(database.url.render_as_string(hide_password=False))
     try:
-        second = Books(await EventLog.open(other, books.clock), books.clock)
+        second = GroupLedger(await EventLog.open(other, books.clock), books.clock)
         peers = [PEER % (name, "g", name, "") for name in "bcdef"]
 
-        async def apply(who: Books, texts: list[str], digit: str) -> None:
+        async def apply(who: GroupLedger, texts: list[str], digit: str) -> None:
             for round in range(6):
                 text = "---".join(texts).replace("127.0.0.1:1", f"127.0.0.1:{round + 1}{digit}")
                 await who.call("resources.apply", sources=[{"name": "x", "text": text}])
@@ -66,11 +66,11 @@ async def test_declarations_and_publishers_get_along(books: Books, log: EventLog
     assert len(await books.states()) == 40
 
 
-async def test_of_two_that_contradict_each_other_one_is_refused(books: Books, database: Database) -> None:
+async def test_of_two_that_contradict_each_other_one_is_refused(books: GroupLedger, database: Database) -> None:
     """One deletes the group while the other adds a peer to it: never both."""
     other = Database(database.url.render_as_string(hide_password=False))
     try:
-        second = Books(await EventLog.open(other, books.clock), books.clock)
+        second = GroupLedger(await EventLog.open(other, books.clock), books.clock)
         for _ in range(5):
             await books.declare()
             text = PEER % ("b", "g", "b", "")

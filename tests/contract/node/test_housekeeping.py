@@ -22,7 +22,7 @@ from eventd.store.rows import links
 from eventd.store.rows.links import StoredMark, forget_links, read_inbound_links, write_mark
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
 from eventd.testing import ManualClock, draft, until
-from tests.support.bookkeeping import GROUP, PEER, Books
+from tests.support.bookkeeping import GROUP, PEER, GroupLedger
 
 DAY = 24 * 3600 * SECOND
 
@@ -52,7 +52,7 @@ async def test_ids_of_a_group_that_another_process_works_for_are_kept_as_long_as
 ) -> None:
     """What is forgotten too early is taken for new when it comes again."""
     text = GROUP % ("elsewhere", "retention: {ids: 240h}")
-    await Books(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
+    await GroupLedger(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
     topic = await log.topic("group:elsewhere")
     await log.append(topic, [draft("e1")])
     await database.write(evict, topic, EvictionLimits(max_records=0), now=clock.now())
@@ -72,7 +72,7 @@ async def test_the_marks_of_invented_senders_are_bounded_and_those_of_peers_stay
 ) -> None:
     monkeypatch.setattr(retention, "STRANGERS", 5)
     text = GROUP % ("edge", "") + "---" + PEER % ("edge-b", "edge", "b", "") + "---" + GROUP % ("core", "")
-    await Books(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
+    await GroupLedger(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
     edge, core = await log.topic("group:edge"), await log.topic("group:core")
 
     async def left(topic_id: int) -> set[str]:
@@ -153,7 +153,7 @@ async def test_selections_by_which_no_kept_batch_was_made_are_forgotten(
     log: EventLog, database: Database, clock: ManualClock, settings: Settings
 ) -> None:
     """Each declared change of a selection adds one."""
-    books = Books(log, clock)
+    books = GroupLedger(log, clock)
     for number in range(5):
         await books.declare(b=f"types: [t{number}]")
         if number == 1:

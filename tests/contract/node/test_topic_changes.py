@@ -19,7 +19,7 @@ from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.rows.keys import KeyRow, create_key, read_keys
 from eventd.testing import ManualClock, give_turns, until
-from tests.support.routed import Routed
+from tests.support.routed import RoutedTopics
 from tests.support.statements import statements
 
 BURST = 12
@@ -28,7 +28,7 @@ BURST = 12
 class Follower:
     """What a node has to follow changes: one look at the head for each sign, and the readings that it asks for."""
 
-    def __init__(self, log: EventLog, routed: Routed, clock: ManualClock) -> None:
+    def __init__(self, log: EventLog, routed: RoutedTopics, clock: ManualClock) -> None:
         assert routed.routing is not None
         self.log = log
         self.keys = Keys(tuple)
@@ -47,15 +47,15 @@ class Follower:
 
 
 @pytest.fixture
-async def routed(log: EventLog) -> AsyncIterator[Routed]:
-    made = Routed(log)
+async def routed(log: EventLog) -> AsyncIterator[RoutedTopics]:
+    made = RoutedTopics(log)
     await made.start()
     yield made
     await made.stop()
 
 
 @pytest.fixture
-async def follower(log: EventLog, routed: Routed, clock: ManualClock) -> AsyncIterator[Follower]:
+async def follower(log: EventLog, routed: RoutedTopics, clock: ManualClock) -> AsyncIterator[Follower]:
     """Yield a follower that has read all changes, and is idle."""
     made, supervisor = Follower(log, routed, clock), Supervisor(clock)
     supervisor.keep(made.changes.run_for_ever, "topics")
@@ -82,7 +82,7 @@ def readings(sent: list[str]) -> int:
 
 
 async def test_a_topic_that_this_process_deletes_costs_one_look_at_the_head(
-    follower: Follower, routed: Routed, log: EventLog
+    follower: Follower, routed: RoutedTopics, log: EventLog
 ) -> None:
     assert routed.routing is not None
     await follower.following.current()
@@ -105,7 +105,7 @@ async def test_a_topic_that_this_process_deletes_costs_one_look_at_the_head(
 
 
 async def test_a_router_goes_at_once_with_a_topic_that_this_process_deletes(
-    follower: Follower, routed: Routed, log: EventLog
+    follower: Follower, routed: RoutedTopics, log: EventLog
 ) -> None:
     assert routed.routing is not None
     await routed.route("a->b", "b->c")
@@ -118,7 +118,7 @@ async def test_a_router_goes_at_once_with_a_topic_that_this_process_deletes(
 
 
 async def test_topics_that_another_process_deletes_are_read_in_common(
-    follower: Follower, elsewhere: EventLog, routed: Routed, clock: ManualClock
+    follower: Follower, elsewhere: EventLog, routed: RoutedTopics, clock: ManualClock
 ) -> None:
     for number in range(BURST):
         await routed.make(f"gone{number}")
@@ -134,7 +134,7 @@ async def test_topics_that_another_process_deletes_are_read_in_common(
 
 
 async def test_the_last_change_of_a_burst_is_read(
-    follower: Follower, elsewhere: EventLog, database: Database, routed: Routed, clock: ManualClock
+    follower: Follower, elsewhere: EventLog, database: Database, routed: RoutedTopics, clock: ManualClock
 ) -> None:
     await routed.make("gone")
     await elsewhere.submit(DeleteTopic("gone"))
@@ -148,7 +148,7 @@ async def test_the_last_change_of_a_burst_is_read(
 
 
 async def test_a_change_elsewhere_is_not_taken_for_a_deletion_that_was_made_here(
-    follower: Follower, elsewhere: EventLog, routed: Routed, log: EventLog
+    follower: Follower, elsewhere: EventLog, routed: RoutedTopics, log: EventLog
 ) -> None:
     assert routed.routing is not None
     await routed.make("gone")
@@ -161,11 +161,11 @@ async def test_a_change_elsewhere_is_not_taken_for_a_deletion_that_was_made_here
 
 
 async def test_a_router_that_is_declared_as_it_was_hides_no_change_elsewhere(
-    follower: Follower, elsewhere: EventLog, routed: Routed
+    follower: Follower, elsewhere: EventLog, routed: RoutedTopics
 ) -> None:
     assert routed.routing is not None
     await routed.route("a->b")
-    await Routed(elsewhere).route("a->c")
+    await RoutedTopics(elsewhere).route("a->c")
     await routed.route("a->b")
     await follower.look()
     await until(lambda: routed.routing and routed.routing.feeds("c"), "the router of another process")
@@ -193,7 +193,7 @@ async def test_a_reading_that_failed_is_repeated(
 
 
 async def test_events_are_no_reason_to_merge_the_configuration_again(
-    follower: Follower, routed: Routed, log: EventLog, clock: ManualClock
+    follower: Follower, routed: RoutedTopics, log: EventLog, clock: ManualClock
 ) -> None:
     await follower.following.current()
     await routed.make("a")

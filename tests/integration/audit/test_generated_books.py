@@ -22,7 +22,7 @@ from eventd.lake.schema import Ledger
 from eventd.log.delivery.evidence import read_answer, read_proof, read_signer
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
-from tests.support.plain_balance import Books, balance, read_books
+from tests.support.plain_balance import LakeRows, balance, read_books
 
 SMALL = FullSettings(nodes=4, events=400, span=6 * 3600 * SECOND, seed=1)
 OPTIONS = {
@@ -76,7 +76,7 @@ def memory_lake() -> Iterator[str]:
     fsspec.filesystem("memory").rm(url, recursive=True)
 
 
-def made(url: str, settings: FullSettings) -> Books:
+def made(url: str, settings: FullSettings) -> LakeRows:
     generate(settings, url)
     return read_books(url)
 

@@ -15,7 +15,7 @@ from eventd.audit.engine.state import Entry, State
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import survey
 from eventd.lake.storage import connect
-from tests.support.lakes import NOON, ship, tell
+from tests.support.lakes import NOON, ship, ship_state
 
 HOUR = 60 * MINUTE
 ALL = (-(1 << 40), 1 << 40)
@@ -32,7 +32,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     storage = connect(str(tmp_path / "lake"))
     for number in range(4):
         ship(storage, 10 * number, 10 * number + 10, at=NOON + number * HOUR)
-    tell(storage, 40)
+    ship_state(storage, 40)
     return str(tmp_path / "lake")
 
 

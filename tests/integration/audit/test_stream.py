@@ -19,7 +19,7 @@ from eventd.lake.storage import connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
 from tests.support.growing import GrowingLake
-from tests.support.lakes import NOON, tell
+from tests.support.lakes import NOON, ship_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,8 +118,8 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
 
 def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Path) -> None:
     storage = connect(str(tmp_path / "lake"))
-    tell(storage, 70, book=Ledger.DELIVERIES, as_of=NOON)
-    tell(storage, 5, node="site-b", as_of=NOON)
+    ship_state(storage, 70, book=Ledger.DELIVERIES, as_of=NOON)
+    ship_state(storage, 5, node="site-b", as_of=NOON)
 
     told = spark.read.format("eventd").option("book", "states").load(storage.url).toArrow().to_pylist()
     assert len(told) == 2 * len(Ledger)
@@ -135,7 +135,7 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
         return sorted(row.node for row in spark.read.parquet(str(tmp_path / "seen")).collect())
 
     assert seen() == ["site-a", "site-b"]
-    tell(storage, 5, node="site-b", as_of=NOON - SECOND)
+    ship_state(storage, 5, node="site-b", as_of=NOON - SECOND)
     assert seen() == ["site-a", "site-b", "site-b"], "a clock that was set back is news, and no other node shipped"
 
 

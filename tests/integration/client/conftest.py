@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from eventd.client import Client, Retry
-from tests.support.flaky_proxy import FlakyProxy, before
+from tests.support.flaky_proxy import FlakyProxy, proxy_for
 from tests.support.v0 import Server, serving
 
 
@@ -32,7 +32,7 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def network(server: Server) -> AsyncIterator[FlakyProxy]:
-    async with before(server.url) as proxy:
+    async with proxy_for(server.url) as proxy:
         yield proxy
 
 

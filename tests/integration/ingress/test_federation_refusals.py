@@ -22,7 +22,7 @@ from federation.keys import Key, KeyRing
 from federation.ranges import Range
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import Deed, FlakyPeer, Pass, Say
+from tests.support.flaky_peer import Deed, FixedResponse, FlakyPeer, Forward
 from tests.support.ports import free_port
 from tests.support.sites import Site
 from tests.support.v1_node import Reply, read_reply
@@ -191,13 +191,15 @@ async def test_a_query_that_is_said_to_be_a_repetition_is_asked_anew(sites: Make
     for node in (a, b):
         await node.start()
         await node.join()
-    repeated = Say(409, body=b'{"error":{"code":"replayed","message":"this request was accepted before (replay)"}}')
+    repeated = FixedResponse(
+        409, body=b'{"error":{"code":"replayed","message":"this request was accepted before (replay)"}}'
+    )
     deeds: list[Deed] = [repeated]
     with FlakyPeer(free_port(), lambda _: deeds[0], target=b.port) as between:
         await a.emit("e1")
         await a.apply(peer("b", between.port))
         await a.in_state("b", "backing-off", "replayed")
-        deeds[0] = Pass()
+        deeds[0] = Forward()
         await b.holds("e1")
         await a.caught_up("b")
 
@@ -447,7 +449,7 @@ async def test_one_event_too_large_for_the_peer_is_parked_and_blocks_nothing(sit
     await a.join()
     await b.start()
     await b.join(limits={"maxEventBytes": "8KiB", "maxBatchBytes": "8KiB"})
-    with FlakyPeer(free_port(), lambda _: Pass(), target=b.port) as between:
+    with FlakyPeer(free_port(), lambda _: Forward(), target=b.port) as between:
         await a.emit("e1", "e2")
         await a.emit("large", payload={"k": "v" * 10_000})
         await a.emit("e3", "e4")

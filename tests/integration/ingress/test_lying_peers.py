@@ -12,7 +12,7 @@ from federation.ranges import Mark
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
 from tests.support.flaky_peer import FlakyPeer
-from tests.support.lying_peer import Liar
+from tests.support.lying_peer import LyingReceiver
 from tests.support.ports import free_port
 from tests.support.sites import Site
 from tests.support.topics import Topics
@@ -43,7 +43,7 @@ async def test_a_peer_that_claims_more_than_there_is_blocks_its_own_link_and_not
     await topics.put("unrelated", 1, 2)
     begun = await topics.slice("unrelated", 0)
     [(epoch,)] = await a.rows("SELECT epoch FROM log_heads")
-    liar = Liar(lambda epoch: Mark(epoch=epoch, incarnation=0, upto=10**14, base=0) if epoch else None)
+    liar = LyingReceiver(lambda epoch: Mark(epoch=epoch, incarnation=0, upto=10**14, base=0) if epoch else None)
     liar.epochs.append(epoch)  # another peer knows it
     with FlakyPeer(free_port(), liar) as b:
         await a.apply(peer("b", b.port, **FAST), peer("c", c.port))
@@ -72,7 +72,7 @@ async def test_a_receipt_beyond_the_log_blocks_its_own_link(sites: MakeSites) ->
     (a,) = sites("a")
     await a.start()
     await a.join()
-    liar = Liar(lambda _: None)
+    liar = LyingReceiver(lambda _: None)
     liar.receipt_upto = 10**14
     with FlakyPeer(free_port(), liar) as b:
         await a.apply(peer("b", b.port, **SLOW))
@@ -85,7 +85,7 @@ async def test_a_peer_that_takes_all_and_then_has_none_of_it_is_not_fed_without_
     (a,) = sites("a")
     await a.start()
     await a.join()
-    liar = Liar(lambda epoch: Mark(epoch=epoch or "none", incarnation=0, upto=0, base=0), lambda header: True)
+    liar = LyingReceiver(lambda epoch: Mark(epoch=epoch or "none", incarnation=0, upto=0, base=0), lambda header: True)
     liar.takes = lambda header: header.range.after == 0  # the first batch, and none that follows
     with FlakyPeer(free_port(), liar) as b:
         await a.apply(peer("b", b.port, limits={"batchEvents": 1, "inFlight": 1}, **SLOW))
@@ -100,7 +100,7 @@ async def test_a_peer_that_forgets_all_whenever_it_is_asked_is_not_fed_without_a
     (a,) = sites("a")
     await a.start()
     await a.join()
-    liar = Liar(lambda _: None)
+    liar = LyingReceiver(lambda _: None)
     with FlakyPeer(free_port(), liar) as b:
         await a.apply(peer("b", b.port, **SLOW))
         await a.emit("e1")

@@ -18,7 +18,7 @@ from eventd.lake.reader import TroubleKind, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.lake.writer import Segment, write_segment
-from tests.support.lakes import EPOCH, NOON, numbered, ship, table, tell
+from tests.support.lakes import EPOCH, NOON, numbered, ship, ship_state, table
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def lake(tmp_path: Path) -> str:
     for node in ("site-a", "site-b"):
         ship(storage, 0, 5, node=node)
         ship(storage, 5, 10, node=node)
-        tell(storage, 10, node=node)
+        ship_state(storage, 10, node=node)
     return str(tmp_path / "lake")
 
 

@@ -9,14 +9,14 @@ from eventd.lake.close import close_node
 from eventd.lake.reader import survey
 from eventd.lake.storage import Storage
 from eventd.runtime.clock import SECOND
-from tests.support.lakes import NOON, tell
+from tests.support.lakes import NOON, ship_state
 
 HOUR = 3600 * SECOND
 
 
 def test_its_latest_state_says_when(any_storage: Storage) -> None:
-    tell(any_storage, 4)
-    tell(any_storage, 4, epoch="b" * 16, began_at=NOON + HOUR, as_of=NOON + HOUR)
+    ship_state(any_storage, 4)
+    ship_state(any_storage, 4, epoch="b" * 16, began_at=NOON + HOUR, as_of=NOON + HOUR)
     closed = close_node(any_storage, "site-a", now=NOON + 2 * HOUR)
     assert (closed.epoch, closed.closed_at, closed.complete_until) == ("b" * 16, NOON + 2 * HOUR, NOON + HOUR)
     assert [state.closed_at for state in survey(any_storage).nodes] == [0, NOON + 2 * HOUR]
@@ -24,12 +24,12 @@ def test_its_latest_state_says_when(any_storage: Storage) -> None:
 
 @pytest.mark.parametrize("ahead", [60 * SECOND, -60 * SECOND])
 def test_a_node_that_is_at_work_is_not_closed(storage: Storage, ahead: int) -> None:
-    tell(storage, 4, as_of=NOON + ahead)
+    ship_state(storage, 4, as_of=NOON + ahead)
     with pytest.raises(Conflict, match="site-a reported less than 5 minutes ago: it is running"):
         close_node(storage, "site-a", now=NOON)
 
 
 def test_a_node_that_never_reported_is_told(storage: Storage) -> None:
-    tell(storage, 4)
+    ship_state(storage, 4)
     with pytest.raises(NotFound, match="no node site-b reports to the lake"):
         close_node(storage, "site-b", now=NOON + HOUR)

@@ -13,7 +13,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
-from tests.support.lakes import EPOCH, NOON, ship, tell
+from tests.support.lakes import EPOCH, NOON, ship, ship_state
 
 HOUR = 3600 * SECOND
 LATER = NOON + 100 * DAY
@@ -24,7 +24,7 @@ def old_segments(storage: Storage) -> NodeState:
     """Three segments of NOON's day, all promised."""
     for number in range(3):
         ship(storage, 10 * number, 10 * number + 10)
-    return tell(storage, 30)
+    return ship_state(storage, 30)
 
 
 def retain(storage: Storage, now: int, keep: int = DAY) -> Done:
@@ -71,7 +71,7 @@ def test_what_is_promised_again_counts_anew(storage: Storage) -> None:
 def test_each_day_has_a_time_of_its_own(storage: Storage) -> None:
     ship(storage, 0, 10)
     ship(storage, 10, 20, at=NOON + DAY)
-    tell(storage, 20)
+    ship_state(storage, 20)
     keep = 10 * DAY
     assert retain(storage, NOON + 11 * DAY, keep) == Done(expired=1)
     assert retain(storage, NOON + 12 * DAY, keep) == Done(expired=1, removed=1)

@@ -22,7 +22,7 @@ from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.child_processes import children
-from tests.support.shipped import files, look, rows, state
+from tests.support.shipped import files, rows, state, survey_lake
 from tests.support.sites import Site
 
 
@@ -102,7 +102,7 @@ async def test_the_digest_is_of_the_canonical_event(sites: MakeSites, tmp_path: 
     assert row["fingerprint"] == int.from_bytes(digest[:8], signed=True)
     assert row["bytes"] == len(stored.body.encode())
     assert json.loads(row["payload"]) == {"port": "7"}
-    assert look(lake).segments[0].manifest.payloads
+    assert survey_lake(lake).segments[0].manifest.payloads
 
 
 async def test_the_state_says_how_far_the_books_are(sites: MakeSites, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_restart_goes_on_where_the_lake_ends(sites: MakeSites, tmp_path:
         await shipped(lake, Ledger.EVENTS, start + 1)
         await a.stop()
     assert [row["number"] for row in rows(lake, Ledger.EVENTS)] == [1, 2, 3]
-    assert len(look(lake).nodes) == 1
+    assert len(survey_lake(lake).nodes) == 1
 
 
 async def test_what_was_recorded_before_there_was_a_lake_is_shipped(sites: MakeSites, tmp_path: Path) -> None:
@@ -266,7 +266,9 @@ async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeS
     assert "is not a folder" in error
     lake.unlink()
     assert len(await shipped(lake, Ledger.DELIVERIES, 1)) == 1
-    await until(lambda: len(files(lake)) == len(look(lake).segments), "each file to have its manifest", seconds=30)
+    await until(
+        lambda: len(files(lake)) == len(survey_lake(lake).segments), "each file to have its manifest", seconds=30
+    )
 
 
 async def test_a_lake_of_another_schema_is_left_alone(sites: MakeSites, tmp_path: Path) -> None:

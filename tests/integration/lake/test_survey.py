@@ -15,7 +15,7 @@ from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
-from tests.support.lakes import EPOCH, NOON, numbered, ship, tell
+from tests.support.lakes import EPOCH, NOON, numbered, ship, ship_state
 
 HOUR = 3600 * SECOND
 
@@ -38,7 +38,7 @@ def test_a_whole_lake_has_no_trouble(any_storage: Storage) -> None:
     for book in Ledger:
         ship(any_storage, 0, 4, book=book)
         ship(any_storage, 4, 9, book=book)
-    state = tell(any_storage, 9)
+    state = ship_state(any_storage, 9)
     found = survey(any_storage)
     assert found.troubles == []
     assert found.nodes == [state]
@@ -49,7 +49,7 @@ def test_a_whole_lake_has_no_trouble(any_storage: Storage) -> None:
 
 def test_the_manifest_tells_what_the_rows_are(storage: Storage) -> None:
     ship(storage, 0, 3, at=NOON + 90 * SECOND)
-    tell(storage, 3)
+    ship_state(storage, 3)
     manifest = survey(storage).segments[0].manifest
     assert (manifest.node, manifest.epoch, manifest.rows) == ("site-a", EPOCH, 3)
     assert manifest.times == (NOON + 90 * SECOND,) * 2
@@ -77,7 +77,7 @@ def test_a_lake_of_another_schema_is_no_lake_for_us(storage: Storage) -> None:
 
 def test_a_missing_manifest(storage: Storage) -> None:
     first, second, third = ship(storage, 0, 4), ship(storage, 4, 9), ship(storage, 9, 12)
-    tell(storage, 12)
+    ship_state(storage, 12)
     storage.delete([second.place.manifest])
     found = survey(storage)
     assert found.segments == [first, third]
@@ -89,7 +89,7 @@ def test_a_missing_manifest(storage: Storage) -> None:
 
 def test_what_is_being_shipped_is_no_trouble(storage: Storage) -> None:
     ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     storage.delete([ship(storage, 4, 9).place.manifest])
     found = survey(storage)
     assert (ranges(found), found.troubles) == ([(0, 4)], [])
@@ -98,7 +98,7 @@ def test_what_is_being_shipped_is_no_trouble(storage: Storage) -> None:
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["first", "middle", "last"])
 def test_a_hole(storage: Storage, lost: int) -> None:
     segments = [ship(storage, 0, 4), ship(storage, 4, 9), ship(storage, 9, 12)]
-    tell(storage, 12)
+    ship_state(storage, 12)
     gone = segments[lost]
     storage.delete([gone.place.manifest, gone.place.data])
     trouble = only_trouble(survey(storage))
@@ -114,20 +114,20 @@ def test_a_hole(storage: Storage, lost: int) -> None:
 
 def test_all_segments_lost(storage: Storage) -> None:
     gone = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     storage.delete([gone.place.manifest, gone.place.data])
     assert only_trouble(survey(storage)).upto == 4
 
 
 def test_what_has_outlived_its_retention_is_no_hole(storage: Storage) -> None:
     ship(storage, 4, 9)
-    tell(storage, 9, after=4)
+    ship_state(storage, 9, after=4)
     assert survey(storage).troubles == []
 
 
 def test_a_file_that_is_gone(storage: Storage) -> None:
     segment = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     storage.delete([segment.place.data])
     found = survey(storage)
     assert (ranges(found), only_trouble(found).message) == ([], "its file is missing")
@@ -135,7 +135,7 @@ def test_a_file_that_is_gone(storage: Storage) -> None:
 
 def test_a_half_written_file_under_its_final_name(storage: Storage) -> None:
     segment = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     storage.put(segment.place.data, storage.read(segment.place.data)[:100])
     found = survey(storage)
     assert ranges(found) == []
@@ -145,7 +145,7 @@ def test_a_half_written_file_under_its_final_name(storage: Storage) -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"\x00\xff", b"[]", b'{"schema": 1}', b'{"schema": 1, "book": "songs"}'])
 def test_an_unreadable_manifest(storage: Storage, text: bytes) -> None:
     segment = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     storage.put(segment.place.manifest, text)
     found = survey(storage)
     assert ranges(found) == []
@@ -154,7 +154,7 @@ def test_an_unreadable_manifest(storage: Storage, text: bytes) -> None:
 
 def test_a_manifest_of_another_schema(storage: Storage) -> None:
     segment = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     change_manifest(storage, segment, schema=2)
     assert only_trouble(survey(storage)).message == "its manifest is of schema version 2, and this program knows 1"
 
@@ -162,7 +162,7 @@ def test_a_manifest_of_another_schema(storage: Storage) -> None:
 @pytest.mark.parametrize("changes", [{"upto": 5}, {"after": 1}, {"node": "b"}, {"epoch": "e"}, {"book": "gaps"}])
 def test_a_manifest_of_another_segment(storage: Storage, changes: dict[str, Any]) -> None:
     segment = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     change_manifest(storage, segment, **changes)
     assert only_trouble(survey(storage)).message == "its manifest describes another segment"
 
@@ -178,7 +178,7 @@ def test_a_file_of_the_same_length_with_another_content(storage: Storage) -> Non
 
 def test_a_manifest_that_lies_about_rows(storage: Storage) -> None:
     segment = ship(storage, 0, 4)
-    tell(storage, 4)
+    ship_state(storage, 4)
     change_manifest(storage, segment, rows=5)
     with pytest.raises(BadSegment, match="its file has 4 rows, and its manifest says 5"):
         read_segment(storage, survey(storage).segments[0])
@@ -198,7 +198,7 @@ def test_a_segment_that_was_shipped_twice_counts_once(storage: Storage) -> None:
     ship(storage, 0, 4)
     ship(storage, 0, 3)
     ship(storage, 4, 9)
-    tell(storage, 9)
+    ship_state(storage, 9)
     found = survey(storage)
     assert (ranges(found), found.troubles) == ([(0, 4), (4, 9)], [])
 
@@ -214,7 +214,7 @@ def archive(storage: Storage, *parts: Segment) -> Segment:
 def test_the_archive_takes_the_place_of_what_it_holds(storage: Storage) -> None:
     parts = ship(storage, 0, 4), ship(storage, 4, 9)
     last = ship(storage, 9, 12)
-    tell(storage, 12)
+    ship_state(storage, 12)
     whole = archive(storage, *parts)
     assert survey(storage).segments == [whole, last]
     storage.delete([parts[0].place.manifest])  # as it is removed: the manifest first
@@ -225,14 +225,14 @@ def test_the_archive_takes_the_place_of_what_it_holds(storage: Storage) -> None:
 
 def test_while_the_archive_is_written_the_landing_counts(storage: Storage) -> None:
     parts = ship(storage, 0, 4), ship(storage, 4, 9)
-    tell(storage, 9)
+    ship_state(storage, 9)
     storage.delete([archive(storage, *parts).place.manifest])
     assert survey(storage)[2:] == ([*parts], [])
 
 
 def test_a_broken_archive_is_no_loss_while_the_landing_is_there(storage: Storage) -> None:
     parts = ship(storage, 0, 4), ship(storage, 4, 9)
-    tell(storage, 9)
+    ship_state(storage, 9)
     whole = archive(storage, *parts)
     storage.put(whole.place.data, b"PAR1")
     assert survey(storage)[2:] == ([*parts], [])
@@ -257,8 +257,8 @@ def test_a_state_that_cannot_be_read(storage: Storage) -> None:
 
 
 def test_a_new_epoch(storage: Storage) -> None:
-    tell(storage, 0, began_at=NOON, as_of=NOON + HOUR)
-    tell(storage, 0, epoch="b" * 16, began_at=NOON + 2 * HOUR, as_of=NOON + 3 * HOUR)
+    ship_state(storage, 0, began_at=NOON, as_of=NOON + HOUR)
+    ship_state(storage, 0, epoch="b" * 16, began_at=NOON + 2 * HOUR, as_of=NOON + 3 * HOUR)
     trouble = only_trouble(survey(storage))
     assert (trouble.kind, trouble.node, trouble.epoch) == (TroubleKind.EPOCHS, "site-a", "b" * 16)
     assert trouble.message == (
@@ -268,8 +268,8 @@ def test_a_new_epoch(storage: Storage) -> None:
 
 
 def test_two_nodes_with_one_name(storage: Storage) -> None:
-    tell(storage, 0, began_at=NOON, as_of=NOON + 3 * HOUR)
-    tell(storage, 0, epoch="b" * 16, began_at=NOON + 2 * HOUR, as_of=NOON + 3 * HOUR)
+    ship_state(storage, 0, began_at=NOON, as_of=NOON + 3 * HOUR)
+    ship_state(storage, 0, epoch="b" * 16, began_at=NOON + 2 * HOUR, as_of=NOON + 3 * HOUR)
     trouble = only_trouble(survey(storage))
     assert trouble.kind is TroubleKind.TWO_NODES
     assert trouble.message.startswith("two nodes under one name: ")
@@ -277,7 +277,7 @@ def test_two_nodes_with_one_name(storage: Storage) -> None:
 
 def test_two_nodes_with_their_own_names_are_fine(storage: Storage) -> None:
     ship(storage, 0, 4), ship(storage, 0, 4, node="site-b")
-    tell(storage, 4), tell(storage, 4, node="site-b")
+    ship_state(storage, 4), ship_state(storage, 4, node="site-b")
     found = survey(storage)
     assert [segment.place.slug for segment in found.segments] == [slug("site-a"), slug("site-b")]
     assert found.troubles == []

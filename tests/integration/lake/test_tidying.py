@@ -14,7 +14,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
-from tests.support.lakes import EPOCH, NOON, ship, tell
+from tests.support.lakes import EPOCH, NOON, ship, ship_state
 
 HOUR = 3600 * SECOND
 
@@ -37,7 +37,7 @@ def some_days(storage: Storage, days: int, *, each: int = 3) -> list[Segment]:
         for _ in range(each):
             upto = segments[-1].upto if segments else 0
             segments.append(ship(storage, upto, upto + 10, at=NOON - day * DAY))
-    tell(storage, segments[-1].upto)
+    ship_state(storage, segments[-1].upto)
     return segments
 
 
@@ -93,7 +93,7 @@ def test_what_comes_late_is_put_beside(storage: Storage) -> None:
     some_days(storage, 0)
     compact(storage, NOON + DAY)
     ship(storage, 30, 40, at=NOON)
-    tell(storage, 40)
+    ship_state(storage, 40)
     assert [done.compacted for done in compact(storage, NOON + DAY + HOUR)] == [1]
     assert trees(storage) == [ARCHIVE, ARCHIVE]
     assert numbers(storage) == [*range(1, 41)]
@@ -240,7 +240,7 @@ def test_an_epoch_that_is_all_gone_is_forgotten_but_not_the_last(storage: Storag
     for number, epoch in enumerate((EPOCH, "b" * 16)):
         at = NOON + number * DAY
         ship(storage, 0, 4, epoch=epoch, at=at)
-        tell(storage, 4, epoch=epoch, began_at=at, as_of=at + HOUR)
+        ship_state(storage, 4, epoch=epoch, began_at=at, as_of=at + HOUR)
     for day in (20, 21):
         retain(storage, NOON + day * DAY, DAY)
     found = survey(storage)

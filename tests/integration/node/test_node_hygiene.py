@@ -15,7 +15,7 @@ from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.running import SECRET, Running
+from tests.support.running import SECRET, NodeProcess
 from tests.support.v1_node import V1Sender, body_of
 from tests.support.v2_sender import V2Sender, line
 
@@ -59,7 +59,7 @@ async def test_peers_that_come_and_go_leave_no_task_and_no_descriptor(sites: Mak
 
 
 def test_a_process_under_churn_settles(processes: Processes) -> None:
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     v1, v2 = V1Sender(b.port, SECRET.encode()), V2Sender(b.port)
@@ -89,7 +89,7 @@ def test_a_process_under_churn_settles(processes: Processes) -> None:
         assert memory <= was[2] + (40 << 20), f"{node.name}: {was[2] >> 20} MiB became {memory >> 20} MiB"
 
 
-def _use(node: Running) -> tuple[int, int, int]:
+def _use(node: NodeProcess) -> tuple[int, int, int]:
     """Descriptors, threads, resident bytes."""
     place = Path(f"/proc/{node.process.pid}")
     fields = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)

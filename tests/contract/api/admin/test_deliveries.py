@@ -10,26 +10,26 @@ from eventd.log.cursors.cursors import LinkState, rewind
 from eventd.log.retention.evict import RowRetention, forget
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 
 HOUR = 3600 * SECOND
 
 
 @pytest.fixture
-async def books(log: EventLog, clock: ManualClock) -> Books:
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     """Group g of node a with one peer, b, that takes everything."""
-    found = Books(log, clock)
+    found = GroupLedger(log, clock)
     await found.declare("b")
     return found
 
 
-async def test_nothing_is_delivered_before_a_batch_says_so(books: Books) -> None:
+async def test_nothing_is_delivered_before_a_batch_says_so(books: GroupLedger) -> None:
     await books.publish(draft("e1"), draft("e2"))
     assert await books.states() == {"e1": "pending", "e2": "pending"}
     assert (await books.row("e1"))["attempts"] == 0
 
 
-async def test_an_acknowledged_batch_delivers_its_whole_range(books: Books, clock: ManualClock) -> None:
+async def test_an_acknowledged_batch_delivers_its_whole_range(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2", expires=NOW + HOUR), draft("e3"))
     clock.advance(2)
     await books.settle("b", 2, attempts=3)
@@ -43,7 +43,7 @@ async def test_an_acknowledged_batch_delivers_its_whole_range(books: Books, cloc
     assert row["lastError"] == ""
 
 
-async def test_what_was_tried_and_not_acknowledged_has_failed_for_now(books: Books) -> None:
+async def test_what_was_tried_and_not_acknowledged_has_failed_for_now(books: GroupLedger) -> None:
     await books.publish(draft("e1"), draft("e2"), draft("e3"))
     await books.settle("b", 1)
     await books.fail("b", 2, "connection refused")
@@ -54,7 +54,7 @@ async def test_what_was_tried_and_not_acknowledged_has_failed_for_now(books: Boo
     assert row["lastAttemptAt"] == "2026-11-20T12:00:00Z"
 
 
-async def test_what_waits_behind_a_blocked_link_shows_why(books: Books, clock: ManualClock) -> None:
+async def test_what_waits_behind_a_blocked_link_shows_why(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.fail("b", 1, "bad signature", state=LinkState.BLOCKED, reason="unauthorized")
     clock.advance(1)
@@ -71,7 +71,7 @@ async def test_what_waits_behind_a_blocked_link_shows_why(books: Books, clock: M
     assert await books.states() == {"e1": "failed", "e2": "pending", "e3": "pending"}
 
 
-async def test_a_link_that_cannot_be_opened_fails_what_waited(books: Books, clock: ManualClock) -> None:
+async def test_a_link_that_cannot_be_opened_fails_what_waited(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 1)
     await books.fail("b", 1, "connection refused")
@@ -83,7 +83,7 @@ async def test_a_link_that_cannot_be_opened_fails_what_waited(books: Books, cloc
     assert await books.states() == {"e1": "delivered", "e2": "failed", "e3": "failed"}
 
 
-async def test_the_batch_that_ends_first_speaks_for_a_position(books: Books) -> None:
+async def test_the_batch_that_ends_first_speaks_for_a_position(books: GroupLedger) -> None:
     """A page of expired records alone shares its beginning with the next batch, which does not name them."""
     await books.publish(draft("e1", expires=NOW - 1), draft("e2"))
     await books.settle("b", 1, exceptions=[(1, "expired")], sent=False)
@@ -91,7 +91,7 @@ async def test_the_batch_that_ends_first_speaks_for_a_position(books: Books) -> 
     assert await books.states() == {"e1": "expired", "e2": "delivered"}
 
 
-async def test_exceptions_are_outcomes_of_their_own(books: Books) -> None:
+async def test_exceptions_are_outcomes_of_their_own(books: GroupLedger) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 4, exceptions=[(1, "expired"), (2, "in_path")], parked={3: "source_not_allowed"})
     assert await books.states() == {"e1": "expired", "e2": "in_path", "e3": "refused", "e4": "delivered"}
@@ -100,7 +100,7 @@ async def test_exceptions_are_outcomes_of_their_own(books: Books) -> None:
     assert row["deliveredAt"] is None
 
 
-async def test_a_refusal_outlives_its_dead_letter(books: Books) -> None:
+async def test_a_refusal_outlives_its_dead_letter(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1, parked={1: "id_conflict"})
     await books.call("dead_letters.drop", group="g", all=True)
@@ -108,7 +108,7 @@ async def test_a_refusal_outlives_its_dead_letter(books: Books) -> None:
     assert (row["status"], row["lastError"]) == ("refused", "refused")
 
 
-async def test_without_its_batch_the_state_is_unknown(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_without_its_batch_the_state_is_unknown(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 1)
     clock.advance(100)
@@ -118,7 +118,7 @@ async def test_without_its_batch_the_state_is_unknown(books: Books, log: EventLo
     assert await books.states() == {"e1": "unknown", "e2": "delivered"}
 
 
-async def test_an_event_that_expires_on_its_way_is_expired_not_pending(books: Books, clock: ManualClock) -> None:
+async def test_an_event_that_expires_on_its_way_is_expired_not_pending(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2", expires=NOW + HOUR))
     await books.fail("b", 2)
     clock.advance(1)
@@ -127,7 +127,7 @@ async def test_an_event_that_expires_on_its_way_is_expired_not_pending(books: Bo
     assert await books.states() == {"e1": "expired", "e2": "failed"}
 
 
-async def test_a_refresh_is_pending_until_the_peer_has_it(books: Books) -> None:
+async def test_a_refresh_is_pending_until_the_peer_has_it(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR))
     await books.settle("b", 1)
     await books.publish(draft("e1", expires=NOW + 2 * HOUR))
@@ -139,7 +139,7 @@ async def test_a_refresh_is_pending_until_the_peer_has_it(books: Books) -> None:
     assert (total["events"], total["delivered"], total["staleTTL"]) == (1, 1, 0)
 
 
-async def test_peers_have_no_row_for_what_is_not_meant_for_them(books: Books) -> None:
+async def test_peers_have_no_row_for_what_is_not_meant_for_them(books: GroupLedger) -> None:
     await books.declare("b", c="types: [x]", d='subjectPrefixes: ["10."]', e="relay: true")
     await books.publish(
         draft("e1", type="x"), draft("e2", subject="10.1"), draft("e3", node="z", path="z"), draft("e4", node="e")
@@ -151,20 +151,20 @@ async def test_peers_have_no_row_for_what_is_not_meant_for_them(books: Books) ->
     assert await books.states("e") == {"e1": "delivered", "e2": "delivered", "e3": "delivered", "e4": "in_path"}
 
 
-async def test_what_came_through_a_peer_is_in_its_path_before_any_batch(books: Books) -> None:
+async def test_what_came_through_a_peer_is_in_its_path_before_any_batch(books: GroupLedger) -> None:
     await books.declare(b="relay: true")
     await books.publish(draft("e1", node="z", path="z,b"), draft("e2", node="b"), draft("e3", node="z", path="z,bb"))
     assert await books.states() == {"e1": "in_path", "e2": "in_path", "e3": "pending"}
 
 
-async def test_a_narrower_selector_hides_and_recalls_nothing(books: Books) -> None:
+async def test_a_narrower_selector_hides_and_recalls_nothing(books: GroupLedger) -> None:
     await books.publish(draft("e1", type="x"), draft("e2", type="y"))
     await books.settle("b", 2)
     await books.declare(b="types: [x]")
     assert await books.states() == {"e1": "delivered"}
 
 
-async def test_a_wider_selector_is_not_proven_by_older_batches(books: Books, clock: ManualClock) -> None:
+async def test_a_wider_selector_is_not_proven_by_older_batches(books: GroupLedger, clock: ManualClock) -> None:
     await books.declare(b="types: [x]")
     await books.publish(
         draft("e1", type="x"), draft("e2", type="y"), draft("e3", type="y", expires=NOW + SECOND), draft("e4", type="x")
@@ -178,7 +178,7 @@ async def test_a_wider_selector_is_not_proven_by_older_batches(books: Books, clo
 
 
 async def test_what_a_wider_selector_found_too_old_is_expired_without_any_line(
-    books: Books, log: EventLog, clock: ManualClock
+    books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
     await books.declare(b="types: [x]")
     await books.publish(draft("e1", type="y", expires=NOW + SECOND), draft("e2", type="y"))
@@ -189,7 +189,7 @@ async def test_what_a_wider_selector_found_too_old_is_expired_without_any_line(
     assert await books.states() == {"e1": "expired", "e2": "delivered"}
 
 
-async def test_a_rewound_link_says_pending_again(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_a_rewound_link_says_pending_again(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"), draft("e3"))
     await books.settle("b", 2)
     await log.database.write(rewind, "peer:g/b", position=2, to=1, now=clock.now())
@@ -198,7 +198,7 @@ async def test_a_rewound_link_says_pending_again(books: Books, log: EventLog, cl
     assert await books.states() == {"e1": "delivered", "e2": "delivered", "e3": "delivered"}
 
 
-async def test_many_batches_and_pages_are_told_apart(books: Books) -> None:
+async def test_many_batches_and_pages_are_told_apart(books: GroupLedger) -> None:
     await books.publish(*(draft(f"e{n:04}") for n in range(1, 1201)))
     for upto in range(50, 1151, 50):
         await books.settle("b", upto, exceptions=[(upto - 7, "expired")])
@@ -217,7 +217,7 @@ async def test_many_batches_and_pages_are_told_apart(books: Books) -> None:
     assert (total["events"], total["delivered"], total["expired"], total["pending"]) == (1200, 1127, 23, 50)
 
 
-async def test_filters_pick_exact_subsets(books: Books) -> None:
+async def test_filters_pick_exact_subsets(books: GroupLedger) -> None:
     await books.declare("b", "c")
     await books.publish(draft("e1", type="x"), draft("e2", type="y", observed=NOW - HOUR))
     await books.settle("b", 1)
@@ -245,7 +245,7 @@ async def test_filters_pick_exact_subsets(books: Books) -> None:
         await books.call("deliveries.list", group="g", since="yesterday")
 
 
-async def test_a_group_without_peers_or_events_has_no_deliveries(books: Books) -> None:
+async def test_a_group_without_peers_or_events_has_no_deliveries(books: GroupLedger) -> None:
     assert (await books.call("deliveries.list", group="g"))["deliveries"] == []
     await books.declare(group="lonely")
     assert (await books.call("deliveries.list", group="lonely"))["deliveries"] == []
@@ -253,7 +253,7 @@ async def test_a_group_without_peers_or_events_has_no_deliveries(books: Books) -
 
 
 async def test_the_summary_counts_each_state_once_and_measures_from_the_recording(
-    books: Books, clock: ManualClock
+    books: GroupLedger, clock: ManualClock
 ) -> None:
     await books.publish(*(draft(f"e{n}", observed=NOW - HOUR) for n in range(1, 5)), draft("e5", expires=NOW + HOUR))
     clock.advance(1.5)
@@ -279,7 +279,7 @@ async def test_the_summary_counts_each_state_once_and_measures_from_the_recordin
 
 
 async def test_the_summary_shows_what_expired_on_the_way_and_hides_what_ended_in_peace(
-    books: Books, clock: ManualClock
+    books: GroupLedger, clock: ManualClock
 ) -> None:
     await books.publish(
         draft("old", expires=NOW - 1), draft("e1", expires=NOW + SECOND), draft("e2", expires=NOW + SECOND)
@@ -292,7 +292,7 @@ async def test_the_summary_shows_what_expired_on_the_way_and_hides_what_ended_in
     assert (total["events"], total["delivered"], total["expired"]) == (3, 1, 2)
 
 
-async def test_a_redelivery_does_not_make_the_lag_longer(books: Books, clock: ManualClock) -> None:
+async def test_a_redelivery_does_not_make_the_lag_longer(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     clock.advance(1)
     await books.settle("b", 1)
@@ -304,7 +304,7 @@ async def test_a_redelivery_does_not_make_the_lag_longer(books: Books, clock: Ma
     assert (await books.row("e1"))["deliveredAt"] == "2026-11-20T12:16:41Z"
 
 
-async def test_the_summary_of_some_types_counts_only_those(books: Books) -> None:
+async def test_the_summary_of_some_types_counts_only_those(books: GroupLedger) -> None:
     await books.declare("b", c="types: [x, y]", d="types: [z]")
     await books.publish(draft("e1", type="x", expires=NOW + HOUR), draft("e2", type="y", expires=NOW + HOUR))
     for peer in "bcd":
@@ -318,7 +318,7 @@ async def test_the_summary_of_some_types_counts_only_those(books: Books) -> None
     }
 
 
-async def test_a_token_of_another_history_is_a_gap(books: Books) -> None:
+async def test_a_token_of_another_history_is_a_gap(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     answer = await books.call("deliveries.list", group="g", after="feedfeed:7")
     assert answer["gap"]["reason"] == "another_history"

@@ -23,33 +23,33 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 
 STATES = ("delivered", "pending", "failed", "expired", "refused", "in_path", "unknown")
 TYPES = ("x", "y", "z")
 
 
 @pytest.fixture
-async def books(log: EventLog, clock: ManualClock) -> Books:
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     """Group g of node a with two peers: b takes everything, c only some types."""
-    found = Books(log, clock)
+    found = GroupLedger(log, clock)
     await found.declare("b", c="types: [x, y]")
     return found
 
 
-async def summed(books: Books, peer: str, types: Sequence[str] = ()) -> dict[str, int]:
+async def summed(books: GroupLedger, peer: str, types: Sequence[str] = ()) -> dict[str, int]:
     told = await books.call("deliveries.summary", group="g", peer=peer, type=list(types), include_expired=True)
     [row] = told["summary"]
     row["in_path"] = row["inPath"]
     return {state: row[state] for state in STATES if row[state]}
 
 
-async def listed(books: Books, peer: str, types: Sequence[str] = ()) -> dict[str, int]:
+async def listed(books: GroupLedger, peer: str, types: Sequence[str] = ()) -> dict[str, int]:
     return dict(Counter((await books.states(peer, type=list(types))).values()))
 
 
 async def test_a_plain_log_is_added_up_without_a_look_at_its_records(
-    books: Books, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         await books.publish(*(draft(f"e{number}-{at}", type="x") for at in range(100)))
@@ -71,7 +71,7 @@ async def test_a_plain_log_is_added_up_without_a_look_at_its_records(
 
 @pytest.mark.parametrize("seed", range(15))
 async def test_it_says_what_the_list_says(
-    seed: int, books: Books, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    seed: int, books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice = random.Random(seed)
     monkeypatch.setattr(deliveries, "SPAN", dice.choice([1, 20, 1000]))
@@ -83,7 +83,7 @@ async def test_it_says_what_the_list_says(
             assert await summed(books, peer, types) == await listed(books, peer, types), (number, peer, types)
 
 
-async def happen(books: Books, clock: ManualClock, dice: random.Random, number: int) -> None:
+async def happen(books: GroupLedger, clock: ManualClock, dice: random.Random, number: int) -> None:
     """One thing that a node does, or that is done to it."""
     clock.advance(dice.choice([0, 1, 5]))
     peer = dice.choice("bc")
@@ -146,7 +146,7 @@ def steps(database: Database, ask: Callable[[Connection], object]) -> int:
 
 
 @pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
-async def test_what_is_rare_costs_the_same_in_a_long_log(books: Books, database: Database) -> None:
+async def test_what_is_rare_costs_the_same_in_a_long_log(books: GroupLedger, database: Database) -> None:
     """Refreshed ids and batches of repairs are found by an index of their own, however many others there are."""
     name = link_name("g", "b")
     wanted = Selection(Selector()).wanted_by("b")
@@ -170,7 +170,7 @@ async def test_what_is_rare_costs_the_same_in_a_long_log(books: Books, database:
 
 
 @pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
-async def test_what_waits_for_many_peers_is_read_once(books: Books, database: Database) -> None:
+async def test_what_waits_for_many_peers_is_read_once(books: GroupLedger, database: Database) -> None:
     """Peers that have been away for long do not each have the log gone through."""
     for number in range(300):
         await books.publish(draft(f"e{number}"))

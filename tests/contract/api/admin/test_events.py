@@ -18,7 +18,7 @@ from eventd.log.core.units import Publish, StaleDeclaration
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 from tests.support.declared import declare, group
 
 HOUR = 3600 * SECOND
@@ -26,24 +26,24 @@ ZERO = "0001-01-01T00:00:00Z"
 
 
 @pytest.fixture
-async def books(log: EventLog, clock: ManualClock) -> Books:
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     """Group g of node a, without peers."""
-    found = Books(log, clock)
+    found = GroupLedger(log, clock)
     await found.declare()
     return found
 
 
-async def emit(books: Books, *events: dict[str, Any]) -> list[dict[str, Any]]:
+async def emit(books: GroupLedger, *events: dict[str, Any]) -> list[dict[str, Any]]:
     answer = await books.call("events.emit", group="g", events=list(events))
     results: list[dict[str, Any]] = answer["results"]
     return results
 
 
-async def ids(books: Books, **asked: Any) -> list[str]:
+async def ids(books: GroupLedger, **asked: Any) -> list[str]:
     return [event["id"] for event in (await books.call("events.list", group="g", **asked))["events"]]
 
 
-async def test_what_is_missing_is_filled_in(books: Books) -> None:
+async def test_what_is_missing_is_filled_in(books: GroupLedger) -> None:
     (result,) = await emit(books, {"type": "t"})
     assert result["result"] == "new"
     assert result["event"] == {
@@ -62,7 +62,7 @@ async def test_what_is_missing_is_filled_in(books: Books) -> None:
     }
 
 
-async def test_a_brief_answer_leaves_the_events_out(books: Books) -> None:
+async def test_a_brief_answer_leaves_the_events_out(books: GroupLedger) -> None:
     answer = await books.call("events.emit", group="g", events=[{"type": "t", "id": "i"}], brief=True)
     assert answer == {
         "counts": {"new": 1, "refreshed": 0, "duplicate": 0, "conflict": 0},
@@ -70,7 +70,7 @@ async def test_a_brief_answer_leaves_the_events_out(books: Books) -> None:
     }
 
 
-async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: Books) -> None:
+async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: GroupLedger) -> None:
     fact = {"type": "t", "id": "i"}
     answer = await books.call("events.emit", group="g", events=[fact], exceptions=True)
     assert answer == {"counts": {"new": 1, "refreshed": 0, "duplicate": 0, "conflict": 0}, "results": []}
@@ -85,7 +85,7 @@ async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: Books) ->
     }
 
 
-async def test_a_changed_declaration_counts_from_the_next_event_on(books: Books) -> None:
+async def test_a_changed_declaration_counts_from_the_next_event_on(books: GroupLedger) -> None:
     await emit(books, {"type": "t"})
     await books.declare(spec="limits: {maxEventBytes: 1KiB}")
     with pytest.raises(EventsTooLarge):
@@ -95,7 +95,7 @@ async def test_a_changed_declaration_counts_from_the_next_event_on(books: Books)
         await emit(books, {"type": "t"})
 
 
-async def test_what_is_given_is_kept(books: Books) -> None:
+async def test_what_is_given_is_kept(books: GroupLedger) -> None:
     given = {
         "id": " i ",
         "group": "g",
@@ -112,7 +112,7 @@ async def test_what_is_given_is_kept(books: Books) -> None:
     assert {name: event[name] for name in given} == {**given, "id": "i", "observedAt": "2026-05-30T10:13:20.500000Z"}
 
 
-async def test_generated_ids_follow_time(books: Books, clock: ManualClock) -> None:
+async def test_generated_ids_follow_time(books: GroupLedger, clock: ManualClock) -> None:
     first = [result["id"] for result in await emit(books, {"type": "t"})]
     clock.advance(0.001)
     second = [result["id"] for result in await emit(books, {"type": "t"})]
@@ -122,7 +122,7 @@ async def test_generated_ids_follow_time(books: Books, clock: ManualClock) -> No
 @pytest.mark.parametrize(
     ("ttl", "expires"), [("90s", "2026-11-20T11:01:30Z"), ("0s", ZERO), ("-5m", ZERO), ("1.5h", "2026-11-20T12:30:00Z")]
 )
-async def test_a_ttl_counts_from_the_observation(books: Books, ttl: str, expires: str) -> None:
+async def test_a_ttl_counts_from_the_observation(books: GroupLedger, ttl: str, expires: str) -> None:
     (result,) = await emit(books, {"type": "t", "ttl": ttl, "observedAt": "2026-11-20T11:00:00Z"})
     assert result["event"]["expiresAt"] == expires
 
@@ -153,13 +153,13 @@ async def test_a_ttl_counts_from_the_observation(books: Books, ttl: str, expires
         ({"type": "t" * 513}, "type is longer than 512 characters"),
     ],
 )
-async def test_a_wrong_event_is_refused_with_its_reason(books: Books, event: Any, message: str) -> None:
+async def test_a_wrong_event_is_refused_with_its_reason(books: GroupLedger, event: Any, message: str) -> None:
     with pytest.raises(BadEvents, match=message):
         await emit(books, event)
     assert await ids(books) == []
 
 
-async def test_every_wrong_event_is_named_and_none_is_stored(books: Books) -> None:
+async def test_every_wrong_event_is_named_and_none_is_stored(books: GroupLedger) -> None:
     with pytest.raises(BadEvents) as raised:
         await emit(books, {"type": "t"}, {"typo": "t"}, {"type": "t"}, {})
     assert [problem["index"] for problem in raised.value.detail] == [1, 3]
@@ -169,20 +169,20 @@ async def test_every_wrong_event_is_named_and_none_is_stored(books: Books) -> No
     assert await ids(books) == []
 
 
-async def test_a_listing_can_be_emitted_elsewhere(books: Books) -> None:
+async def test_a_listing_can_be_emitted_elsewhere(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "i", "payload": {"k": "v"}, "ttl": "1h"})
     (event,) = (await books.call("events.list", group="g"))["events"]
     (result,) = await emit(books, event)
     assert result["result"] == "duplicate"
 
 
-async def test_an_undeclared_group_is_refused_by_name(books: Books) -> None:
+async def test_an_undeclared_group_is_refused_by_name(books: GroupLedger) -> None:
     with pytest.raises(NotFound, match="EventGroup gg is not declared") as raised:
         await books.call("events.emit", group="gg", events=[{"type": "t"}])
     assert raised.value.hint == "did you mean g?"
 
 
-async def test_the_same_id_refreshes_repeats_or_conflicts(books: Books) -> None:
+async def test_the_same_id_refreshes_repeats_or_conflicts(books: GroupLedger) -> None:
     fact = {"type": "t", "id": "i", "observedAt": "2026-11-20T12:00:00Z"}
     assert [r["result"] for r in await emit(books, {**fact, "ttl": "1h"})] == ["new"]
     assert [r["result"] for r in await emit(books, {**fact, "ttl": "2h"})] == ["refreshed"]
@@ -197,7 +197,7 @@ async def test_the_same_id_refreshes_repeats_or_conflicts(books: Books) -> None:
     assert await ids(books) == ["i", "j"], "one row for each id"
 
 
-async def test_the_limit_of_one_event_is_the_groups(books: Books) -> None:
+async def test_the_limit_of_one_event_is_the_groups(books: GroupLedger) -> None:
     await books.declare(spec="limits: {maxEventBytes: 1KiB}")
     await emit(books, {"type": "t", "payload": {"k": "v" * 700}})
     with pytest.raises(
@@ -208,7 +208,7 @@ async def test_the_limit_of_one_event_is_the_groups(books: Books) -> None:
         await emit(books, {"type": "t", "payload": {"k": "v" * 1000}}, {})
 
 
-async def test_a_full_group_refuses_and_keeps_what_it_has(books: Books) -> None:
+async def test_a_full_group_refuses_and_keeps_what_it_has(books: GroupLedger) -> None:
     await books.declare(spec="retention: {maxBytes: 1000}")
     await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(5)))
     with pytest.raises(Full, match="limit of 1000 bytes"):
@@ -216,7 +216,7 @@ async def test_a_full_group_refuses_and_keeps_what_it_has(books: Books) -> None:
     assert len(await ids(books)) == 5
 
 
-async def test_filters_of_a_listing(books: Books) -> None:
+async def test_filters_of_a_listing(books: GroupLedger) -> None:
     await books.publish(
         draft("e1", type="x", subject="10%.1", observed=NOW - HOUR),
         draft("e2", type="y", subject="10X.1", node="z", path="z"),
@@ -236,7 +236,7 @@ async def test_filters_of_a_listing(books: Books) -> None:
 
 
 @pytest.mark.parametrize("newest", [False, True])
-async def test_pages_hold_every_event_once(books: Books, newest: bool) -> None:
+async def test_pages_hold_every_event_once(books: GroupLedger, newest: bool) -> None:
     await emit(books, *({"type": "t", "id": f"e{n:02}"} for n in range(25)))
     found: list[str] = []
     after, pages = "", 0
@@ -248,7 +248,7 @@ async def test_pages_hold_every_event_once(books: Books, newest: bool) -> None:
     assert found == sorted((f"e{n:02}" for n in range(25)), reverse=newest)
 
 
-async def test_a_reader_that_follows_sees_what_is_new(books: Books) -> None:
+async def test_a_reader_that_follows_sees_what_is_new(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "e1"})
     first = await books.call("events.list", group="g")
     await emit(books, {"type": "t", "id": "e2"}, {"type": "t", "id": "e1", "ttl": "1h"})
@@ -257,7 +257,7 @@ async def test_a_reader_that_follows_sees_what_is_new(books: Books) -> None:
     assert second["gap"] is None
 
 
-async def test_what_retention_took_from_a_reader_is_said(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_what_retention_took_from_a_reader_is_said(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await emit(books, {"type": "t", "id": "e1"})
     token = (await books.call("events.list", group="g"))["upto"]
     await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(2, 6)))
@@ -276,7 +276,7 @@ async def test_what_retention_took_from_a_reader_is_said(books: Books, log: Even
     assert ahead["gap"]["reason"] == "another_history"
 
 
-async def test_prune_applies_the_retention_now(books: Books, clock: ManualClock) -> None:
+async def test_prune_applies_the_retention_now(books: GroupLedger, clock: ManualClock) -> None:
     await emit(books, *({"type": "t", "id": f"e{n:04}"} for n in range(4500)))
     assert await books.call("events.prune", group="g") == {
         "group": "g",
@@ -290,7 +290,7 @@ async def test_prune_applies_the_retention_now(books: Books, clock: ManualClock)
     assert len(await ids(books, limit=1000)) == 100
 
 
-async def test_prune_holds_what_a_peer_has_yet_to_get(books: Books) -> None:
+async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> None:
     await books.declare("b", spec="retention: {maxEvents: 1}")
     await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(1, 6)))
     await books.settle("b", 2)
@@ -298,7 +298,7 @@ async def test_prune_holds_what_a_peer_has_yet_to_get(books: Books) -> None:
     assert (answer["removed"], await ids(books)) == (2, ["e3", "e4", "e5"])
 
 
-async def test_the_status_of_all_groups(books: Books) -> None:
+async def test_the_status_of_all_groups(books: GroupLedger) -> None:
     await books.declare("b", "c")
     await emit(books, {"type": "t"}, {"type": "t"})
     await books.call("links.pause", group="g", peer="c")
@@ -320,14 +320,14 @@ async def test_the_status_of_all_groups(books: Books) -> None:
     }
 
 
-async def test_a_span_that_ends_before_it_begins_is_refused(books: Books) -> None:
+async def test_a_span_that_ends_before_it_begins_is_refused(books: GroupLedger) -> None:
     await books.declare("b")
     for operation, more in (("events.list", {}), ("deliveries.list", {}), ("deliveries.redeliver", {"peer": "b"})):
         with pytest.raises(Invalid, match=r"until \(2h\) is before since \(1h\)"):
             await books.call(operation, group="g", since="1h", until="2h", **more)
 
 
-async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: Books) -> None:
+async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: GroupLedger) -> None:
     """The group is remembered from one event to the next, also where another process has declared it anew."""
     await emit(books, {"type": "t", "id": "a"})
     await books.declare(spec="limits: {maxEventBytes: 4096}")
@@ -341,7 +341,7 @@ async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: Books) ->
     assert await ids(books) == ["a", "b"]
 
 
-async def test_an_event_comes_from_the_node_by_its_name_of_now(books: Books) -> None:
+async def test_an_event_comes_from_the_node_by_its_name_of_now(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "a"})
     text = declare(group("z", name="g", port=7999, secret=Path("/etc/secret")))
     await books.call("resources.apply", sources=[{"name": "renamed.yaml", "text": text}])
@@ -350,7 +350,7 @@ async def test_an_event_comes_from_the_node_by_its_name_of_now(books: Books) -> 
     assert told["results"][0]["event"]["sourceNode"] == "z"
 
 
-async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books: Books) -> None:
+async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books: GroupLedger) -> None:
     await emit(books, {"type": "t"})
     await books.call("resources.delete", kind="EventGroup", name="g")
     with pytest.raises(NotFound, match="EventGroup g is not declared"):
@@ -360,7 +360,7 @@ async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books:
     assert await ids(books) == ["again"]
 
 
-async def test_what_was_made_for_another_declaration_is_not_written(books: Books) -> None:
+async def test_what_was_made_for_another_declaration_is_not_written(books: GroupLedger) -> None:
     topic = await books.log.topic("group:g")
     with pytest.raises(StaleDeclaration):
         await books.log.submit(Publish(topic, [draft("a")], declared=0))

@@ -28,15 +28,15 @@ from eventd.store.rows.links import record_gap
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
 from eventd.store.schema.tables import batches, metadata
 from eventd.testing import NOW, ManualClock, draft, event
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 
 HOUR = 3600 * SECOND
 
 
 @pytest.fixture
-async def books(log: EventLog, clock: ManualClock) -> Books:
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     """Group g of node a with one peer, b, that takes everything."""
-    found = Books(log, clock)
+    found = GroupLedger(log, clock)
     await found.declare("b")
     return found
 
@@ -62,11 +62,11 @@ class Report:
         return [check.get("code", "") for check in self.answer["checks"] if check["status"] == status]
 
 
-async def examine(books: Books, **params: Any) -> Report:
+async def examine(books: GroupLedger, **params: Any) -> Report:
     return Report(await books.call("doctor.examine", **params))
 
 
-async def fix(books: Books) -> list[tuple[str, bool, str]]:
+async def fix(books: GroupLedger) -> list[tuple[str, bool, str]]:
     answer = await books.call("doctor.fix")
     return [(each["action"], each["changed"], each["result"]) for each in answer["fix"]]
 
@@ -81,7 +81,7 @@ async def all_rows(log: EventLog) -> dict[str, list[Any]]:
     return await log.database.read(read)
 
 
-async def hold_up(books: Books, state: LinkState, reason: str = "unauthorized") -> None:
+async def hold_up(books: GroupLedger, state: LinkState, reason: str = "unauthorized") -> None:
     """Let the link to b be held up, in a state that ends an hour from now."""
     name, now = link_name("g", "b"), books.clock.now()
     cursor = await books.log.database.read(read_cursor, name)
@@ -92,7 +92,7 @@ async def hold_up(books: Books, state: LinkState, reason: str = "unauthorized") 
 # --- deliveries ---------------------------------------------------------------------------------------------
 
 
-async def test_all_delivered_is_in_order(books: Books, clock: ManualClock) -> None:
+async def test_all_delivered_is_in_order(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2", expires=NOW + HOUR))
     clock.advance(2)
     await books.settle("b", 2)
@@ -106,7 +106,9 @@ async def test_all_delivered_is_in_order(books: Books, clock: ManualClock) -> No
     assert "remediationPlan" not in found.answer
 
 
-async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(books: Books, clock: ManualClock) -> None:
+async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(
+    books: GroupLedger, clock: ManualClock
+) -> None:
     await books.publish(draft("e1"), draft("e2", expires=NOW + SECOND), draft("e3"))
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
     assert (await examine(books)).federation["failedDeliveryCount"] == 2
@@ -118,7 +120,7 @@ async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(books
     assert found["/b expected delivery"][1].endswith("besides, 1 refused by the peer")
 
 
-async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_it_may_not(books: Books) -> None:
+async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_it_may_not(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     found = await examine(books)
     assert found["/b pending deliveries"] == ("fail", "2 events waiting; the first expires in 30s")
@@ -137,7 +139,7 @@ async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_i
     assert (found.federation["failedDeliveryCount"], found.federation["pendingDeliveryCount"]) == (2, 0)
 
 
-async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: Books) -> None:
+async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     await books.settle("b", 1)
     found = await examine(books)
@@ -147,7 +149,7 @@ async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: 
     assert (await examine(books))["/b event expiry"] == ("fail", "the first that is not delivered expires in 1m0s")
 
 
-async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: Books) -> None:
+async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: GroupLedger) -> None:
     """The peer has the event that is about to expire; the one that it does not have never expires."""
     await books.publish(draft("e1", expires=NOW + 20 * SECOND))
     await books.settle("b", 1)
@@ -159,14 +161,14 @@ async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: Book
     assert found.federation["minExpiresInSeconds"] == 30.0
 
 
-async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: Books) -> None:
+async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2", expires=NOW + HOUR))
     await books.settle("b", 2, parked={1: "invalid"})
     found = await examine(books)
     assert found["/b event expiry"] == ("fail", "the first that is not delivered expires in 30s")
 
 
-async def test_what_has_expired_does_not_wait(books: Books, clock: ManualClock) -> None:
+async def test_what_has_expired_does_not_wait(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND))
     clock.advance(2)
     found = await examine(books)
@@ -174,7 +176,7 @@ async def test_what_has_expired_does_not_wait(books: Books, clock: ManualClock) 
     assert found.answer["summary"]["overall"] == "skip"
 
 
-async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: Books) -> None:
+async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR), draft("e2", expires=NOW + HOUR))
     await books.settle("b", 2)
     await books.publish(draft("e1", expires=NOW + 2 * HOUR))
@@ -191,7 +193,7 @@ async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: Books) -
 # --- lag ----------------------------------------------------------------------------------------------------
 
 
-async def test_lag_is_judged_by_the_groups_limits(books: Books, clock: ManualClock) -> None:
+async def test_lag_is_judged_by_the_groups_limits(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     clock.advance(85)
     await books.settle("b", 1)
@@ -213,13 +215,13 @@ spec: {groupRef: g, delivery: {lagWarnSeconds: 10, lagFailSeconds: 30, expiresSo
     assert [(each["severity"], each["actual"]) for each in slo["violations"]] == [("fail", "maxDeliveryLagSeconds=85")]
 
 
-async def test_an_old_observation_is_no_lag(books: Books) -> None:
+async def test_an_old_observation_is_no_lag(books: GroupLedger) -> None:
     await books.publish(draft("e1", observed=NOW - 10 * HOUR))
     await books.settle("b", 1)
     assert (await examine(books)).federation["maxDeliveryLagSeconds"] == 0
 
 
-async def test_a_peer_that_comes_late_is_no_lag(books: Books, clock: ManualClock) -> None:
+async def test_a_peer_that_comes_late_is_no_lag(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
     clock.advance(600)
@@ -230,7 +232,7 @@ async def test_a_peer_that_comes_late_is_no_lag(books: Books, clock: ManualClock
 
 
 async def test_sending_again_after_the_peer_lost_its_database_is_no_lag(
-    books: Books, log: EventLog, clock: ManualClock
+    books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
     await books.publish(draft("e1"), draft("e2"))
     clock.advance(1)
@@ -242,7 +244,7 @@ async def test_sending_again_after_the_peer_lost_its_database_is_no_lag(
     assert (await examine(books))["/b delivery lag"][1].startswith("at most 1s ")
 
 
-async def test_redelivery_is_no_lag(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_redelivery_is_no_lag(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 1)
     await books.settle("b", 2, parked={2: "invalid"})
@@ -254,7 +256,7 @@ async def test_redelivery_is_no_lag(books: Books, log: EventLog, clock: ManualCl
     assert found["/b delivery lag"][0] == "pass"
 
 
-async def test_an_event_that_waits_for_long_is_told(books: Books, clock: ManualClock) -> None:
+async def test_an_event_that_waits_for_long_is_told(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     clock.advance(90)
     assert (await examine(books))["/b waiting"][0] == "warn"
@@ -270,7 +272,7 @@ async def test_an_event_that_waits_for_long_is_told(books: Books, clock: ManualC
 
 
 async def test_filters_and_origin_decide_what_is_expected(log: EventLog, clock: ManualClock) -> None:
-    books = Books(log, clock)
+    books = GroupLedger(log, clock)
     await books.declare("x", typed="types: [t.x]", prefixed='subjectPrefixes: ["10."]', relay="relay: true")
     await books.publish(
         draft("e1", type="t.x"), draft("e2", type="t.y", subject="10.1"), draft("f1", node="far", path="far")
@@ -286,7 +288,7 @@ async def test_filters_and_origin_decide_what_is_expected(log: EventLog, clock: 
 
 
 async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_forgotten(
-    books: Books, log: EventLog, clock: ManualClock
+    books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
     for number in range(1, 5):
         await books.publish(draft(f"e{number}"))
@@ -307,7 +309,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
     assert found["/b expected delivery"][1].endswith("4 without stored evidence of their delivery")
 
 
-async def test_events_that_end_otherwise_are_told_apart(books: Books, clock: ManualClock) -> None:
+async def test_events_that_end_otherwise_are_told_apart(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3"), draft("e4", node="b"))
     clock.advance(2)
     await books.settle("b", 4, exceptions=[(1, "expired"), (4, "in_path")], parked={2: "invalid"})
@@ -316,7 +318,7 @@ async def test_events_that_end_otherwise_are_told_apart(books: Books, clock: Man
     assert detail.endswith("besides, 1 expired before the peer had them, 1 came from the peer, 1 refused by the peer")
 
 
-async def test_only_foreign_events_leave_nothing_to_expect(books: Books) -> None:
+async def test_only_foreign_events_leave_nothing_to_expect(books: GroupLedger) -> None:
     await books.publish(draft("f1", node="far", path="far"))
     await books.settle("b", 1)
     found = await examine(books)
@@ -325,7 +327,7 @@ async def test_only_foreign_events_leave_nothing_to_expect(books: Books) -> None
 
 
 async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, clock: ManualClock) -> None:
-    books = Books(log, clock)
+    books = GroupLedger(log, clock)
     found = await examine(books)
     assert found.answer["checks"][0]["name"] == "expected peers"
     assert found.federation["slo"] == {"groups": []}
@@ -334,7 +336,7 @@ async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, cl
     assert (await examine(books))[" expected peers"] == ("skip", "no EventPeer is declared for it")
 
 
-async def test_groups_come_in_order_and_one_can_be_chosen(books: Books) -> None:
+async def test_groups_come_in_order_and_one_can_be_chosen(books: GroupLedger) -> None:
     for name in ("zeta", "alpha"):
         await books.declare(group=name)
     found = await examine(books)
@@ -345,14 +347,14 @@ async def test_groups_come_in_order_and_one_can_be_chosen(books: Books) -> None:
         await examine(books, group="nope")
 
 
-async def test_what_senders_lost_is_told(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_what_senders_lost_is_told(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     topic = (await log.database.read(read_topic, "group:g")).id
     for reason in ("lost", "taken_back", "lost"):
         await log.database.write(record_gap, topic, "hub", "e", 1, 2, reason, clock.now())
     assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
 
 
-async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(books: Books) -> None:
+async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(books: GroupLedger) -> None:
     metrics = Metrics()
     books.services = Services(books.log, metrics=metrics)
     assert "g protocol" not in (await examine(books)).names
@@ -381,14 +383,14 @@ spec: {groupRef: g, match: {types: [t]}, trigger: {pluginRef: p, batchWindow: 5s
 RUNS = "EventSubscription/claims subscription runs"
 
 
-async def subscribe(books: Books) -> str:
+async def subscribe(books: GroupLedger) -> str:
     """Declare a subscription, and let it be taken notice of; its cursor."""
     await books.call("resources.apply", sources=[{"name": "claims.yaml", "text": CLAIMS}])
     await books.call("subscriptions.resume", subscription="claims")
     return subscription_name("g", "claims")
 
 
-async def run(books: Books, status: RunStatus, upto: int, *ids: str) -> None:
+async def run(books: GroupLedger, status: RunStatus, upto: int, *ids: str) -> None:
     """Write down a run, as the subscription's consumer does."""
     name, now = subscription_name("g", "claims"), books.clock.now()
     new = NewRun(plugin="p", trigger="x", started_at=now, subscription="claims", cursor=name, group="g", event_ids=ids)
@@ -410,7 +412,7 @@ def runs_of(found: Report) -> tuple[str, str]:
     return check["status"], check["detail"]
 
 
-async def test_the_runs_of_a_subscription_are_those_of_its_events(books: Books, clock: ManualClock) -> None:
+async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLedger, clock: ManualClock) -> None:
     await subscribe(books)
     await books.declare()
     assert runs_of(await examine(books)) == ("skip", "it has not run yet")
@@ -438,7 +440,7 @@ async def test_the_runs_of_a_subscription_are_those_of_its_events(books: Books, 
     )
 
 
-async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: Books) -> None:
+async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: GroupLedger) -> None:
     name = await subscribe(books)
     await books.publish(draft("e1"))
     now = books.clock.now()
@@ -457,13 +459,13 @@ async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: Book
     ]
 
 
-async def test_what_a_subscription_lost_is_told(books: Books) -> None:
+async def test_what_a_subscription_lost_is_told(books: GroupLedger) -> None:
     await subscribe(books)
     await run(books, RunStatus.LOST, 0)
     assert "subscription-lost" in (await examine(books)).codes("warn")
 
 
-async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: Books) -> None:
+async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: GroupLedger) -> None:
     await subscribe(books)
     target = {"apiVersion": "net.example/v1", "kind": "Route", "name": "fallback"}
     for number in range(7):
@@ -492,7 +494,7 @@ async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: Books) ->
 # --- the plan, and carrying it out --------------------------------------------------------------------------
 
 
-async def test_looking_changes_nothing(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_looking_changes_nothing(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     clock.advance(300)
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
@@ -508,14 +510,14 @@ async def test_looking_changes_nothing(books: Books, log: EventLog, clock: Manua
     assert await all_rows(log) == before
 
 
-async def test_a_plan_for_a_healthy_node_is_empty(books: Books) -> None:
+async def test_a_plan_for_a_healthy_node_is_empty(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
     found = await examine(books, remediation_plan=True)
     assert found.answer["remediationPlan"] == {"generatedAt": "2026-11-20T12:00:00Z", "actions": []}
 
 
-async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Books, log: EventLog) -> None:
+async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: GroupLedger, log: EventLog) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
     await hold_up(books, LinkState.BLOCKED)
@@ -532,7 +534,7 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Book
     assert await all_rows(log) == before
 
 
-async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: Books, log: EventLog) -> None:
+async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: GroupLedger, log: EventLog) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 4, parked={1: "id_conflict", 2: "invalid"})
     (done,) = await fix(books)
@@ -547,7 +549,7 @@ async def test_fixing_does_not_retry_what_the_peer_refuses_each_time(books: Book
     assert "dead-letters drop --group g NUMBER" in next(each["remedy"] for each in left if "remedy" in each)
 
 
-async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -> None:
+async def test_fixing_leaves_a_paused_link_paused(books: GroupLedger, log: EventLog) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR))
     await books.settle("b", 1)
     await books.publish(draft("e1", expires=NOW + 2 * HOUR))
@@ -559,7 +561,7 @@ async def test_fixing_leaves_a_paused_link_paused(books: Books, log: EventLog) -
     assert await all_rows(log) == before
 
 
-async def test_fixing_lets_refreshes_overtake_what_else_waits(books: Books, log: EventLog) -> None:
+async def test_fixing_lets_refreshes_overtake_what_else_waits(books: GroupLedger, log: EventLog) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR), draft("e2"))
     await books.settle("b", 2)
     await books.publish(draft("e3"), draft("e1", expires=NOW + 2 * HOUR), draft("e4"))
@@ -582,7 +584,9 @@ async def test_fixing_lets_refreshes_overtake_what_else_waits(books: Books, log:
     assert (await examine(books)).answer["summary"]["overall"] == "pass"
 
 
-async def test_fixing_what_needs_a_person_changes_nothing(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_fixing_what_needs_a_person_changes_nothing(
+    books: GroupLedger, log: EventLog, clock: ManualClock
+) -> None:
     for number in range(1, 4):
         await books.publish(draft(f"e{number}"))
         clock.advance(10)
@@ -595,7 +599,7 @@ async def test_fixing_what_needs_a_person_changes_nothing(books: Books, log: Eve
     assert await all_rows(log) == before
 
 
-async def test_an_action_that_fails_does_not_stop_the_next(books: Books) -> None:
+async def test_an_action_that_fails_does_not_stop_the_next(books: GroupLedger) -> None:
     await hold_up(books, LinkState.BLOCKED)
     actions = [Action("check-peer-connectivity", "g", peer, "", "why", safe=True) for peer in ("gone", "b")]
     gone, found = await carry_out(books.services, actions)
@@ -609,7 +613,7 @@ async def test_an_action_that_fails_does_not_stop_the_next(books: Books) -> None
     assert found["changed"] is True
 
 
-async def test_what_is_not_safe_is_left_to_a_person(books: Books, log: EventLog) -> None:
+async def test_what_is_not_safe_is_left_to_a_person(books: GroupLedger, log: EventLog) -> None:
     before = await all_rows(log)
     (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
     assert (done["changed"], done["result"]) == (False, "not done: it needs an operator's approval")
@@ -645,7 +649,7 @@ def test_every_action_is_in_the_reference() -> None:
 # --- the node itself ----------------------------------------------------------------------------------------
 
 
-async def test_a_node_that_is_not_ready_fails(books: Books) -> None:
+async def test_a_node_that_is_not_ready_fails(books: GroupLedger) -> None:
     told = {"database": "ok", "group g": "cannot listen", "group h": "keys"}
 
     async def readiness() -> dict[str, str]:

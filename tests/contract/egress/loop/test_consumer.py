@@ -30,7 +30,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, fetch
 from eventd.store.schema.tables import batches, dead_letters
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
-from tests.support.sinks import Driven, ScriptedSink, driving
+from tests.support.sinks import RunningConsumer, ScriptedSink, run_consumer
 
 NAME = "peer:g/b"
 DOWN = Unavailable("timeout", "no answer within 5 s")
@@ -50,7 +50,7 @@ async def rows(log: EventLog, table: sa.Table, *columns: str) -> list[tuple[Any,
     return await log.database.read(lambda conn: [tuple(row) for row in conn.execute(query)])
 
 
-async def held(link: Driven, state: LinkState, attempts: int | None = None) -> None:
+async def held(link: RunningConsumer, state: LinkState, attempts: int | None = None) -> None:
     """Wait until the cursor is in this state, and until the consumer is idle."""
 
     async def said() -> bool:
@@ -71,7 +71,7 @@ async def test_what_is_there_and_what_comes_is_delivered_in_order_with_its_proof
 ) -> None:
     await publish(log, topic, "a", "b")
     sink = ScriptedSink(NAME)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(2))
         await publish(log, topic, "c")
         await publish(log, topic, "d")
@@ -88,10 +88,10 @@ async def test_what_is_there_and_what_comes_is_delivered_in_order_with_its_proof
 async def test_it_goes_on_where_it_stopped(log: EventLog, topic: int) -> None:
     await publish(log, topic, "a", "b")
     sink = ScriptedSink(NAME)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(2))
     await publish(log, topic, "c")
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(3))
     assert sink.taken == ["a", "b", "c"]
     assert sink.batches[-1].after == 2
@@ -100,7 +100,7 @@ async def test_it_goes_on_where_it_stopped(log: EventLog, topic: int) -> None:
 async def test_pages_bound_a_parcel(log: EventLog, topic: int) -> None:
     await publish(log, topic, *"abcdefg")
     sink = ScriptedSink(NAME, page=(3, 1 << 20))
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(7))
     assert [[r.event_id for r in parcel.records] for parcel in sink.batches] == [[*"abc"], [*"def"], [*"g"]]
 
@@ -109,7 +109,7 @@ async def test_a_record_that_is_refused_is_set_aside_and_the_rest_goes_on(log: E
     await publish(log, topic, "a", "poison", "c")
     sink = ScriptedSink(NAME)
     sink.answers.append(sink.refuse("poison"))
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(3))
         assert (await link.cursor()).state is LinkState.RUNNING
     assert sink.taken == ["a", "c"]
@@ -122,7 +122,7 @@ async def test_a_record_that_is_refused_is_set_aside_and_the_rest_goes_on(log: E
 async def test_an_append_to_another_topic_does_not_wake_it(log: EventLog, topic: int) -> None:
     other = await log.topic("group:other")
     sink = ScriptedSink(NAME, matches=lambda record: record.topic_id == topic)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.opened)
         await publish(log, other, "x")
         await give_turns()
@@ -133,7 +133,7 @@ async def test_an_append_to_another_topic_does_not_wake_it(log: EventLog, topic:
 
 async def test_a_sink_for_own_records_is_not_given_what_came_from_elsewhere(log: EventLog, topic: int) -> None:
     sink = ScriptedSink(NAME, own=True)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.opened)
         await publish(log, topic, "foreign", path="c")
         await publish(log, topic, "a")
@@ -150,7 +150,7 @@ async def test_a_destination_that_is_down_is_tried_again_ever_more_rarely(
     await publish(log, topic, "a", "b")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN] * 6)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for attempt, seconds in enumerate([1, 2, 4, 8, 8, 8], start=1):
             await held(link, LinkState.BACKING_OFF, attempt)
             cursor = await link.cursor()
@@ -175,7 +175,7 @@ async def test_a_link_leaves_a_line_when_its_trouble_changes_and_when_it_ends(
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN, DOWN, Blocked("http_403", "go away")])
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for attempt, state in enumerate((LinkState.BACKING_OFF, LinkState.BACKING_OFF, LinkState.BLOCKED), start=1):
             await held(link, state, attempt)
             clock.advance(10)
@@ -190,7 +190,7 @@ async def test_jitter_only_shortens(log: EventLog, topic: int, clock: ManualCloc
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN] * 2)
-    async with driving(log, sink, topic, chance=0.5) as link:
+    async with run_consumer(log, sink, topic, chance=0.5) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         assert clock.waits == [pytest.approx(0.75)]
         clock.advance(0.75)
@@ -205,7 +205,7 @@ async def test_the_time_a_destination_asks_for_is_respected(
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.append(Unavailable("http_429", "slow down", retry_after=asked))
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF)
         assert clock.waits == [pytest.approx(seconds)]
 
@@ -214,7 +214,7 @@ async def test_a_link_that_is_refused_is_only_probed(log: EventLog, topic: int, 
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.extend([Blocked("http_401", "wrong key")] * 2)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for attempt in (1, 2):
             await held(link, LinkState.BLOCKED, attempt)
             assert clock.waits == [pytest.approx(8)]
@@ -229,7 +229,7 @@ async def test_what_this_node_lacks_is_a_failure_that_waits_for_a_change(
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.opening.append(LinkError("no_signing_key", "no key to sign with"))
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.FAILED)
         assert ((await link.cursor()).reason, clock.waits) == ("no_signing_key", [pytest.approx(8)])
 
@@ -239,7 +239,7 @@ async def test_one_destination_that_is_down_delays_no_other(log: EventLog, topic
     dead, alive = ScriptedSink("peer:g/dead"), ScriptedSink("peer:g/alive")
     hangs, told = dead.later()
     dead.answers.append(hangs)
-    async with driving(log, dead, topic), driving(log, alive, topic) as link:
+    async with run_consumer(log, dead, topic), run_consumer(log, alive, topic) as link:
         await until(lambda: dead.batches)
         await publish(log, topic, "b", "c")
         await until(lambda: link.at(3))
@@ -253,7 +253,7 @@ async def test_a_sign_of_life_shortens_the_wait_to_that_of_a_first_failure(
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN] * 4)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for attempt, seconds in enumerate([1, 2, 4], start=1):
             await held(link, LinkState.BACKING_OFF, attempt)
             clock.advance(seconds)
@@ -273,7 +273,7 @@ async def test_a_step_of_the_wall_clock_moves_no_try(log: EventLog, topic: int, 
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN] * 4)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         clock.set_wall(clock.now() + step * SECOND)
         for attempt, seconds in enumerate([1, 2, 4], start=1):
@@ -299,7 +299,7 @@ async def test_a_rest_that_was_begun_before_a_restart_is_no_longer_than_it_was(
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN] * 3)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for attempt, seconds in enumerate([1, 2], start=1):
             await held(link, LinkState.BACKING_OFF, attempt)
             clock.advance(seconds)
@@ -307,7 +307,7 @@ async def test_a_rest_that_was_begun_before_a_restart_is_no_longer_than_it_was(
         clock.advance(1)
     await until(lambda: not clock.waits)
     clock.set_wall(clock.now() + step * SECOND)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         if step < 0:
             await until(lambda: clock.waits == [pytest.approx(4)], "the delay that was chosen, as if it had just begun")
             clock.advance(4)
@@ -319,7 +319,7 @@ async def test_a_sign_of_life_does_not_disturb_a_transfer(log: EventLog, topic: 
     sink = ScriptedSink(NAME)
     hangs, told = sink.later()
     sink.answers.append(hangs)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.batches)
         link.consumer.wake()
         await give_turns()
@@ -334,7 +334,7 @@ async def test_what_a_partial_answer_took_is_settled_and_the_rest_is_tried_again
     await publish(log, topic, "a", "b", "c", "d")
     sink = ScriptedSink(NAME)
     sink.answers.append(sink.take_until("b", DOWN))
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         cursor = await link.cursor()
         assert (cursor.position, cursor.sent_upto, cursor.attempted_upto) == (2, 2, 4)
@@ -349,7 +349,7 @@ async def test_what_came_after_a_failure_has_not_failed(log: EventLog, topic: in
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME, page=(1, 1 << 20))
     sink.answers.append(DOWN)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         await publish(log, topic, "b")
         clock.advance(1)
@@ -362,7 +362,7 @@ async def test_progress_makes_the_next_failure_a_first_one(log: EventLog, topic:
     await publish(log, topic, "a", "b")
     sink = ScriptedSink(NAME)
     sink.answers.extend([DOWN, DOWN, sink.take_until("a", DOWN)])
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for attempt, seconds in enumerate([1, 2], start=1):
             await held(link, LinkState.BACKING_OFF, attempt)
             clock.advance(seconds)
@@ -377,7 +377,7 @@ async def test_passing_over_what_must_not_be_sent_is_no_success_of_the_link(
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME, reached=False)
     sink.answers.append(DOWN)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         sink.spoils = lambda record: "expired"
         clock.advance(1)
@@ -392,7 +392,7 @@ async def test_a_link_that_answers_again_is_shown_as_running_without_anything_to
 ) -> None:
     sink = ScriptedSink(NAME)
     sink.opening.append(DOWN)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         clock.advance(1)
         await until(lambda: sink.opened == 2)
@@ -411,7 +411,7 @@ async def test_several_parcels_are_under_way_and_settle_in_order(log: EventLog, 
     sink = ScriptedSink(NAME, window=3, page=(2, 1 << 20))
     waiting = [sink.later() for _ in range(4)]
     sink.answers.extend(answer for answer, _ in waiting)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: len(sink.batches) == 3)
         await give_turns()
         assert len(sink.batches) == 3, "no more than the window"
@@ -432,7 +432,7 @@ async def test_at_the_end_of_its_cursor_it_waits_for_the_answer_and_reads_nothin
     sink = CountingSink(NAME, window=3)
     answer, told = sink.later()
     sink.answers.append(answer)
-    async with driving(log, sink, topic, until=2) as link:
+    async with run_consumer(log, sink, topic, until=2) as link:
         await until(lambda: sink.batches)
         for _ in range(20):  # while it would read about as often
             await link.cursor()
@@ -460,7 +460,7 @@ async def test_when_the_first_fails_those_behind_it_are_given_up_and_sent_again(
     sink = ScriptedSink(NAME, window=3, page=(2, 1 << 20))
     first, second, third = (sink.later() for _ in range(3))
     sink.answers.extend([first[0], second[0], third[0]])
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: len(sink.batches) == 3)
         second[1].set_result(sink.take)  # done, but not settled: the cursor is not there yet
         first[1].set_result(DOWN)
@@ -483,7 +483,7 @@ async def test_a_pause_gives_up_what_is_under_way_and_a_resumption_sends_it_at_o
     sink = ScriptedSink(NAME)
     hangs, told = sink.later()
     sink.answers.append(hangs)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.batches)
         await database.write(set_paused, NAME, at=NOW, by="ann")
         link.consumer.reread()
@@ -507,7 +507,7 @@ async def test_a_signal_between_looking_and_resting_is_not_lost(
     await database.write(set_paused, NAME, at=NOW, by="ann")
     sink = ScriptedSink(NAME)
     read = database.read_for_delivery
-    links: list[Driven] = []
+    links: list[RunningConsumer] = []
 
     async def reading(fn: Any, *args: Any, **kwargs: Any) -> Any:
         found = await read(fn, *args, **kwargs)
@@ -517,7 +517,7 @@ async def test_a_signal_between_looking_and_resting_is_not_lost(
         return found
 
     monkeypatch.setattr(database, "read_for_delivery", reading)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         links.append(link)
         await until(lambda: sink.taken == ["a"])
 
@@ -525,7 +525,7 @@ async def test_a_signal_between_looking_and_resting_is_not_lost(
 async def test_it_ends_when_the_cursor_is_removed(log: EventLog, database: Database, topic: int) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(1))
         await database.write(delete_cursors, [NAME])
         link.consumer.reread()
@@ -537,7 +537,7 @@ async def test_when_somebody_else_moved_the_cursor_it_goes_on_from_there(log: Ev
     sink = ScriptedSink(NAME)
     hangs, told = sink.later()
     sink.answers.append(hangs)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.batches)
         await log.settle(Step(NAME, 0, 1, 1, NOW))
         told.set_result(sink.take)
@@ -553,7 +553,7 @@ async def test_when_another_selection_was_declared_it_settles_nothing_and_waits_
     sink = ScriptedSink(NAME)
     hangs, told = sink.later()
     sink.answers.append(hangs)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.batches)
         await database.write(declare_selection, NAME, 2, {}, NOW)
         told.set_result(sink.take)
@@ -571,7 +571,7 @@ async def test_told_to_finish_it_settles_what_is_under_way_and_takes_nothing_mor
     sink = ScriptedSink(NAME, window=2, page=(2, 1 << 20))
     first, second = sink.later(), sink.later()
     sink.answers.extend([first[0], second[0]])
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: len(sink.batches) == 2)
         link.consumer.finish()
         second[1].set_result(sink.take)
@@ -587,7 +587,7 @@ async def test_told_to_finish_while_it_rests_it_ends_at_once(log: EventLog, topi
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.answers.append(DOWN)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF)
         link.consumer.finish()
         await asyncio.wait_for(link.task, 5)
@@ -601,7 +601,7 @@ async def test_a_destination_that_was_started_is_compared_after_what_is_under_wa
     sink = ScriptedSink(NAME)
     hangs, told = sink.later()
     sink.answers.append(hangs)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: sink.batches)
         clock.advance(since)
         link.consumer.reopen()
@@ -622,7 +622,7 @@ async def test_a_destination_that_has_less_gets_it_again(log: EventLog, topic: i
     await publish(log, topic, *"abcd")
     sink = ScriptedSink(NAME, page=(2, 1 << 20))
     sink.answers.extend([sink.take, Rewind(0, "the peer is at 0")])
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(4))
         assert (await link.cursor()).rewound_from == 2
     assert sink.taken == [*"ababcd"]
@@ -636,7 +636,7 @@ async def test_a_destination_that_claims_to_have_more_cannot_make_us_skip(
     await publish(log, topic, *"abcd")
     sink = ScriptedSink(NAME, page=(2, 1 << 20))
     sink.answers.extend([sink.take, Rewind(to, f"the peer stands at {to}")])
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF, 1)
         cursor = await link.cursor()
         assert (cursor.position, cursor.reason, cursor.last_error) == (2, "out_of_step", f"the peer stands at {to}")
@@ -651,7 +651,7 @@ async def test_a_destination_that_goes_back_again_and_again_is_given_time(
     await publish(log, topic, *"abcd")
     sink = ScriptedSink(NAME, page=(2, 1 << 20))
     sink.answers.extend([sink.take, Rewind(0, "the peer is at 0")] * 6)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for times, seconds in ((2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0)):
             await until(lambda times=times: len(sink.batches) == 2 * times)  # type: ignore[misc]
             await held(link, LinkState.BACKING_OFF)
@@ -680,7 +680,7 @@ async def test_passing_what_is_no_concern_of_it_is_written_down_in_time(
 ) -> None:
     sink = ScriptedSink(NAME, matches=lambda record: record.event_id.startswith("mine"))
     await publish(log, topic, "mine1")
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(1))
         await publish(log, topic, "x", "y")
         await until(lambda: clock.waits)
@@ -701,7 +701,7 @@ async def test_passing_what_is_no_concern_of_it_is_written_down_in_time(
 async def test_passing_by_is_written_with_the_next_settle(log: EventLog, topic: int, clock: ManualClock) -> None:
     sink = ScriptedSink(NAME, matches=lambda record: record.event_id.startswith("mine"))
     await publish(log, topic, "x", "mine", "y")
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: link.at(3))
     assert clock.waits == []
 
@@ -714,7 +714,7 @@ REPAIR = "repair:g/b/1"
 async def test_a_repair_ends_and_removes_itself(log: EventLog, database: Database, topic: int) -> None:
     await publish(log, topic, *"abcdef")
     sink = ScriptedSink(REPAIR, page=(2, 1 << 20), matches=lambda record: record.event_id != "d")
-    async with driving(log, sink, topic, kind="repair", position=1, until=5) as link:
+    async with run_consumer(log, sink, topic, kind="repair", position=1, until=5) as link:
         await asyncio.wait_for(link.task, 5)
     assert sink.taken == [*"bce"]
     assert await database.read(read_cursors) == []
@@ -723,7 +723,7 @@ async def test_a_repair_ends_and_removes_itself(log: EventLog, database: Databas
 async def test_a_repair_without_anything_to_send_ends_too(log: EventLog, database: Database, topic: int) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(REPAIR, matches=lambda record: False)
-    async with driving(log, sink, topic, kind="repair", until=1) as link:
+    async with run_consumer(log, sink, topic, kind="repair", until=1) as link:
         await asyncio.wait_for(link.task, 5)
     assert await database.read(read_cursors) == []
 
@@ -738,7 +738,7 @@ async def test_what_a_repair_leaves_behind_is_kept_with_the_peer(log: EventLog, 
         return replace(ack, batches=[replace(batch, cursor=NAME) for batch in ack.batches])
 
     sink.answers.append(answer)
-    async with driving(log, sink, topic, kind="repair", until=3) as link:
+    async with run_consumer(log, sink, topic, kind="repair", until=3) as link:
         await asyncio.wait_for(link.task, 5)
     assert await rows(log, batches, "cursor") == [(NAME,)]
     assert await rows(log, dead_letters, "cursor", "event_id") == [(NAME, "poison")]
@@ -754,7 +754,7 @@ async def test_a_fault_in_one_link_is_shown_and_ends_neither_it_nor_the_others(
     faulty, sound = ScriptedSink("peer:g/faulty"), ScriptedSink("peer:g/sound")
     faulty.answers.append(ZeroDivisionError("a secret"))
     with caplog.at_level(logging.ERROR, "eventd.egress"):
-        async with driving(log, faulty, topic) as link, driving(log, sound, topic) as other:
+        async with run_consumer(log, faulty, topic) as link, run_consumer(log, sound, topic) as other:
             await held(link, LinkState.FAILED)
             cursor = await link.cursor()
             assert (cursor.reason, cursor.last_error) == ("internal", "ZeroDivisionError in this node; see its log")
@@ -779,7 +779,7 @@ async def test_a_fault_that_cannot_even_be_written_down_is_logged_and_the_link_g
 
     monkeypatch.setattr(log, "postpone", fail)
     with caplog.at_level(logging.ERROR, "eventd.egress"):
-        async with driving(log, sink, topic) as link:
+        async with run_consumer(log, sink, topic) as link:
             await until(lambda: clock.waits)
             clock.advance(BROKEN_WAIT)
             await until(lambda: link.at(1))
@@ -790,7 +790,7 @@ async def test_an_error_of_ours_is_shown_in_its_own_words(log: EventLog, topic: 
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
     sink.opening.append(Invalid("the endpoint is nonsense", hint="correct it"))
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.FAILED)
         cursor = await link.cursor()
         assert (cursor.reason, cursor.last_error) == ("invalid_request", "the endpoint is nonsense (correct it)")
@@ -817,7 +817,7 @@ async def test_trouble_with_the_database_is_no_fault_of_the_link(
         return await read(fn, *args, **kwargs)
 
     monkeypatch.setattr(database, "read_for_delivery", reading)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for left in (1, 0):
             await until(lambda left=left: len(troubles) == left and clock.waits)  # type: ignore[misc]
             assert clock.waits == [pytest.approx(BROKEN_WAIT)]
@@ -837,7 +837,7 @@ async def test_cancelled_it_leaves_nothing_running(log: EventLog, topic: int) ->
     sink = ScriptedSink(NAME, window=2, page=(2, 1 << 20))
     waiting = [sink.later() for _ in range(2)]
     sink.answers.extend(answer for answer, _ in waiting)
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         await until(lambda: len(sink.batches) == 2)
         link.task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eventd.egress.routers.projection import Guarantee
 from eventd.log.core.eventlog import EventLog
 from eventd.log.topics.topics import DeleteTopic
-from tests.support.routed import Routed
+from tests.support.routed import RoutedTopics
 
 TAGS = ("x", "y")
 TOPICS = 5
@@ -23,8 +23,8 @@ numbers = itertools.count()
 
 
 @pytest.fixture
-async def routed(log: EventLog) -> AsyncIterator[Routed]:
-    opened = Routed(log)
+async def routed(log: EventLog) -> AsyncIterator[RoutedTopics]:
+    opened = RoutedTopics(log)
     await opened.start()
     yield opened
     await opened.stop()
@@ -47,7 +47,7 @@ class Edge:
 class World:
     """Topics and routers as they are, and all that was seen in each topic, in order: number, tag."""
 
-    routed: Routed
+    routed: RoutedTopics
     prefix: str
     edges: list[Edge]
     full: frozenset[int]
@@ -169,7 +169,7 @@ rounds = settings(max_examples=30, deadline=None, suppress_health_check=[HealthC
 @rounds
 @given(tree=trees(), history=st.lists(steps, min_size=4, max_size=14))
 async def test_in_any_tree_each_copy_is_made_once_and_in_order(
-    routed: Routed, tree: tuple[list[Edge], frozenset[int]], history: list[tuple[str, Any]]
+    routed: RoutedTopics, tree: tuple[list[Edge], frozenset[int]], history: list[tuple[str, Any]]
 ) -> None:
     world = World(routed, next(names), *tree)
     await world.build()
@@ -190,7 +190,7 @@ async def test_in_any_tree_each_copy_is_made_once_and_in_order(
 @rounds
 @given(edges=meshes(), history=st.lists(steps, min_size=4, max_size=14))
 async def test_in_any_mesh_of_identities_each_topic_has_each_record_once_and_in_order(
-    routed: Routed, edges: list[Edge], history: list[tuple[str, Any]]
+    routed: RoutedTopics, edges: list[Edge], history: list[tuple[str, Any]]
 ) -> None:
     world = World(routed, next(names), edges, frozenset())
     await world.build()

@@ -25,12 +25,12 @@ from eventd.log.topics.topics import DeleteTopic
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Connection, execute, fetch
 from eventd.testing import ManualClock, give_turns, until
-from tests.support.routed import Routed
+from tests.support.routed import RoutedTopics
 
 
 @pytest.fixture
-async def routed(log: EventLog) -> AsyncIterator[Routed]:
-    opened = Routed(log)
+async def routed(log: EventLog) -> AsyncIterator[RoutedTopics]:
+    opened = RoutedTopics(log)
     await opened.start()
     yield opened
     await opened.stop()
@@ -40,19 +40,19 @@ ONCE = {"guarantee": Guarantee.EXACTLY_ONCE}
 FAN_IN = {"fan_in": True}
 
 
-async def restart(routed: Routed) -> None:
+async def restart(routed: RoutedTopics) -> None:
     await routed.stop()
     await routed.start()
 
 
-async def letters(routed: Routed) -> list[tuple[str, int, str]]:
+async def letters(routed: RoutedTopics) -> list[tuple[str, int, str]]:
     return await routed.log.database.read(fetch, "SELECT cursor, position, reason FROM dead_letters ORDER BY position")
 
 
 # --- what is copied -----------------------------------------------------------------------------------------------
 
 
-async def test_what_comes_after_a_router_is_copied_in_order_and_once(routed: Routed) -> None:
+async def test_what_comes_after_a_router_is_copied_in_order_and_once(routed: RoutedTopics) -> None:
     await routed.make("a")
     await routed.put("a", "before")
     await routed.route("a->b")
@@ -65,7 +65,7 @@ async def test_what_comes_after_a_router_is_copied_in_order_and_once(routed: Rou
     assert (line.seq, line.forwarded, line.refused, line.state) == (901, 900, 0, "running")
 
 
-async def test_thousands_behind_are_caught_up_together_with_those_ahead(routed: Routed) -> None:
+async def test_thousands_behind_are_caught_up_together_with_those_ahead(routed: RoutedTopics) -> None:
     await routed.route("a->b", "a->c")
     await routed.stop()
     for number in range(12):
@@ -82,7 +82,7 @@ async def test_thousands_behind_are_caught_up_together_with_those_ahead(routed: 
     assert len(await routed.data("d")) == 1
 
 
-async def test_a_copy_may_lose_its_node_and_its_tag_and_only_some_are_made(routed: Routed) -> None:
+async def test_a_copy_may_lose_its_node_and_its_tag_and_only_some_are_made(routed: RoutedTopics) -> None:
     await routed.route("a->bare", preserve_node=False, preserve_tag=False)
     await routed.route("a->some", filter=("tag", "Glob", "x:*"))
     told = [{"data": n, "node": "n", "tag": tag} for n, tag in enumerate(("x:1", "y", "x:2"))]
@@ -95,7 +95,7 @@ async def test_a_copy_may_lose_its_node_and_its_tag_and_only_some_are_made(route
     assert (await routed.line("a->some")).forwarded == 2
 
 
-async def test_what_was_deleted_before_it_was_copied_is_not(routed: Routed) -> None:
+async def test_what_was_deleted_before_it_was_copied_is_not(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     await routed.stop()
     await routed.add("a", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(10)])
@@ -107,7 +107,7 @@ async def test_what_was_deleted_before_it_was_copied_is_not(routed: Routed) -> N
     assert await routed.losses("b") == []
 
 
-async def test_deletes_stay_where_they_are_asked_for(routed: Routed) -> None:
+async def test_deletes_stay_where_they_are_asked_for(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     await routed.put("a", 1, 2, 3)
     await routed.settled("b")
@@ -118,7 +118,7 @@ async def test_deletes_stay_where_they_are_asked_for(routed: Routed) -> None:
     assert (await routed.data("a"), await routed.data("b")) == ([3], [2, 3])
 
 
-async def test_what_is_written_to_a_destination_stands_beside_the_copies_after_a_restart(routed: Routed) -> None:
+async def test_what_is_written_to_a_destination_stands_beside_the_copies_after_a_restart(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     await routed.put("a", "copied 1")
     await routed.settled("b")
@@ -132,14 +132,14 @@ async def test_what_is_written_to_a_destination_stands_beside_the_copies_after_a
     assert await routed.records("b") == before[1:]
 
 
-async def test_two_routers_between_the_same_topics_make_two_copies(routed: Routed) -> None:
+async def test_two_routers_between_the_same_topics_make_two_copies(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     await routed.declare(Router("again", "a", "b"))
     await routed.put("a", 1, 2)
     assert sorted(await routed.data("b")) == [1, 1, 2, 2]
 
 
-async def test_chains_are_read_to_their_end_by_a_reader_of_the_last(routed: Routed) -> None:
+async def test_chains_are_read_to_their_end_by_a_reader_of_the_last(routed: RoutedTopics) -> None:
     names = [f"t{n}->t{n + 1}" for n in range(10)]
     await routed.route(*names)
     await routed.put("t0", "far")
@@ -151,7 +151,7 @@ async def test_chains_are_read_to_their_end_by_a_reader_of_the_last(routed: Rout
 # --- options that are changed ----------------------------------------------------------------------------------
 
 
-async def test_other_options_hold_from_the_next_record_on(routed: Routed) -> None:
+async def test_other_options_hold_from_the_next_record_on(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     await routed.add("a", [{"data": 1, "tag": "t"}])
     await routed.settled("b")
@@ -160,7 +160,7 @@ async def test_other_options_hold_from_the_next_record_on(routed: Routed) -> Non
     assert [(r["data"], r.get("$tag")) for r in await routed.records("b")] == [(1, "t"), (2, None)]
 
 
-async def test_a_step_by_options_that_were_changed_meanwhile_is_void(routed: Routed) -> None:
+async def test_a_step_by_options_that_were_changed_meanwhile_is_void(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     line = await routed.line("a->b")
     stale = RouterStep(
@@ -176,7 +176,7 @@ async def test_a_step_by_options_that_were_changed_meanwhile_is_void(routed: Rou
 
 
 async def test_a_router_that_is_changed_or_removed_while_its_source_is_read_holds_up_no_other(
-    routed: Routed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    routed: RoutedTopics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await routed.route("a->b", "a->c", "a->d")
     database, reading, go_on = routed.log.database, asyncio.Event(), asyncio.Event()
@@ -203,8 +203,8 @@ async def test_a_router_that_is_changed_or_removed_while_its_source_is_read_hold
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-async def test_two_pumps_over_one_database_make_each_copy_once(routed: Routed) -> None:
-    other = Routed(routed.log)
+async def test_two_pumps_over_one_database_make_each_copy_once(routed: RoutedTopics) -> None:
+    other = RoutedTopics(routed.log)
     await routed.route("a->b", "b->c")
     await other.start()
     for number in range(20):
@@ -214,14 +214,14 @@ async def test_two_pumps_over_one_database_make_each_copy_once(routed: Routed) -
     await other.stop()
 
 
-async def test_the_same_put_changes_nothing(routed: Routed) -> None:
+async def test_the_same_put_changes_nothing(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     before = await routed.line("a->b")
     await routed.route("a->b")
     assert await routed.line("a->b") == before
 
 
-async def test_a_refused_router_leaves_nothing_behind(routed: Routed) -> None:
+async def test_a_refused_router_leaves_nothing_behind(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->c")
     with pytest.raises(RouterCycle):
         await routed.route("c->a")
@@ -235,7 +235,7 @@ async def test_a_refused_router_leaves_nothing_behind(routed: Routed) -> None:
     assert cursors == [("router:a->b",), ("router:b->c",)]
 
 
-async def test_routers_go_with_their_topic_and_stop_at_once(routed: Routed) -> None:
+async def test_routers_go_with_their_topic_and_stop_at_once(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->c", "a->d")
     await routed.put("a", 1)
     await routed.settled("c", "d")
@@ -247,7 +247,7 @@ async def test_routers_go_with_their_topic_and_stop_at_once(routed: Routed) -> N
     assert await routed.log.database.read(fetch, "SELECT name FROM cursors") == [("router:a->d",)]
 
 
-async def test_a_router_that_is_removed_copies_nothing_more(routed: Routed) -> None:
+async def test_a_router_that_is_removed_copies_nothing_more(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     await routed.put("a", 1)
     await routed.settled("b")
@@ -262,7 +262,7 @@ async def test_a_router_that_is_removed_copies_nothing_more(routed: Routed) -> N
 # --- destinations without room ------------------------------------------------------------------------------------
 
 
-async def test_a_full_destination_holds_its_own_router_alone(routed: Routed) -> None:
+async def test_a_full_destination_holds_its_own_router_alone(routed: RoutedTopics) -> None:
     await routed.make("full", cap_records=2, discard="reject")
     await routed.route("a->full", "a->free")
     await routed.put("a", 1, 2, 3, 4)
@@ -283,7 +283,7 @@ async def test_a_full_destination_holds_its_own_router_alone(routed: Routed) -> 
     assert (freed.state, freed.reason, freed.seq, freed.forwarded) == ("running", "", 5, 5)
 
 
-async def test_room_that_nobody_tells_of_is_found_in_time(routed: Routed, clock: ManualClock) -> None:
+async def test_room_that_nobody_tells_of_is_found_in_time(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.make("full", cap_records=1, discard="reject", ttl_ms=500)
     await routed.route("a->full")
     await routed.put("a", 1, 2)
@@ -297,7 +297,7 @@ async def test_room_that_nobody_tells_of_is_found_in_time(routed: Routed, clock:
     chore.cancel()
 
 
-async def test_bytes_are_room_too_and_what_never_fits_is_set_aside(routed: Routed) -> None:
+async def test_bytes_are_room_too_and_what_never_fits_is_set_aside(routed: RoutedTopics) -> None:
     await routed.make("small", cap_bytes=20, discard="reject")
     await routed.route("a->small")
     await routed.put("a", "12345678", "x" * 30, "abcdefg", "last")
@@ -307,7 +307,7 @@ async def test_bytes_are_room_too_and_what_never_fits_is_set_aside(routed: Route
     assert [(cursor, reason) for cursor, _, reason in await letters(routed)] == [("router:a->small", "too_large")]
 
 
-async def test_caps_of_a_destination_that_discards_take_the_oldest_copies(routed: Routed) -> None:
+async def test_caps_of_a_destination_that_discards_take_the_oldest_copies(routed: RoutedTopics) -> None:
     await routed.make("last", cap_records=3)
     await routed.route("a->last")
     await routed.put("a", *range(10))
@@ -318,7 +318,7 @@ async def test_caps_of_a_destination_that_discards_take_the_oldest_copies(routed
 # --- what a source loses -------------------------------------------------------------------------------------------
 
 
-async def test_what_a_source_loses_is_a_hole_in_the_destination(routed: Routed) -> None:
+async def test_what_a_source_loses_is_a_hole_in_the_destination(routed: RoutedTopics) -> None:
     await routed.make("a", cap_records=3)
     await routed.route("a->b")
     await routed.put("a", "first")
@@ -334,7 +334,7 @@ async def test_what_a_source_loses_is_a_hole_in_the_destination(routed: Routed) 
     assert (line.seq, line.forwarded) == (7, 7)
 
 
-async def test_what_outlives_its_time_before_it_is_copied_is_lost(routed: Routed, clock: ManualClock) -> None:
+async def test_what_outlives_its_time_before_it_is_copied_is_lost(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.make("a", ttl_ms=1000)
     await routed.route("a->b")
     await routed.stop()
@@ -348,7 +348,7 @@ async def test_what_outlives_its_time_before_it_is_copied_is_lost(routed: Routed
     assert (await routed.line("a->b")).forwarded == 3
 
 
-async def test_jobs_that_are_done_are_no_loss_when_their_time_is_over(routed: Routed, clock: ManualClock) -> None:
+async def test_jobs_that_are_done_are_no_loss_when_their_time_is_over(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.make("a", type="queue", ttl_ms=1000)
     await routed.route("a->b")
     await routed.stop()
@@ -363,7 +363,9 @@ async def test_jobs_that_are_done_are_no_loss_when_their_time_is_over(routed: Ro
     assert (await routed.line("a->b")).forwarded == 2
 
 
-async def test_a_source_that_lost_all_it_had_is_told_of_without_a_record(routed: Routed, clock: ManualClock) -> None:
+async def test_a_source_that_lost_all_it_had_is_told_of_without_a_record(
+    routed: RoutedTopics, clock: ManualClock
+) -> None:
     await routed.make("a", ttl_ms=1000)
     await routed.route("a->b", "b->c")
     await routed.stop()
@@ -375,7 +377,7 @@ async def test_a_source_that_lost_all_it_had_is_told_of_without_a_record(routed:
         assert await routed.losses(name) == [(1, 2, "source_trim")]
 
 
-async def test_deleted_records_among_lost_ones_are_no_loss(routed: Routed) -> None:
+async def test_deleted_records_among_lost_ones_are_no_loss(routed: RoutedTopics) -> None:
     await routed.make("a", cap_records=2)
     await routed.route("a->b")
     await routed.stop()
@@ -388,7 +390,7 @@ async def test_deleted_records_among_lost_ones_are_no_loss(routed: Routed) -> No
     assert await routed.losses("b") == [(1, 1, "source_trim")]
 
 
-async def test_a_loss_goes_round_no_cycle(routed: Routed) -> None:
+async def test_a_loss_goes_round_no_cycle(routed: RoutedTopics) -> None:
     await routed.make("a", cap_records=2)
     await routed.route("a->b", "b->a", **FAN_IN)
     await routed.stop()
@@ -404,7 +406,7 @@ async def test_a_loss_goes_round_no_cycle(routed: Routed) -> None:
 # --- stamps -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_stamp_says_what_a_copy_was_made_of(routed: Routed) -> None:
+async def test_a_stamp_says_what_a_copy_was_made_of(routed: RoutedTopics) -> None:
     await routed.make("a")
     await routed.put("a", "before")
     await routed.route("a->b", **ONCE)
@@ -428,7 +430,7 @@ async def test_a_stamp_says_what_a_copy_was_made_of(routed: Routed) -> None:
     assert [record["meta"] for record in copies] == [{"m": 1}, {"_topics_original_meta": [1]}, {}]
 
 
-async def test_a_record_at_its_limits_is_stamped_all_the_same(routed: Routed) -> None:
+async def test_a_record_at_its_limits_is_stamped_all_the_same(routed: RoutedTopics) -> None:
     await routed.route("a->b", **ONCE)
     full = {f"k{n}": "x" * 200 for n in range(MOST_KEYS)}
     large = {"m": "y" * (16 * 1024 - 8)}
@@ -439,7 +441,7 @@ async def test_a_record_at_its_limits_is_stamped_all_the_same(routed: Routed) ->
     assert second["meta"]["_topics_original_meta"] == full
 
 
-async def test_copies_that_were_deleted_are_not_made_again(routed: Routed) -> None:
+async def test_copies_that_were_deleted_are_not_made_again(routed: RoutedTopics) -> None:
     await routed.route("a->b", **ONCE)
     await routed.put("a", 1, 2)
     await routed.settled("b")
@@ -452,7 +454,7 @@ async def test_copies_that_were_deleted_are_not_made_again(routed: Routed) -> No
 # --- cycles and meetings --------------------------------------------------------------------------------------------
 
 
-async def test_a_mirror_ends_by_its_hops_and_a_restart_does_not_begin_anew(routed: Routed) -> None:
+async def test_a_mirror_ends_by_its_hops_and_a_restart_does_not_begin_anew(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->a", allow_cycle=True)
     await routed.stop()
     await routed.put("a", "x")
@@ -474,7 +476,7 @@ MESHES = {
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-async def test_in_a_mesh_of_identities_every_topic_has_every_record_once(routed: Routed, mesh: str) -> None:
+async def test_in_a_mesh_of_identities_every_topic_has_every_record_once(routed: RoutedTopics, mesh: str) -> None:
     names = MESHES[mesh]
     await routed.route(*names, **FAN_IN)
     topics = sorted({topic for name in names for topic in name.split("->")})
@@ -493,7 +495,7 @@ async def test_in_a_mesh_of_identities_every_topic_has_every_record_once(routed:
         assert {record["$node"] for record in await routed.records(topic)} == set(writers)
 
 
-async def test_a_record_that_was_deleted_does_not_come_back_round(routed: Routed) -> None:
+async def test_a_record_that_was_deleted_does_not_come_back_round(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->a", **FAN_IN)
     await routed.put("a", 1, 2)
     await routed.settled("b")
@@ -506,7 +508,7 @@ async def test_a_record_that_was_deleted_does_not_come_back_round(routed: Routed
     assert (await routed.data("a"), await routed.data("b")) == ([2, 3], [])
 
 
-async def test_a_topic_that_was_restored_gets_back_what_it_had(routed: Routed) -> None:
+async def test_a_topic_that_was_restored_gets_back_what_it_had(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->a", **FAN_IN)
     await routed.stop()
     await routed.put("a", "lost by the restored copy")
@@ -525,7 +527,7 @@ async def test_a_topic_that_was_restored_gets_back_what_it_had(routed: Routed) -
 # --- what is passed over ----------------------------------------------------------------------------------------
 
 
-async def test_what_is_only_passed_over_is_written_down_in_time(routed: Routed, clock: ManualClock) -> None:
+async def test_what_is_only_passed_over_is_written_down_in_time(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.route("a->b", filter=("tag", "Eq", "never"))
     await routed.put("a", 1, 2, 3)
     await routed.settled("b")
@@ -546,7 +548,7 @@ async def test_what_is_only_passed_over_is_written_down_in_time(routed: Routed, 
     chore.cancel()
 
 
-async def test_a_step_that_was_written_and_not_heard_of_is_not_made_again(routed: Routed) -> None:
+async def test_a_step_that_was_written_and_not_heard_of_is_not_made_again(routed: RoutedTopics) -> None:
     await routed.route("a->b", "a->c")
     await routed.stop()
     await routed.put("a", 1, 2, 3)
@@ -561,7 +563,7 @@ async def test_a_step_that_was_written_and_not_heard_of_is_not_made_again(routed
 
 
 @pytest.fixture
-async def supervisor(routed: Routed, clock: ManualClock) -> AsyncIterator[Supervisor]:
+async def supervisor(routed: RoutedTopics, clock: ManualClock) -> AsyncIterator[Supervisor]:
     """Looks again, now and then, as in a node."""
     made = Supervisor(clock)
     assert routed.routing is not None
@@ -587,7 +589,7 @@ def _failing(read: Any, question: object, faults: list[str]) -> Any:
     return reading
 
 
-async def elsewhere(routed: Routed, router: str) -> None:
+async def elsewhere(routed: RoutedTopics, router: str) -> None:
     """Declare a router through another process: here it is only noticed that something has changed."""
     routing, routed.routing = routed.routing, None
     await routed.route(router)
@@ -596,7 +598,7 @@ async def elsewhere(routed: Routed, router: str) -> None:
 
 @pytest.mark.parametrize("question", [read_declared, read_heads], ids=["declared", "heads"])
 async def test_one_fault_leaves_no_router_unloaded_and_no_record_unseen(
-    routed: Routed,
+    routed: RoutedTopics,
     supervisor: Supervisor,
     log: EventLog,
     clock: ManualClock,
@@ -620,7 +622,7 @@ async def test_one_fault_leaves_no_router_unloaded_and_no_record_unseen(
 
 
 async def test_a_router_that_cannot_be_taken_over_hinders_no_other(
-    routed: Routed, supervisor: Supervisor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    routed: RoutedTopics, supervisor: Supervisor, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(routed.routing, Routing)
     await routed.make("a")

@@ -22,7 +22,7 @@ from eventd.store.engine.database import Connection, fetch
 from eventd.store.rows.registry import StoredResource, announce, put_resource
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.declared import API_VERSION
-from tests.support.routed import Routed
+from tests.support.routed import RoutedTopics
 from tests.support.stored import read_stored
 
 
@@ -33,8 +33,8 @@ def group(name: str = "g", *, node: str = "here", **spec: Any) -> GroupConfig:
 
 
 @pytest.fixture
-async def routed(log: EventLog) -> AsyncIterator[Routed]:
-    opened = Routed(log, {"g": group(), "h": group("h")})
+async def routed(log: EventLog) -> AsyncIterator[RoutedTopics]:
+    opened = RoutedTopics(log, {"g": group(), "h": group("h")})
     for name in opened.groups:
         await log.topic(f"group:{name}")
     await opened.start()
@@ -42,22 +42,22 @@ async def routed(log: EventLog) -> AsyncIterator[Routed]:
     await opened.stop()
 
 
-async def events(routed: Routed, name: str = "g") -> list[dict[str, Any]]:
+async def events(routed: RoutedTopics, name: str = "g") -> list[dict[str, Any]]:
     await routed.settled(f"group:{name}")
     topic = await routed.log.topic(f"group:{name}")
     return [json.loads(record.body) for record in await routed.log.database.read(read_stored, topic)]
 
 
-async def publish(routed: Routed, *ids: str, name: str = "g", **said: Any) -> None:
+async def publish(routed: RoutedTopics, *ids: str, name: str = "g", **said: Any) -> None:
     topic = await routed.log.topic(f"group:{name}")
     await routed.log.submit(Publish(topic, [draft(each, group=name, **said) for each in ids]))
 
 
-async def letters(routed: Routed) -> list[tuple[str, str, str]]:
+async def letters(routed: RoutedTopics) -> list[tuple[str, str, str]]:
     return await routed.log.database.read(fetch, "SELECT cursor, event_id, reason FROM dead_letters ORDER BY position")
 
 
-async def test_facts_become_records_that_say_who_and_what(routed: Routed) -> None:
+async def test_facts_become_records_that_say_who_and_what(routed: RoutedTopics) -> None:
     await routed.route("group:g->seen")
     await publish(routed, "e1", node="far", type="lab.seen", subject="s", payload={"a": "1"})
     (record,) = await routed.records("seen")
@@ -65,7 +65,7 @@ async def test_facts_become_records_that_say_who_and_what(routed: Routed) -> Non
     assert record["meta"].items() >= {"id": "e1", "subject": "s", "dedupeKey": "e1"}.items()
 
 
-async def test_a_fact_that_has_expired_is_passed_over(routed: Routed, clock: ManualClock) -> None:
+async def test_a_fact_that_has_expired_is_passed_over(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.route("group:g->seen")
     await routed.stop()
     await publish(routed, "e1", expires=NOW + SECOND)
@@ -76,7 +76,7 @@ async def test_a_fact_that_has_expired_is_passed_over(routed: Routed, clock: Man
     assert await routed.losses("seen") == []
 
 
-async def test_facts_that_retention_took_are_lost_to_the_records(routed: Routed) -> None:
+async def test_facts_that_retention_took_are_lost_to_the_records(routed: RoutedTopics) -> None:
     await routed.route("group:g->seen")
     await routed.stop()
     await publish(routed, *(f"e{n}" for n in range(5)))
@@ -87,7 +87,7 @@ async def test_facts_that_retention_took_are_lost_to_the_records(routed: Routed)
     assert await routed.losses("seen") == [(1, 3, "source_trim")]
 
 
-async def test_records_become_facts_that_come_back_as_they_were(routed: Routed) -> None:
+async def test_records_become_facts_that_come_back_as_they_were(routed: RoutedTopics) -> None:
     await routed.route("said->group:g", "group:g->heard")
     await routed.add("said", [{"data": {"n": 1.50}, "node": "w", "tag": "t", "meta": [1]}, {"data": None}])
     first, second = await events(routed)
@@ -99,7 +99,7 @@ async def test_records_become_facts_that_come_back_as_they_were(routed: Routed) 
     assert told == [({"n": 1.5}, [1], "t"), (None, None, None)]
 
 
-async def test_the_same_record_is_the_same_fact_after_a_restart(routed: Routed) -> None:
+async def test_the_same_record_is_the_same_fact_after_a_restart(routed: RoutedTopics) -> None:
     await routed.route("said->group:g")
     await routed.stop()
     await routed.put("said", 1, 2)
@@ -110,7 +110,7 @@ async def test_the_same_record_is_the_same_fact_after_a_restart(routed: Routed) 
     assert [event["payload"]["data"] for event in await events(routed)] == ["1", "2"]
 
 
-async def test_a_map_says_what_the_facts_are(routed: Routed) -> None:
+async def test_a_map_says_what_the_facts_are(routed: RoutedTopics) -> None:
     said = EventMap(type="order.${data.kind}", subject="${data.who}", payload={"note": "${tag}: ${data.n}"})
     await routed.route("said->group:g", map=said)
     await routed.add("said", [{"data": {"kind": "made", "who": "ann", "n": 3}, "tag": "t"}])
@@ -118,7 +118,7 @@ async def test_a_map_says_what_the_facts_are(routed: Routed) -> None:
     assert (event["type"], event["subject"], event["payload"]) == ("order.made", "ann", {"note": "t: 3"})
 
 
-async def test_what_is_no_fact_is_set_aside_and_counted(routed: Routed) -> None:
+async def test_what_is_no_fact_is_set_aside_and_counted(routed: RoutedTopics) -> None:
     await routed.route("said->group:g", map=EventMap(type="${tag}"))
     await routed.add("said", [{"data": 1}, {"data": 2, "tag": "t"}])
     assert [event["payload"]["data"] for event in await events(routed)] == ["2"]
@@ -127,7 +127,7 @@ async def test_what_is_no_fact_is_set_aside_and_counted(routed: Routed) -> None:
     assert (line.forwarded, line.refused, line.seq) == (1, 1, 2)
 
 
-async def test_facts_go_from_group_to_group_as_they_are(routed: Routed) -> None:
+async def test_facts_go_from_group_to_group_as_they_are(routed: RoutedTopics) -> None:
     await routed.route("group:g->group:h", fan_in=True)
     await publish(routed, "e1", node="far", type="t", subject="s", payload={"k": "v"}, expires=NOW + 60 * SECOND)
     (there,) = await events(routed, "h")
@@ -135,7 +135,7 @@ async def test_facts_go_from_group_to_group_as_they_are(routed: Routed) -> None:
     assert there == here | {"group": "h"}
 
 
-async def test_a_cycle_through_a_group_needs_identities(routed: Routed) -> None:
+async def test_a_cycle_through_a_group_needs_identities(routed: RoutedTopics) -> None:
     await routed.route("t->group:g")
     with pytest.raises(RouterCycle):
         await routed.route("group:g->t", allow_cycle=True)
@@ -151,7 +151,7 @@ async def test_a_cycle_through_a_group_needs_identities(routed: Routed) -> None:
     assert await letters(routed) == []
 
 
-async def test_a_group_at_its_ceiling_holds_the_router(routed: Routed) -> None:
+async def test_a_group_at_its_ceiling_holds_the_router(routed: RoutedTopics) -> None:
     full = replace(group().retention, max_bytes=700)
     routed.groups = {"g": replace(group(), retention=full)}
     await routed.route("said->group:g")
@@ -166,7 +166,7 @@ async def test_a_group_at_its_ceiling_holds_the_router(routed: Routed) -> None:
     assert (await routed.line("said->group:g")).state == "running"
 
 
-async def test_a_group_that_this_node_is_not_in_waits(routed: Routed) -> None:
+async def test_a_group_that_this_node_is_not_in_waits(routed: RoutedTopics) -> None:
     routed.groups = {}
     await routed.route("said->group:g")
     await routed.put("said", 1)
@@ -177,13 +177,13 @@ async def test_a_group_that_this_node_is_not_in_waits(routed: Routed) -> None:
     assert len(await events(routed)) == 1
 
 
-async def test_no_router_leads_to_a_group_that_is_not_there(routed: Routed) -> None:
+async def test_no_router_leads_to_a_group_that_is_not_there(routed: RoutedTopics) -> None:
     for name in ("said->group:ghost", "group:ghost->said"):
         with pytest.raises(TopicNotFound):
             await routed.route(name)
 
 
-async def test_routers_go_with_a_group(routed: Routed) -> None:
+async def test_routers_go_with_a_group(routed: RoutedTopics) -> None:
     await routed.route("said->group:g", "group:g->heard", "said->kept")
 
     def retire(conn: Connection) -> None:
@@ -203,7 +203,7 @@ def capture(conn: Connection, address: str) -> None:
     announce(conn)
 
 
-async def test_what_this_node_captures_is_not_reported_by_a_router(routed: Routed) -> None:
+async def test_what_this_node_captures_is_not_reported_by_a_router(routed: RoutedTopics) -> None:
     await routed.log.database.write(capture, "192.0.2.7")
     await routed.route("said->group:g", map=EventMap(type=OBSERVED, subject="${data.ip}"))
     await routed.put("said", {"ip": "192.0.2.7"}, {"ip": "192.0.2.8"})

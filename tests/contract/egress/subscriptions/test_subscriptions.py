@@ -333,10 +333,10 @@ async def test_a_new_id_for_the_same_thing_renews_the_claim(engine: Engine, cloc
 
 
 async def test_nothing_to_propose_is_no_part(engine: Engine) -> None:
-    from tests.support.engine import gives
+    from tests.support.engine import answer_with
 
     await engine.subscribe()
-    engine.plugins.always = gives()
+    engine.plugins.always = answer_with()
     await engine.emit("e1")
     await engine.ran(["e1"])
     assert await engine.parts() == []

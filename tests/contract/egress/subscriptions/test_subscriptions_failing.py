@@ -12,7 +12,7 @@ from eventd.store.rows.runs import RunStatus
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import plugin, subscription
-from tests.support.engine import Engine, fails, routes, unless
+from tests.support.engine import Engine, fail_for, failure, routes
 
 SLOW = {"baseBackoff": "1s", "maxBackoff": "60s"}
 
@@ -33,7 +33,7 @@ async def after_failure(engine: Engine, seconds: float) -> None:
 
 async def test_three_failed_runs_are_one_dead_letter_and_no_part(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(retry=SLOW)
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1")
     await after_failure(engine, 1)
     await after_failure(engine, 2)
@@ -60,7 +60,7 @@ async def test_three_failed_runs_are_one_dead_letter_and_no_part(engine: Engine,
 
 async def test_the_wait_doubles_up_to_its_longest(engine: Engine) -> None:
     await engine.subscribe(retry={"maxAttempts": 10, "baseBackoff": "1s", "maxBackoff": "5s"})
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1")
     for seconds in (1, 2, 4, 5, 5):
         await after_failure(engine, seconds)
@@ -70,7 +70,7 @@ async def test_the_wait_doubles_up_to_its_longest(engine: Engine) -> None:
 
 async def test_attempts_survive_a_restart(engine: Engine) -> None:
     await engine.subscribe(retry=SLOW)
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1")
     for seconds in (1, 2):
         await engine.gathering(seconds)
@@ -83,7 +83,7 @@ async def test_attempts_survive_a_restart(engine: Engine) -> None:
 
 async def test_one_poison_event_does_not_harm_the_others(engine: Engine) -> None:
     await engine.subscribe(retry=SLOW, trigger={"batchWindow": "1s"})
-    engine.plugins.always = unless("e3")
+    engine.plugins.always = fail_for("e3")
     await engine.emit(*[f"e{number}" for number in range(8)])
     for seconds in (1, 1, 2):
         await engine.gathering(seconds)
@@ -101,7 +101,7 @@ async def test_one_poison_event_does_not_harm_the_others(engine: Engine) -> None
 async def test_two_poison_events_among_a_thousand_are_found_soon(engine: Engine) -> None:
     await engine.subscribe(retry=SLOW, trigger={"batchWindow": "1s"})
     ids = [f"e{number:04}" for number in range(1024)]
-    engine.plugins.always = unless("e0100", "e0900")
+    engine.plugins.always = fail_for("e0100", "e0900")
     await engine.emit(*ids)
     waited = 0.0
     while len(await engine.letters()) < 2 or (await engine.cursor()).position < 1024:
@@ -119,7 +119,7 @@ async def test_two_poison_events_among_a_thousand_are_found_soon(engine: Engine)
 async def test_an_outage_is_waited_for_between_the_events_it_takes(engine: Engine) -> None:
     """A plugin that fails for every event must not be run without pause until all of them are dead letters."""
     await engine.subscribe(retry=SLOW, trigger={"batchWindow": "1s"})
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit(*[f"e{number}" for number in range(64)])
     for seconds in (1, 1, 2):
         await engine.gathering(seconds)
@@ -130,7 +130,7 @@ async def test_an_outage_is_waited_for_between_the_events_it_takes(engine: Engin
 
 async def test_halves_do_not_bring_back_what_was_replaced(engine: Engine) -> None:
     await engine.subscribe(retry={**SLOW, "maxAttempts": 1}, trigger={"batchWindow": "1s"})
-    engine.plugins.always = unless("d2")
+    engine.plugins.always = fail_for("d2")
     for number in (1, 2):
         for key in "abcd":
             await engine.emit(f"{key}{number}", dedupeKey=key, subject=key)
@@ -223,7 +223,7 @@ async def test_a_change_of_the_declaration_does_not_count(engine: Engine) -> Non
 
 async def test_a_plugin_that_cannot_run_blocks_and_parks_nothing(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(retry={**SLOW, "maxBackoff": "60s"})
-    engine.plugins.always = lambda request: fails("missing", about_plugin=True, exit_code=None, stderr="")
+    engine.plugins.always = lambda request: failure("missing", about_plugin=True, exit_code=None, stderr="")
     await engine.emit("e1")
     for _ in range(5):
         await after_failure(engine, 60)
@@ -240,7 +240,7 @@ async def test_a_plugin_that_cannot_run_blocks_and_parks_nothing(engine: Engine,
 
 async def test_it_mends_by_itself(engine: Engine) -> None:
     await engine.subscribe(retry={**SLOW, "maxBackoff": "60s"})
-    engine.plugins.answers.append(fails("not_executable", about_plugin=True))
+    engine.plugins.answers.append(failure("not_executable", about_plugin=True))
     await engine.emit("e1")
     await after_failure(engine, 60)
     await until(engine.parts, "a part")
@@ -248,7 +248,7 @@ async def test_it_mends_by_itself(engine: Engine) -> None:
 
 async def test_a_shortage_is_waited_for(engine: Engine) -> None:
     await engine.subscribe(retry=SLOW)
-    engine.plugins.answers.extend(fails("cannot_start", about_plugin=True, transient=True) for _ in range(4))
+    engine.plugins.answers.extend(failure("cannot_start", about_plugin=True, transient=True) for _ in range(4))
     await engine.emit("e1")
     for seconds in (1, 2, 4, 8):
         await after_failure(engine, seconds)
@@ -258,7 +258,7 @@ async def test_a_shortage_is_waited_for(engine: Engine) -> None:
 
 async def test_nothing_waits_any_more_is_nothing_wrong_any_more(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(retry={**SLOW, "maxBackoff": "60s"})
-    engine.plugins.answers.append(fails("missing", about_plugin=True))
+    engine.plugins.answers.append(failure("missing", about_plugin=True))
     await engine.emit("e1", ttl="10s")
     await after_failure(engine, 60)
 
@@ -279,7 +279,7 @@ async def test_a_slow_one_and_a_failing_one_delay_nobody(engine: Engine) -> None
         *[subscription(name=name, plugin=name) for name in ("slow", "bad", "good")],
     )
     endless = engine.spawn(asyncio.Event().wait(), "slow")
-    answers = {"slow": lambda request: endless, "bad": lambda request: fails(), "good": routes}
+    answers = {"slow": lambda request: endless, "bad": lambda request: failure(), "good": routes}
     engine.plugins.always = lambda request: answers[request.plugin](request)
     for number in range(5):
         await engine.emit(f"e{number}")

@@ -14,7 +14,7 @@ from eventd.store.parts.claims import FOR_SUBJECT
 from eventd.store.rows.runs import RunStatus
 from eventd.testing import ManualClock, give_turns, until
 from tests.support.derived import EXPIRED, OBSERVED
-from tests.support.engine import TTL, Engine, fails, route, unless
+from tests.support.engine import TTL, Engine, fail_for, failure, route
 
 
 def routes(request: Request) -> Result:
@@ -56,7 +56,7 @@ class History:
             if type == OBSERVED and self.chance.random() < 0.08:
                 self.poison.add(name)
                 subject = f"bad-{name}"
-                self.engine.plugins.always = unless(*self.poison, then=routes)
+                self.engine.plugins.always = fail_for(*self.poison, then=routes)
             self.words.append((type, subject, name))
             await self.engine.emit(name, subject=subject, dedupeKey=f"{type} {subject}", type=type)
 
@@ -79,7 +79,7 @@ class History:
             await self.emit()
             await self.engine.ask("subscriptions.resume", subscription="claims")
         elif kind == "trouble":
-            self.engine.plugins.answers.append(fails("cannot_start", about_plugin=True, transient=True))
+            self.engine.plugins.answers.append(failure("cannot_start", about_plugin=True, transient=True))
         elif kind == "change":
             await self.declare(grace=self.chance.randint(5, 9))
         await give_turns(self.chance.randint(0, 30))

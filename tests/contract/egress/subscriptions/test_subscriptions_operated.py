@@ -14,7 +14,7 @@ from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.testing import NOW, ManualClock, give_turns, until
 from tests.support.declared import group
 from tests.support.derived import OBSERVED, plugin, subscription
-from tests.support.engine import Engine, fails, routes, unless
+from tests.support.engine import Engine, fail_for, failure, routes
 
 ONCE = {"maxAttempts": 1}
 
@@ -51,7 +51,7 @@ async def no_backfill(engine: Engine) -> None:
 
 async def test_what_was_parked_is_tried_once_more(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = unless("e1", "e3")
+    engine.plugins.always = fail_for("e1", "e3")
     await engine.emit("e1", "e2", "e3")
     await parked(engine, 2)
     engine.plugins.always = routes
@@ -65,7 +65,7 @@ async def test_what_was_parked_is_tried_once_more(engine: Engine) -> None:
 
 async def test_one_of_them(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1", "e2")
     await parked(engine, 2)
     engine.plugins.always = routes
@@ -79,7 +79,7 @@ async def test_one_of_them(engine: Engine) -> None:
 
 async def test_what_fails_again_is_parked_again(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1")
     await parked(engine, 1)
     await engine.ask("subscriptions.retry", subscription="claims")
@@ -91,7 +91,7 @@ async def test_what_fails_again_is_parked_again(engine: Engine) -> None:
 async def test_a_retry_begins_to_count_anew(engine: Engine, clock: ManualClock) -> None:
     """Two retries, of which the first ends because its event expires: the second knows nothing of it."""
     await engine.subscribe(retry={"maxAttempts": 2, "baseBackoff": "1s", "maxBackoff": "1s"})
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1", ttl="1000h")
     await engine.emit("e2", ttl="100h")
     while len(await engine.letters()) < 2:
@@ -113,7 +113,7 @@ async def test_a_retry_begins_to_count_anew(engine: Engine, clock: ManualClock) 
 
 async def test_what_cannot_be_tried_again_stays_with_the_reason(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("evicted")
     await engine.emit("short", ttl="10s")
     await engine.emit("unwanted", "good")
@@ -137,7 +137,7 @@ async def test_what_cannot_be_tried_again_stays_with_the_reason(engine: Engine, 
 
 async def test_a_retried_event_does_not_undo_a_later_one(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = unless("e1")
+    engine.plugins.always = fail_for("e1")
     await engine.emit("e1", subject="s")
     await parked(engine, 1)
     await engine.emit("e2", subject="s")
@@ -153,7 +153,7 @@ async def test_a_retried_event_does_not_undo_a_later_one(engine: Engine) -> None
 
 async def test_a_paused_subscription_retries_when_it_is_resumed(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1")
     await parked(engine, 1)
     engine.plugins.always = routes
@@ -171,7 +171,7 @@ async def test_a_paused_subscription_retries_when_it_is_resumed(engine: Engine) 
 
 async def test_from_the_beginning(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
-    engine.plugins.always = unless("e2")
+    engine.plugins.always = fail_for("e2")
     await engine.emit("e1", "e2")
     await parked(engine, 1)
     engine.plugins.always = routes
@@ -228,7 +228,7 @@ async def test_a_reset_does_not_wait_for_an_open_window(engine: Engine, clock: M
 
 async def test_a_reset_forgets_failures(engine: Engine) -> None:
     await engine.subscribe(retry={"maxAttempts": 3, "baseBackoff": "1m"})
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e1")
     await engine.gathering(60)
     await engine.rested()
@@ -318,7 +318,7 @@ async def test_runs_are_listed_the_newest_first_in_pages(engine: Engine) -> None
 
 async def test_an_event_is_shown_as_it_stands(engine: Engine) -> None:
     await engine.subscribe(retry={"maxAttempts": 3, "baseBackoff": "1s", "maxBackoff": "1s"})
-    engine.plugins.answers.append(fails())
+    engine.plugins.answers.append(failure())
     await engine.emit("e1")
     await engine.gathering(1)
     await engine.rested()

@@ -18,7 +18,7 @@ from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support import operations
 from tests.support.declared import group
 from tests.support.derived import EXPIRED, OBSERVED, plugin, subscription
-from tests.support.engine import Engine, fails, gives, route, routes
+from tests.support.engine import Engine, answer_with, failure, route, routes
 from tests.support.stored import read_stored
 
 SEEN = "lab.seen"
@@ -92,7 +92,7 @@ async def test_whatever_fails_at_settling_nothing_is_half_done(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception, after: bool
 ) -> None:
     await engine.subscribe(retry={"maxAttempts": 1})
-    engine.plugins.always = lambda request: gives(route(request.events[0]), events=[FACT])(request)
+    engine.plugins.always = lambda request: answer_with(route(request.events[0]), events=[FACT])(request)
     told = engine.plugins.hold()
     await engine.emit("e1")
     await until(lambda: engine.plugins.running)
@@ -165,7 +165,7 @@ async def test_a_subscription_that_is_deleted_while_its_plugin_runs_leaves_nothi
 
 async def test_a_fact_enters_the_log_with_the_part(engine: Engine) -> None:
     await engine.subscribe()
-    engine.plugins.always = gives(events=[FACT, {**FACT, "ttl": "5m", "dedupeKey": "k"}])
+    engine.plugins.always = answer_with(events=[FACT, {**FACT, "ttl": "5m", "dedupeKey": "k"}])
     await engine.emit("e1")
     await engine.ran(["e1"])
     facts = [record for record in await engine.records() if record.tag == SEEN]
@@ -178,7 +178,7 @@ async def test_a_fact_enters_the_log_with_the_part(engine: Engine) -> None:
 
 async def test_the_same_said_again_is_no_second_fact(engine: Engine) -> None:
     await engine.subscribe()
-    engine.plugins.always = gives(events=[FACT], ttl=60 * SECOND)
+    engine.plugins.always = answer_with(events=[FACT], ttl=60 * SECOND)
     await engine.emit("e1")
     await engine.ran(["e1"])
     await engine.ask("subscriptions.reset", subscription="claims")
@@ -189,7 +189,7 @@ async def test_the_same_said_again_is_no_second_fact(engine: Engine) -> None:
 async def test_something_else_said_of_the_same_event_is_another_fact(engine: Engine) -> None:
     await engine.subscribe()
     said = iter("12")
-    engine.plugins.always = lambda request: gives(events=[{**FACT, "attributes": {"n": next(said)}}])(request)
+    engine.plugins.always = lambda request: answer_with(events=[{**FACT, "attributes": {"n": next(said)}}])(request)
     await engine.emit("e1", ttl="1m")
     await engine.ran(["e1"])
     await engine.emit("e1", ttl="2m")
@@ -200,7 +200,9 @@ async def test_something_else_said_of_the_same_event_is_another_fact(engine: Eng
 async def test_a_name_that_is_taken_is_told(engine: Engine) -> None:
     await engine.subscribe()
     await engine.emit("mine", type="other")
-    engine.plugins.always = lambda request: gives(route(request.events[0]), events=[{**FACT, "id": "mine"}])(request)
+    engine.plugins.always = lambda request: answer_with(route(request.events[0]), events=[{**FACT, "id": "mine"}])(
+        request
+    )
     await engine.emit("e1")
     await engine.ran(["e1"])
     (run,) = await engine.runs()
@@ -222,7 +224,7 @@ async def test_a_name_that_is_taken_is_told(engine: Engine) -> None:
 )
 async def test_a_fact_that_cannot_be_stored_fails_the_run(engine: Engine, bad: dict[str, Any]) -> None:
     await engine.subscribe(retry={"maxAttempts": 1})
-    engine.plugins.always = lambda request: gives(route(request.events[0]), events=[bad])(request)
+    engine.plugins.always = lambda request: answer_with(route(request.events[0]), events=[bad])(request)
     await engine.emit("e1")
     await until(engine.letters, "a dead letter")
     ((_, reason, _, words),) = await engine.letters()
@@ -235,7 +237,7 @@ async def test_a_fact_that_cannot_be_stored_fails_the_run(engine: Engine, bad: d
 
 async def test_one_that_asks_for_what_it_says_does_not_go_in_a_circle(engine: Engine) -> None:
     await engine.subscribe("*")
-    engine.plugins.always = lambda request: gives(
+    engine.plugins.always = lambda request: answer_with(
         events=[{**FACT, "attributes": {"of": one.id}} for one in request.events]
     )(request)
     await engine.emit("e1")
@@ -252,7 +254,7 @@ async def test_two_that_feed_each_other_do_not_go_in_a_circle(engine: Engine) ->
         subscription("ping", "pong", name="one"),
         subscription("ping", "pong", name="two"),
     )
-    engine.plugins.always = lambda request: gives(
+    engine.plugins.always = lambda request: answer_with(
         events=[
             {"type": "pong" if one.type == "ping" else "ping", "attributes": {"of": one.id}} for one in request.events
         ]
@@ -269,7 +271,7 @@ async def test_two_that_feed_each_other_do_not_go_in_a_circle(engine: Engine) ->
 async def test_a_full_group_holds_the_run_up_and_nothing_is_blamed(engine: Engine, clock: ManualClock) -> None:
     spec = {"retention": {"maxBytes": 2000}}
     await engine.apply(group("onprem", **spec), plugin("/bin/true"), subscription(retry={"maxAttempts": 1}))
-    engine.plugins.always = lambda request: gives(
+    engine.plugins.always = lambda request: answer_with(
         route(request.events[0]), events=[{**FACT, "payload": {"text": "x" * 3000}}]
     )(request)
     await engine.emit("e1")
@@ -296,10 +298,10 @@ async def test_a_fact_that_the_node_itself_holds_is_refused(engine: Engine) -> N
         "spec": {"address": "10.0.0.9/32", "capture": {"type": "proxy-arp"}},
     }
     await engine.subscribe("one", retry={"maxAttempts": 1})
-    engine.plugins.answers.append(gives(claim))
+    engine.plugins.answers.append(answer_with(claim))
     await engine.emit("e1", type="one")
     await engine.ran(["e1"])
-    engine.plugins.always = gives(events=[{"type": OBSERVED, "subject": "10.0.0.9"}])
+    engine.plugins.always = answer_with(events=[{"type": OBSERVED, "subject": "10.0.0.9"}])
     await engine.emit("e2", type="one")
     await until(engine.letters, "a dead letter")
     ((event, reason, _, words),) = await engine.letters()
@@ -443,7 +445,7 @@ async def test_declared_again_it_knows_nothing_of_before(engine: Engine, clock: 
     await engine.subscribe(retry={"maxAttempts": 2, "baseBackoff": "1s"}, lifetime={"grace": "10s"})
     await engine.emit("e1")
     await engine.ran(["e1"])
-    engine.plugins.always = lambda request: fails()
+    engine.plugins.always = lambda request: failure()
     await engine.emit("e2")
     await engine.gathering(1)
     await engine.rested()

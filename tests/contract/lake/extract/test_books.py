@@ -21,7 +21,7 @@ from eventd.testing import NOW, ManualClock, draft
 from federation.digest import digest, fingerprint
 from federation.ranges import Range
 from federation.wire import Refusal
-from tests.support.shelf import Shelf
+from tests.support.shelf import LedgerStore
 from tests.support.stored_batches import evidence, receipt_text
 from tests.support.topics import Topics
 
@@ -29,15 +29,15 @@ EVENTS = Ledger.EVENTS
 
 
 @pytest.fixture
-async def shelf(log: EventLog) -> Shelf:
+async def shelf(log: EventLog) -> LedgerStore:
     """Group g of node a with one peer, b, that gets everything."""
-    found = Shelf(log)
+    found = LedgerStore(log)
     await found.declare("b")
     return found
 
 
 @pytest.mark.parametrize("book", Ledger)
-async def test_an_empty_book_has_all_its_columns_and_no_row(shelf: Shelf, book: Ledger) -> None:
+async def test_an_empty_book_has_all_its_columns_and_no_row(shelf: LedgerStore, book: Ledger) -> None:
     extract = await shelf.extract(book)
     assert list(extract.columns) == [column.name for column in COLUMNS[book]]
     assert (extract.rows, extract.after, extract.upto, extract.full, list(extract.lost)) == (0, 0, 0, False, [])
@@ -46,7 +46,7 @@ async def test_an_empty_book_has_all_its_columns_and_no_row(shelf: Shelf, book: 
 # --- events ----------------------------------------------------------------------------------------------------
 
 
-async def test_an_event_is_told_with_all_that_is_known_of_it(shelf: Shelf) -> None:
+async def test_an_event_is_told_with_all_that_is_known_of_it(shelf: LedgerStore) -> None:
     one = draft("e1", subject="10.0.0.1", payload={"k": "ü"}, observed=NOW - 5, expires=NOW + 8)
     two = draft("e2", node="z", path="z,y", type="u")
     await shelf.publish(one)
@@ -77,14 +77,14 @@ async def test_an_event_is_told_with_all_that_is_known_of_it(shelf: Shelf) -> No
     assert (await shelf.rows(EVENTS, "payload")) == [None, None], "payloads are returned only on request"
 
 
-async def test_a_refresh_is_an_event_at_its_own_place(shelf: Shelf) -> None:
+async def test_a_refresh_is_an_event_at_its_own_place(shelf: LedgerStore) -> None:
     await shelf.publish(draft("e1", expires=NOW + 1))
     await shelf.publish(draft("e1", expires=NOW + 2))
     found = await shelf.rows(EVENTS, "number", "seq", "id", "expires_at")
     assert found == [(1, 1, "e1", NOW + 1), (2, 2, "e1", NOW + 2)]
 
 
-async def test_records_of_topics_are_no_events_and_are_passed(shelf: Shelf) -> None:
+async def test_records_of_topics_are_no_events_and_are_passed(shelf: LedgerStore) -> None:
     await shelf.publish(draft("e1"))
     topics = Topics(shelf.log)
     await topics.make("other")
@@ -95,7 +95,7 @@ async def test_records_of_topics_are_no_events_and_are_passed(shelf: Shelf) -> N
     assert (await shelf.extract(EVENTS)).upto == 5, "there is no event up to the head"
 
 
-async def test_an_extract_of_events_ends_with_a_block_and_goes_on_in_the_middle_of_one(shelf: Shelf) -> None:
+async def test_an_extract_of_events_ends_with_a_block_and_goes_on_in_the_middle_of_one(shelf: LedgerStore) -> None:
     for start in (1, 4, 7):
         await shelf.publish(*(draft(f"e{n}") for n in range(start, start + 3)))
     extract = await shelf.extract(EVENTS, rows=4)
@@ -106,7 +106,7 @@ async def test_an_extract_of_events_ends_with_a_block_and_goes_on_in_the_middle_
     assert len(extract.columns["payload"]) == 5
 
 
-async def test_events_that_retention_took_unread_are_told_as_lost_range_by_range(shelf: Shelf) -> None:
+async def test_events_that_retention_took_unread_are_told_as_lost_range_by_range(shelf: LedgerStore) -> None:
     await shelf.declare(group="h", node="other")
     for n in range(1, 7):
         await shelf.publish(draft(f"e{n}"), group="gh"[n % 2])
@@ -125,7 +125,7 @@ async def test_events_that_retention_took_unread_are_told_as_lost_range_by_range
 # --- receipts of both ends -------------------------------------------------------------------------------------
 
 
-async def test_a_receipt_is_told_with_what_it_says_and_who_signed_it(shelf: Shelf) -> None:
+async def test_a_receipt_is_told_with_what_it_says_and_who_signed_it(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 5)))
     answer = receipt_text("batch-1", 2, refused=(Refusal(3, "e3", "id_conflict"),), upto=4)
     left_out = [(1, "expired"), (3, "refused")]
@@ -161,7 +161,7 @@ async def test_a_receipt_is_told_with_what_it_says_and_who_signed_it(shelf: Shel
 
 
 @pytest.mark.parametrize("receipt", ["", "no JSON", '{"body": "{}"}', '{"body": "{}", "headers": {}}'])
-async def test_without_a_receipt_nothing_is_made_up(shelf: Shelf, receipt: str) -> None:
+async def test_without_a_receipt_nothing_is_made_up(shelf: LedgerStore, receipt: str) -> None:
     await shelf.publish(draft("e1"))
     await shelf.settle("b", 0, 1, receipt=receipt)
     (row,) = await shelf.rows(Ledger.RECEIPTS)
@@ -170,7 +170,7 @@ async def test_without_a_receipt_nothing_is_made_up(shelf: Shelf, receipt: str) 
     assert (row["sent"], row["receipt_digest"], row["receipt"]) == (1, "", receipt)
 
 
-async def test_what_was_answered_to_others_has_the_same_digest_at_both_ends(shelf: Shelf) -> None:
+async def test_what_was_answered_to_others_has_the_same_digest_at_both_ends(shelf: LedgerStore) -> None:
     topic = await shelf.log.topic("group:g")
     answer = receipt_text("batch-1", 3, refused=(Refusal(2, "x", "loop"),))
     covers = [Range(epoch="theirs", incarnation=2, after=4, upto=9), Range(epoch="theirs", incarnation=2, repair=True)]
@@ -215,7 +215,7 @@ async def test_what_was_answered_to_others_has_the_same_digest_at_both_ends(shel
 # --- gaps and refusals -----------------------------------------------------------------------------------------
 
 
-async def test_gaps_are_told_as_their_senders_told_them(shelf: Shelf) -> None:
+async def test_gaps_are_told_as_their_senders_told_them(shelf: LedgerStore) -> None:
     topic = await shelf.log.topic("group:g")
     await shelf.under_lock(record_gap, topic, "z", "theirs", 3, 8, "lost", NOW)
     await shelf.under_lock(record_gap, topic + 99, "z", "theirs", 3, 8, "lost", NOW)
@@ -224,7 +224,7 @@ async def test_gaps_are_told_as_their_senders_told_them(shelf: Shelf) -> None:
     assert (await shelf.extract(Ledger.GAPS)).upto == 2, "beyond what is of a group that is gone"
 
 
-async def test_refusals_are_told_by_kind(shelf: Shelf) -> None:
+async def test_refusals_are_told_by_kind(shelf: LedgerStore) -> None:
     rows = [
         RefusedRequests("g", "b", "k", "bad_signature", 7, NOW, NOW + 5),
         RefusedRequests("gone", "", "", "x", 1, NOW, NOW),
@@ -235,7 +235,7 @@ async def test_refusals_are_told_by_kind(shelf: Shelf) -> None:
     assert found == [(1, "a", "g", "b", "k", "bad_signature", 7, NOW, NOW + 5)]
 
 
-async def test_refusals_are_kept_for_a_while(shelf: Shelf) -> None:
+async def test_refusals_are_kept_for_a_while(shelf: LedgerStore) -> None:
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, at, at) for at in (NOW, NOW + 50)]))
     await shelf.under_lock(forget, RowRetention(ids=0, batches=10, dead_letters=0, receipts=0), now=NOW + 20)
     extract = await shelf.extract(Ledger.REFUSALS)
@@ -246,7 +246,7 @@ async def test_refusals_are_kept_for_a_while(shelf: Shelf) -> None:
 # --- what they are read by -------------------------------------------------------------------------------------
 
 
-async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: Shelf) -> None:
+async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: LedgerStore) -> None:
     await shelf.declare(group="h", node="other", c={"types": ["x"], "relay": True})
     await shelf.publish(draft("e1"), draft("e2"))
     await shelf.settle("b", 0, 2)
@@ -273,20 +273,20 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: She
     assert (c.peer, c.relay, c.paused, c.state, c.repairs) == ("c", True, True, "paused", [])
 
 
-async def test_a_book_whose_rows_were_all_forgotten_still_knows_its_last_number(shelf: Shelf) -> None:
+async def test_a_book_whose_rows_were_all_forgotten_still_knows_its_last_number(shelf: LedgerStore) -> None:
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, NOW, NOW)] * 3))
     await shelf.under_lock(forget, RowRetention(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
     state: State = await shelf.log.database.read(read_state)
     assert state.books[Ledger.REFUSALS] == Span(4, 3)
 
 
-async def test_another_process_goes_on_where_the_first_one_ended(shelf: Shelf, migrated_url: str) -> None:
+async def test_another_process_goes_on_where_the_first_one_ended(shelf: LedgerStore, migrated_url: str) -> None:
     await shelf.publish(draft("e1"), draft("e2"))
     await shelf.settle("b", 0, 2)
     before = await shelf.extract(Ledger.DELIVERIES)
     with closing(Database(migrated_url)) as database:
         log = await EventLog.open(database, ManualClock())
-        again = Shelf(log)
+        again = LedgerStore(log)
         await again.publish(draft("e3"))
         await again.settle("b", 2, 3)
         extract = await again.extract(Ledger.DELIVERIES, before.upto)
@@ -298,7 +298,7 @@ async def test_another_process_goes_on_where_the_first_one_ended(shelf: Shelf, m
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_whoever_reads_while_others_write_reads_each_row_once(shelf: Shelf, seed: int) -> None:
+async def test_whoever_reads_while_others_write_reads_each_row_once(shelf: LedgerStore, seed: int) -> None:
     """Publishers, two peers that settle, go back and leave out at random, and readers with extracts of any size."""
     chance = random.Random(seed)
     await shelf.declare("c")

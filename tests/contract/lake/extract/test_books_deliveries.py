@@ -11,21 +11,21 @@ from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_c
 from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint
-from tests.support.shelf import Shelf
+from tests.support.shelf import LedgerStore
 from tests.support.stored_batches import evidence, receipt_text, stored_batch
 
 DELIVERIES = Ledger.DELIVERIES
 
 
 @pytest.fixture
-async def shelf(log: EventLog) -> Shelf:
+async def shelf(log: EventLog) -> LedgerStore:
     """Group g of node a with one peer, b, that gets everything."""
-    found = Shelf(log)
+    found = LedgerStore(log)
     await found.declare("b")
     return found
 
 
-async def test_a_batch_is_a_row_for_each_event_it_carried(shelf: Shelf, log: EventLog) -> None:
+async def test_a_batch_is_a_row_for_each_event_it_carried(shelf: LedgerStore, log: EventLog) -> None:
     events = [draft("e1", type="x", observed=NOW - 5), draft("e2", node="z", path="z", type="y")]
     await shelf.publish(*events)
     await shelf.select("b", {"relay": True})
@@ -69,7 +69,7 @@ async def test_a_batch_is_a_row_for_each_event_it_carried(shelf: Shelf, log: Eve
     assert (second["id"], second["source"], second["number"]) == ("e2", "z", 1)
 
 
-async def test_each_peer_has_rows_of_its_own_and_only_for_what_it_was_to_get(shelf: Shelf) -> None:
+async def test_each_peer_has_rows_of_its_own_and_only_for_what_it_was_to_get(shelf: LedgerStore) -> None:
     await shelf.declare(c={"types": ["x"]}, d={"subjectPrefixes": ["10."]}, e={"relay": True})
     await shelf.publish(
         draft("e1", type="x"), draft("e2", subject="10.1"), draft("e3", node="z", path="z", type="x"), draft("e4")
@@ -83,7 +83,7 @@ async def test_each_peer_has_rows_of_its_own_and_only_for_what_it_was_to_get(she
     ]
 
 
-async def test_what_was_left_out_is_an_outcome_of_its_own(shelf: Shelf) -> None:
+async def test_what_was_left_out_is_an_outcome_of_its_own(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 6)))
     await shelf.log.database.write(park, DeadLetter("peer:g/b", 3, 1, "e3", "id_conflict", "", 1, NOW))
     left_out = [(1, "expired"), (2, "in_path"), (3, "refused"), (4, "refused")]
@@ -98,7 +98,7 @@ async def test_what_was_left_out_is_an_outcome_of_its_own(shelf: Shelf) -> None:
     assert rows["e5"][:4] == ("delivered", "", 200, 1)
 
 
-async def test_what_was_passed_over_before_the_page_was_not_in_the_batch(shelf: Shelf) -> None:
+async def test_what_was_passed_over_before_the_page_was_not_in_the_batch(shelf: LedgerStore) -> None:
     """A page of expired records alone sends nothing, so the next range begins where that page did."""
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 6)))
     await shelf.settle("b", 0, 2, 0, exceptions=[(1, "expired"), (2, "expired")], status=0, receipt="")
@@ -110,7 +110,7 @@ async def test_what_was_passed_over_before_the_page_was_not_in_the_batch(shelf: 
     ]
 
 
-async def test_a_wider_selection_does_not_reach_back_into_what_was_passed(shelf: Shelf) -> None:
+async def test_a_wider_selection_does_not_reach_back_into_what_was_passed(shelf: LedgerStore) -> None:
     """The cursor had passed e1 and e2 under the narrow one; what they lack is brought by a repair."""
     await shelf.declare(c={"types": ["x"]})
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 5)))
@@ -120,7 +120,7 @@ async def test_a_wider_selection_does_not_reach_back_into_what_was_passed(shelf:
     assert await shelf.rows(DELIVERIES, "id", "selector_version") == [("e3", 2), ("e4", 2)]
 
 
-async def test_each_batch_is_read_by_the_selection_it_was_made_by(shelf: Shelf) -> None:
+async def test_each_batch_is_read_by_the_selection_it_was_made_by(shelf: LedgerStore) -> None:
     await shelf.declare(c={"types": ["x"]})
     await shelf.publish(*(draft(f"e{n}", type="x" if n % 2 else "y") for n in range(1, 9)))
     await shelf.settle("c", 0, 4, 2)
@@ -129,7 +129,7 @@ async def test_each_batch_is_read_by_the_selection_it_was_made_by(shelf: Shelf) 
     assert await shelf.rows(DELIVERIES, "id") == ["e1", "e3", "e6", "e8"]
 
 
-async def test_what_is_sent_again_is_told_again(shelf: Shelf) -> None:
+async def test_what_is_sent_again_is_told_again(shelf: LedgerStore) -> None:
     await shelf.publish(draft("e1"), draft("e2"), draft("e3"))
     await shelf.settle("b", 0, 2)
     await shelf.log.database.write(rewind, "peer:g/b", position=2, to=0, now=NOW)
@@ -137,7 +137,7 @@ async def test_what_is_sent_again_is_told_again(shelf: Shelf) -> None:
     assert await shelf.rows(DELIVERIES, "number", "id") == [(1, "e1"), (1, "e2"), (2, "e1"), (2, "e2"), (2, "e3")]
 
 
-async def test_a_repair_tells_what_it_picked(shelf: Shelf) -> None:
+async def test_a_repair_tells_what_it_picked(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 6)))
     await shelf.settle("b", 0, 5)
     topic = await shelf.log.topic("group:g")
@@ -149,14 +149,14 @@ async def test_a_repair_tells_what_it_picked(shelf: Shelf) -> None:
     assert found == [(2, "e1", "delivered", True), (2, "e3", "delivered", True), (2, "e4", "expired", True)]
 
 
-async def test_a_v1_peer_signs_nothing(shelf: Shelf) -> None:
+async def test_a_v1_peer_signs_nothing(shelf: LedgerStore) -> None:
     await shelf.publish(draft("e1"), draft("e2"))
     await shelf.settle("b", 0, 2, protocol="v1", receipt="", batch_id="")
     names = ("id", "protocol", "batch_id", "receipt_digest", "peer_recorded_at")
     assert await shelf.rows(DELIVERIES, *names) == [("e1", "v1", "", "", None), ("e2", "v1", "", "", None)]
 
 
-async def test_a_batch_is_never_cut_and_an_extract_ends_when_it_has_enough(shelf: Shelf) -> None:
+async def test_a_batch_is_never_cut_and_an_extract_ends_when_it_has_enough(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 13)))
     for upto in (3, 6, 9, 12):
         await shelf.settle("b", upto - 3, upto)
@@ -169,7 +169,7 @@ async def test_a_batch_is_never_cut_and_an_extract_ends_when_it_has_enough(shelf
     assert (extract.rows, extract.upto, extract.full) == (0, 4, False)
 
 
-async def test_records_of_other_groups_lie_in_between(shelf: Shelf) -> None:
+async def test_records_of_other_groups_lie_in_between(shelf: LedgerStore) -> None:
     await shelf.declare("b", group="h", node="elsewhere")
     for n in range(1, 7):
         await shelf.publish(draft(f"e{n}"), group="gh"[n % 2])
@@ -187,7 +187,7 @@ async def test_records_of_other_groups_lie_in_between(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("most", [1, 500, 1 << 20])
 async def test_however_little_is_remembered_the_rows_are_the_same(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, most: int
+    shelf: LedgerStore, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Blocks of one event: own ones, relayed ones and those of another group lie in turn."""
     monkeypatch.setattr(block_columns, "MOST_BYTES", most)
@@ -214,12 +214,12 @@ async def test_however_little_is_remembered_the_rows_are_the_same(
 # --- what is unknown -------------------------------------------------------------------------------------------
 
 
-async def _evict(shelf: Shelf, keep: int) -> None:
+async def _evict(shelf: LedgerStore, keep: int) -> None:
     limits = EvictionLimits(max_records=keep, keep_undelivered=False)
     await shelf.log.database.write(evict, await shelf.log.topic("group:g"), limits, now=NOW)
 
 
-async def test_events_that_retention_took_are_told_as_lost(shelf: Shelf) -> None:
+async def test_events_that_retention_took_are_told_as_lost(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 7)))
     await shelf.settle("b", 0, 4, 3, exceptions=[(1, "expired")])
     await shelf.settle("b", 4, 6)
@@ -229,7 +229,7 @@ async def test_events_that_retention_took_are_told_as_lost(shelf: Shelf) -> None
     assert extract.lost == [Lost("g", "b", "e", 0, 4, 3, "deliveries_lost")], "e2 and e3, and that e1 expired"
 
 
-async def test_so_are_those_of_a_repair(shelf: Shelf) -> None:
+async def test_so_are_those_of_a_repair(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await shelf.settle("b", 0, 4, 2, picked=[1, 3, 4], exceptions=[(3, "expired")])
     await _evict(shelf, 1)
@@ -238,7 +238,7 @@ async def test_so_are_those_of_a_repair(shelf: Shelf) -> None:
     assert extract.lost == [Lost("g", "b", "e", 0, 4, 2, "deliveries_lost")]
 
 
-async def test_a_loss_from_before_the_batch_is_none_of_it(shelf: Shelf) -> None:
+async def test_a_loss_from_before_the_batch_is_none_of_it(shelf: LedgerStore) -> None:
     """What retention had taken before the page was read was never in it."""
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await _evict(shelf, 2)
@@ -247,14 +247,14 @@ async def test_a_loss_from_before_the_batch_is_none_of_it(shelf: Shelf) -> None:
     assert (extract.columns["id"], list(extract.lost)) == (["e3", "e4"], [])
 
 
-async def test_a_selection_nobody_remembers_makes_its_events_lost(shelf: Shelf) -> None:
+async def test_a_selection_nobody_remembers_makes_its_events_lost(shelf: LedgerStore) -> None:
     await shelf.publish(draft("e1"))
     batch = stored_batch("peer:g/b", 0, 1, selector_version=7)
     await shelf.keep(batch, 0)
     assert await shelf.lost(DELIVERIES) == [Lost("g", "b", "e", 0, 1, 1, "deliveries_lost")]
 
 
-async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Shelf) -> None:
+async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: LedgerStore) -> None:
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 4)))
     for upto in (1, 2, 3):
         await shelf.settle("b", upto - 1, upto, acked_at=NOW + upto)
@@ -268,7 +268,7 @@ async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Shelf)
         assert await shelf.lost(book, 2) == [], "a reader that has read them has lost nothing"
 
 
-async def test_a_book_that_was_forgotten_to_its_end_ends_there(shelf: Shelf) -> None:
+async def test_a_book_that_was_forgotten_to_its_end_ends_there(shelf: LedgerStore) -> None:
     await shelf.publish(draft("e1"), draft("e2"))
     await shelf.settle("b", 0, 1)
     await shelf.settle("b", 1, 2)
@@ -279,7 +279,7 @@ async def test_a_book_that_was_forgotten_to_its_end_ends_there(shelf: Shelf) -> 
     assert await shelf.lost(DELIVERIES, 2) == []
 
 
-async def test_a_loss_that_was_noted_is_a_row_among_the_gaps_once(shelf: Shelf) -> None:
+async def test_a_loss_that_was_noted_is_a_row_among_the_gaps_once(shelf: LedgerStore) -> None:
     lost = [Lost("g", "b", "e", 0, 4, 3, "deliveries_lost"), Lost("gone", "", "e", 0, 4, 0, "events_lost")]
     for _ in range(2):
         await shelf.under_lock(note_lost, lost, NOW)

@@ -30,7 +30,7 @@ from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support import writers
 from tests.support.logs import empty
-from tests.support.sinks import Driven, ScriptedSink, driving, row
+from tests.support.sinks import RunningConsumer, ScriptedSink, row, run_consumer
 from tests.support.stored import read_stored
 
 TOPICS = ("group:one", "group:two")
@@ -194,7 +194,7 @@ class Histories(RuleBasedStateMachine):
 
         async def consume() -> None:
             log = self._logs[at]
-            async with driving(log, sink, topic_id) as link:
+            async with run_consumer(log, sink, topic_id) as link:
                 wanted = len(sink.batches) + parcels
                 await self._publish(self._logs[at - 1], topic_id, drafts)
 
@@ -256,9 +256,9 @@ class Histories(RuleBasedStateMachine):
         for who, sink in enumerate(self._sinks):
             topic_id = self._topics[who // 2]
             own = [at for at, (topic, _, path) in self._history.items() if topic == topic_id and not path]
-            async with driving(log, sink, topic_id) as link:
+            async with run_consumer(log, sink, topic_id) as link:
 
-                async def done(link: Driven = link, last: int = max(own, default=0)) -> bool:
+                async def done(link: RunningConsumer = link, last: int = max(own, default=0)) -> bool:
                     for wait in log_waits(self._clock):
                         self._clock.advance(wait)
                     return (await link.cursor()).position >= last
@@ -320,7 +320,7 @@ async def test_writers_that_are_killed_at_any_moment_lose_nothing_they_acknowled
     topic = await log.topic("group:g")
     sink = ReceivingSink("peer:g/b", window=3, page=(64, 1 << 20))
     running = [(0, start(0))]
-    async with driving(log, sink, topic) as link:
+    async with run_consumer(log, sink, topic) as link:
         for number in range(1, KILLS + 1):
             running.append((number, start(number)))
             victim, process = running.pop(0)

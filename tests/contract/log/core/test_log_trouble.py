@@ -229,7 +229,7 @@ def fill_under_limit(url: str, limit: int) -> tuple[list[str], str, str]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     async def work() -> tuple[list[str], str, str]:
-        async with writers.opened(url) as log:
+        async with writers.open_log(url) as log:
             taken, error = await fill(log, await log.topic("group:g"))
             return taken, type(error).__name__, error.hint
 

@@ -23,20 +23,20 @@ from eventd.store.engine.database import Database
 from eventd.store.rows.registry import read_version
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 
 HOUR = 3600 * SECOND
 
 
 @pytest.fixture
-async def books(log: EventLog, clock: ManualClock) -> Books:
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     """Group g of node a with the peers b, which takes everything, and c, which takes type x."""
-    found = Books(log, clock)
+    found = GroupLedger(log, clock)
     await found.declare("b", c="types: [x]")
     return found
 
 
-async def test_redelivery_by_id_names_the_positions(books: Books) -> None:
+async def test_redelivery_by_id_names_the_positions(books: GroupLedger) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 7)))
     await books.settle("b", 6)
     answer = await books.call("deliveries.redeliver", group="g", peer="b", ids=["e5", "e2", "e2"])
@@ -47,7 +47,7 @@ async def test_redelivery_by_id_names_the_positions(books: Books) -> None:
     assert repair.name == "repair:g/b/1"
 
 
-async def test_redelivery_is_told_to_running_nodes(books: Books, log: EventLog) -> None:
+async def test_redelivery_is_told_to_running_nodes(books: GroupLedger, log: EventLog) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
     before = await log.database.read(read_version)
@@ -58,14 +58,14 @@ async def test_redelivery_is_told_to_running_nodes(books: Books, log: EventLog) 
     assert await log.database.read(read_version) == before + 1
 
 
-async def test_a_delivered_event_stays_delivered_while_it_is_sent_again(books: Books) -> None:
+async def test_a_delivered_event_stays_delivered_while_it_is_sent_again(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
     await books.call("deliveries.redeliver", group="g", peer="b", ids=["e1"])
     assert await books.states() == {"e1": "delivered"}
 
 
-async def test_several_repairs_of_a_peer_have_names_of_their_own(books: Books) -> None:
+async def test_several_repairs_of_a_peer_have_names_of_their_own(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
     for _ in range(3):
@@ -74,7 +74,7 @@ async def test_several_repairs_of_a_peer_have_names_of_their_own(books: Books) -
 
 
 async def test_what_cannot_be_sent_again_is_refused_with_its_reason(
-    books: Books, log: EventLog, clock: ManualClock
+    books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
     await books.publish(
         draft("gone"), draft("dead", expires=NOW + SECOND), draft("own", node="b"), draft("x", type="x")
@@ -103,7 +103,7 @@ async def test_what_cannot_be_sent_again_is_refused_with_its_reason(
     assert await books.repairs("b") == []
 
 
-async def test_a_range_says_what_it_would_send_and_what_not(books: Books, clock: ManualClock) -> None:
+async def test_a_range_says_what_it_would_send_and_what_not(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", type="x", payload={"k": "v" * 100}), draft("e2", type="x", expires=NOW + SECOND))
     clock.advance(10)
     await books.publish(draft("e3", type="y"), draft("e4", type="x"), draft("e5", type="x"))
@@ -130,7 +130,7 @@ async def test_a_range_says_what_it_would_send_and_what_not(books: Books, clock:
     assert repair.selection == {"types": ["x"]}
 
 
-async def test_a_span_of_time_is_that_of_the_recording(books: Books, clock: ManualClock) -> None:
+async def test_a_span_of_time_is_that_of_the_recording(books: GroupLedger, clock: ManualClock) -> None:
     for n in range(1, 5):
         await books.publish(draft(f"e{n}", observed=NOW - n * HOUR))
         clock.advance(60)
@@ -140,7 +140,7 @@ async def test_a_span_of_time_is_that_of_the_recording(books: Books, clock: Manu
     assert (repair.position, repair.until) == (1, 3)
 
 
-async def test_the_numbers_of_a_range_are_the_groups_own(books: Books, log: EventLog) -> None:
+async def test_the_numbers_of_a_range_are_the_groups_own(books: GroupLedger, log: EventLog) -> None:
     other = await log.topic("group:other")
     await books.publish(draft("e1"))
     await log.append(other, [draft("o1"), draft("o2")])
@@ -151,7 +151,7 @@ async def test_the_numbers_of_a_range_are_the_groups_own(books: Books, log: Even
     assert (repair.position, repair.until) == (3, 4)
 
 
-async def test_an_evicted_part_of_a_range_is_counted(books: Books, log: EventLog, clock: ManualClock) -> None:
+async def test_an_evicted_part_of_a_range_is_counted(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 6)))
     for peer in "bc":
         await books.settle(peer, 5)
@@ -163,7 +163,7 @@ async def test_an_evicted_part_of_a_range_is_counted(books: Books, log: EventLog
         await books.call("deliveries.redeliver", group="g", peer="b", to_seq=3)
 
 
-async def test_a_range_is_looked_over_without_the_writer(books: Books, migrated_url: str) -> None:
+async def test_a_range_is_looked_over_without_the_writer(books: GroupLedger, migrated_url: str) -> None:
     await books.publish(draft("e1"))
     with closing(Database(migrated_url)) as other, other.transaction() as conn:
         lock_head(conn)
@@ -171,7 +171,7 @@ async def test_a_range_is_looked_over_without_the_writer(books: Books, migrated_
             await books.call("deliveries.redeliver", group="g", peer="b", from_seq=1)
 
 
-async def test_nothing_to_send_is_refused(books: Books, clock: ManualClock) -> None:
+async def test_nothing_to_send_is_refused(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", type="y"), draft("e2", type="x", expires=NOW), draft("e3", type="x"))
     await books.settle("c", 2)
     clock.advance(1)
@@ -186,12 +186,12 @@ async def test_nothing_to_send_is_refused(books: Books, clock: ManualClock) -> N
 @pytest.mark.parametrize(
     "choice", [{}, {"ids": ["e1"], "from_seq": 1}, {"since": "1h", "to_seq": 3}, {"ids": ["e1"], "until": "1h"}]
 )
-async def test_events_are_chosen_in_one_way(books: Books, choice: dict[str, object]) -> None:
+async def test_events_are_chosen_in_one_way(books: GroupLedger, choice: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="in one way"):
         await books.call("deliveries.redeliver", group="g", peer="b", **choice)
 
 
-async def test_a_repair_of_a_paused_peer_waits(books: Books) -> None:
+async def test_a_repair_of_a_paused_peer_waits(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
     await books.call("links.pause", group="g", peer="b", by="ann")
@@ -203,7 +203,7 @@ async def test_a_repair_of_a_paused_peer_waits(books: Books) -> None:
     assert repair.paused_at is None
 
 
-async def test_a_paused_link_keeps_who_paused_it_and_resumes_at_once(books: Books, clock: ManualClock) -> None:
+async def test_a_paused_link_keeps_who_paused_it_and_resumes_at_once(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     await books.fail("b", 1, "connection refused")
     clock.advance(3)
@@ -218,7 +218,7 @@ async def test_a_paused_link_keeps_who_paused_it_and_resumes_at_once(books: Book
     assert (link["state"], link["attempts"], link["pausedBy"], link["retryAt"]) == ("running", 0, "", None)
 
 
-async def test_a_link_shows_why_and_how_far_it_is_behind(books: Books, clock: ManualClock) -> None:
+async def test_a_link_shows_why_and_how_far_it_is_behind(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", type="x"), draft("e2", type="y"), draft("e3", type="x", expires=NOW + SECOND))
     await books.settle("c", 1)
     clock.advance(2)
@@ -243,7 +243,7 @@ async def test_a_link_shows_why_and_how_far_it_is_behind(books: Books, clock: Ma
     assert (link["lastSuccessAt"], link["retryAt"]) == ("2026-11-20T12:00:00Z", "2026-11-20T12:00:03Z")
 
 
-async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: Books) -> None:
+async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: GroupLedger) -> None:
     await books.publish(
         draft("e1", subject="10%.1"),
         draft("e2", subject="10X.1", node="b"),
@@ -271,7 +271,7 @@ async def test_the_lag_counts_what_the_selection_means(log: EventLog, books: Boo
 
 @pytest.mark.parametrize("peer", ["b", "c"])
 async def test_a_range_is_looked_over_in_short_steps_one_at_a_time(
-    books: Books, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, peer: str
+    books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, peer: str
 ) -> None:
     """A step occupies a reader and most of the interpreter: deliveries wait for it."""
     for n in range(6):
@@ -300,7 +300,7 @@ async def test_a_range_is_looked_over_in_short_steps_one_at_a_time(
     assert {*steps} == {1}, "a step goes no further than its budget, not even within a block"
 
 
-async def test_dead_letters_are_listed_in_pages(books: Books) -> None:
+async def test_dead_letters_are_listed_in_pages(books: GroupLedger) -> None:
     await books.publish(*(draft(f"e{n}", type="x", subject=f"s{n}") for n in range(1, 6)))
     await books.settle("b", 5, parked={1: "invalid", 2: "invalid", 3: "loop"})
     await books.settle("c", 5, parked={5: "id_conflict"})
@@ -328,7 +328,7 @@ async def test_dead_letters_are_listed_in_pages(books: Books) -> None:
     assert [letter["eventId"] for letter in only["deadLetters"]] == ["e2"]
 
 
-async def test_retrying_letters_starts_one_repair_a_peer_and_takes_them_away(books: Books) -> None:
+async def test_retrying_letters_starts_one_repair_a_peer_and_takes_them_away(books: GroupLedger) -> None:
     await books.publish(*(draft(f"e{n}", type="x") for n in range(1, 5)))
     await books.settle("b", 4, parked={1: "invalid", 3: "invalid"})
     await books.settle("c", 4, parked={2: "invalid"})
@@ -342,7 +342,7 @@ async def test_retrying_letters_starts_one_repair_a_peer_and_takes_them_away(boo
     assert await books.states("b") == {"e1": "delivered", "e2": "delivered", "e3": "refused", "e4": "delivered"}
 
 
-async def test_letters_that_can_no_longer_be_sent_stay(books: Books, clock: ManualClock) -> None:
+async def test_letters_that_can_no_longer_be_sent_stay(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"))
     await books.settle("b", 2, parked={1: "invalid", 2: "invalid"})
     clock.advance(2)
@@ -360,7 +360,7 @@ async def test_letters_that_can_no_longer_be_sent_stay(books: Books, clock: Manu
         await books.call("dead_letters.drop", group="g")
 
 
-async def test_letters_of_another_group_are_out_of_reach(books: Books) -> None:
+async def test_letters_of_another_group_are_out_of_reach(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1, parked={1: "invalid"})
     (letter,) = (await books.call("dead_letters.list", group="g"))["deadLetters"]
@@ -369,7 +369,7 @@ async def test_letters_of_another_group_are_out_of_reach(books: Books) -> None:
         await books.call("dead_letters.drop", group="h", ids=[letter["id"]])
 
 
-async def test_answers_are_plain_json(books: Books) -> None:
+async def test_answers_are_plain_json(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1, parked={1: "invalid"})
     for name in ("links.status", "dead_letters.list", "deliveries.list", "deliveries.summary", "events.list"):

@@ -27,7 +27,7 @@ from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
 from federation.errors import MessageError
 from tests.support.deleted import clear_all
-from tests.support.routed import Routed
+from tests.support.routed import RoutedTopics
 from tests.support.topic_books import check_topics
 from tests.support.topics import drafts_of
 
@@ -50,7 +50,7 @@ class Broken(DeleteTopic):
 class Storm:
     """All that can be done to topics, at random."""
 
-    def __init__(self, routed: Routed, clock: ManualClock, chance: random.Random, group: int) -> None:
+    def __init__(self, routed: RoutedTopics, clock: ManualClock, chance: random.Random, group: int) -> None:
         self.routed, self.clock, self.chance, self.group = routed, clock, chance, group
         self.jobs: list[int] = []
         self.acts = [self.write] * 4 + [self.set, self.remove, self.delete, self.claim, self.settle, self.publish]
@@ -172,7 +172,7 @@ async def test_the_books_are_true_after_any_burst(
     monkeypatch.setattr(rewrite, "PIECE_RECORDS", 2 if seed % 2 else 32)
     chance = random.Random(seed)
     group = await log.topic("group:g")
-    routed = Routed(log)
+    routed = RoutedTopics(log)
     await routed.start()
     try:
         storm = Storm(routed, clock, chance, group)

@@ -22,7 +22,7 @@ from eventd.store.rows.links import StoredMark, keep_receipt, read_receipt, reco
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema.tables import blocks, event_ids, inbound_batches, inbound_gaps, inbound_links
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 from tests.support.deleted import clear_all
 from tests.support.reading import read_records
 from tests.support.stored import read_stored
@@ -31,11 +31,11 @@ HELD = (blocks, event_ids, inbound_batches, inbound_gaps, inbound_links)
 
 
 @pytest.fixture
-def books(log: EventLog, clock: ManualClock) -> Books:
-    return Books(log, clock)
+def books(log: EventLog, clock: ManualClock) -> GroupLedger:
+    return GroupLedger(log, clock)
 
 
-async def delete(books: Books, group: str = "g", **params: Any) -> Any:
+async def delete(books: GroupLedger, group: str = "g", **params: Any) -> Any:
     for row in await books.log.database.read(read_cursors, "peer"):
         if not params.get("dry_run"):
             peer = row.name.rpartition("/")[2]
@@ -48,7 +48,7 @@ async def topic_of(log: EventLog, name: str = "group:g") -> int:
     return topics[name]
 
 
-async def listed(books: Books) -> list[str]:
+async def listed(books: GroupLedger) -> list[str]:
     return [event["id"] for event in (await books.call("events.list", group="g"))["events"]]
 
 
@@ -57,7 +57,7 @@ async def clean(log: EventLog, url: str) -> None:
     await Retention(log, load({"database_url": url}, {}), Metrics())._remove_deleted()
 
 
-async def test_declared_again_it_has_none_of_its_old_events(books: Books, log: EventLog) -> None:
+async def test_declared_again_it_has_none_of_its_old_events(books: GroupLedger, log: EventLog) -> None:
     await books.declare("b")
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 2)
@@ -71,7 +71,7 @@ async def test_declared_again_it_has_none_of_its_old_events(books: Books, log: E
     assert (link["lagEvents"], link["lastSuccessAt"]) == (0, None), "nothing of the old log waits for the new peer"
 
 
-async def test_its_ids_are_free_again(books: Books) -> None:
+async def test_its_ids_are_free_again(books: GroupLedger) -> None:
     await books.declare()
     for payload in ({"n": "1"}, {"n": "2"}):
         event = {"id": "same", "type": "t", "payload": payload}
@@ -81,7 +81,7 @@ async def test_its_ids_are_free_again(books: Books) -> None:
         await books.declare()
 
 
-async def test_what_was_received_is_as_unknown_as_what_was_stored(books: Books, log: EventLog) -> None:
+async def test_what_was_received_is_as_unknown_as_what_was_stored(books: GroupLedger, log: EventLog) -> None:
     """A mark or a receipt of the old group would say that its events are here."""
     await books.declare()
     old = await topic_of(log)
@@ -100,7 +100,9 @@ def _receive(conn: sa.Connection, topic: int) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-async def test_nothing_is_appended_to_the_topic_of_a_deleted_group(books: Books, log: EventLog, again: bool) -> None:
+async def test_nothing_is_appended_to_the_topic_of_a_deleted_group(
+    books: GroupLedger, log: EventLog, again: bool
+) -> None:
     """Another client took its id just before: what it was acknowledged must not vanish."""
     await books.declare()
     old = await topic_of(log)
@@ -115,7 +117,7 @@ async def test_nothing_is_appended_to_the_topic_of_a_deleted_group(books: Books,
         await log.append(old, [draft("e2")])  # also when it was asked before
 
 
-async def test_an_old_consumer_moves_nothing_of_the_new_peer(books: Books, log: EventLog) -> None:
+async def test_an_old_consumer_moves_nothing_of_the_new_peer(books: GroupLedger, log: EventLog) -> None:
     """It stands where the new one begins, and would pass over what the new topic holds."""
     await books.declare("b")
     [old] = await log.database.read(read_cursors)
@@ -129,7 +131,7 @@ async def test_an_old_consumer_moves_nothing_of_the_new_peer(books: Books, log: 
     await log.settle(Step(new.name, 0, 1, 0, NOW, selector_version=new.selector_version))
 
 
-async def test_a_peer_that_is_declared_again_has_a_selection_of_its_own(books: Books, log: EventLog) -> None:
+async def test_a_peer_that_is_declared_again_has_a_selection_of_its_own(books: GroupLedger, log: EventLog) -> None:
     await books.declare("b")
     versions = [(await log.database.read(read_cursor, "peer:g/b")).selector_version]
     for types in ("types: [up]", "types: [up, down]"):
@@ -160,7 +162,7 @@ async def test_an_old_repair_does_not_end_a_new_one_of_its_name(log: EventLog, c
 # --- saying so ----------------------------------------------------------------------------------------------------
 
 
-async def test_deleting_says_how_many_events_go_before_and_when_it_does(books: Books) -> None:
+async def test_deleting_says_how_many_events_go_before_and_when_it_does(books: GroupLedger) -> None:
     await books.declare()
     await books.publish(draft("e1"), draft("e2"))
     for dry_run in (True, False):
@@ -171,14 +173,14 @@ async def test_deleting_says_how_many_events_go_before_and_when_it_does(books: B
     assert change["events"] == 0
 
 
-async def test_a_dry_run_takes_nothing(books: Books) -> None:
+async def test_a_dry_run_takes_nothing(books: GroupLedger) -> None:
     await books.declare()
     await books.publish(draft("e1"))
     await delete(books, dry_run=True)
     assert await listed(books) == ["e1"]
 
 
-async def test_pruning_what_is_declared_says_it_too(books: Books) -> None:
+async def test_pruning_what_is_declared_says_it_too(books: GroupLedger) -> None:
     await books.declare()
     await books.publish(draft("e1"))
     sources = [{"name": "none", "text": ""}]
@@ -191,7 +193,7 @@ async def test_pruning_what_is_declared_says_it_too(books: Books) -> None:
 
 
 async def test_housekeeping_removes_all_that_it_held_and_nothing_else(
-    books: Books, log: EventLog, database: Database, migrated_url: str
+    books: GroupLedger, log: EventLog, database: Database, migrated_url: str
 ) -> None:
     await books.declare(group="kept")
     kept = await topic_of(log, "group:kept")
@@ -216,7 +218,7 @@ def _rows(conn: sa.Connection, table: sa.Table) -> list[Any]:
     return [tuple(row) for row in conn.execute(sa.select(table))]
 
 
-async def test_it_goes_a_little_at_a_time(books: Books, log: EventLog, database: Database) -> None:
+async def test_it_goes_a_little_at_a_time(books: GroupLedger, log: EventLog, database: Database) -> None:
     await books.declare()
     await books.publish(*[draft(f"e{number}") for number in range(25)])
     await delete(books)
@@ -227,7 +229,7 @@ async def test_it_goes_a_little_at_a_time(books: Books, log: EventLog, database:
     assert await database.read(_rows, event_ids) == []
 
 
-async def test_what_is_in_use_is_never_cleared(books: Books, log: EventLog, database: Database) -> None:
+async def test_what_is_in_use_is_never_cleared(books: GroupLedger, log: EventLog, database: Database) -> None:
     await books.declare()
     topic = await topic_of(log)
     assert (await database.write(clear_deleted, now=NOW), await database.read(read_cleared)) == (None, [])
@@ -235,7 +237,9 @@ async def test_what_is_in_use_is_never_cleared(books: Books, log: EventLog, data
     assert await topic_of(log) == topic
 
 
-async def test_an_id_is_not_used_twice(books: Books, log: EventLog, database: Database, migrated_url: str) -> None:
+async def test_an_id_is_not_used_twice(
+    books: GroupLedger, log: EventLog, database: Database, migrated_url: str
+) -> None:
     seen = []
     for _ in range(3):
         await books.declare()
@@ -247,7 +251,7 @@ async def test_an_id_is_not_used_twice(books: Books, log: EventLog, database: Da
 
 
 async def test_the_retention_of_a_group_that_is_gone_is_not_applied_to_its_successor(
-    books: Books, log: EventLog, clock: ManualClock, migrated_url: str
+    books: GroupLedger, log: EventLog, clock: ManualClock, migrated_url: str
 ) -> None:
     """A node may not have noticed yet, and would still prune by what was declared before."""
     await books.declare(spec="retention: {maxAge: 1m}")

@@ -17,7 +17,7 @@ from federation.keys import Key
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
 from tests.support.processes import Processes
-from tests.support.running import SECRET, Running
+from tests.support.running import SECRET, NodeProcess
 from tests.support.sites import Site
 from tests.support.v1_node import V1Sender, body_of, read_reply
 from tests.support.v2_sender import V2Sender, line
@@ -204,7 +204,7 @@ async def test_the_figures_go_with_the_listener(sites: MakeSites, connect: Open)
 
 
 def test_the_node_as_it_is_run_keeps_its_door(processes: Processes) -> None:
-    b = Running(processes, "b", EVENTD_MAX_CONNECTIONS="16", EVENTD_MAX_SSE_CONNECTIONS="1")
+    b = NodeProcess(processes, "b", EVENTD_MAX_CONNECTIONS="16", EVENTD_MAX_SSE_CONNECTIONS="1")
     b.join()
     v1 = V1Sender(b.port, SECRET.encode())
     with contextlib.ExitStack() as stack:

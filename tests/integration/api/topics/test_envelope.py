@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.v0 import JSON, Client, Server, Told
+from tests.support.v0 import JSON, Client, Response, Server
 
 
-async def sent(client: Client, path: str, body: bytes, content_type: str | None = "application/json") -> Told:
+async def sent(client: Client, path: str, body: bytes, content_type: str | None = "application/json") -> Response:
     headers = {} if content_type is None else {"Content-Type": content_type}
     skipped = ["Content-Type"] if content_type is None else []
     return await client.ask("POST", path, data=BytesIO(body), headers=headers, skip_auto_headers=skipped)

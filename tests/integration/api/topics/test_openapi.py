@@ -15,8 +15,8 @@ from eventd.api.framework.endpoint import load
 from eventd.api.framework.openapi import describe
 from eventd.api.framework.route import Route
 from eventd.api.routes import TOPICS
-from tests.support.schemas import ANYTHING, NAME, Schemas, spoiled
-from tests.support.v0 import Server, Told
+from tests.support.schemas import ANYTHING, NAME, Schemas, corrupted
+from tests.support.v0 import Response, Server
 
 TITLE = "Topics of a routerd-eventd node"
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(describe(TOPICS, TITLE, "1")))
@@ -95,7 +95,7 @@ def bodies(route: Route) -> st.SearchStrategy[Any]:
     if schema is None:
         return st.none()
     fitting = SCHEMAS.values(schema, PLAUSIBLE)
-    return fitting | fitting.flatmap(spoiled).filter(_ends_soon)
+    return fitting | fitting.flatmap(corrupted).filter(_ends_soon)
 
 
 def _ends_soon(body: Any) -> bool:
@@ -140,7 +140,7 @@ async def test_answers_are_as_they_are_described(route: Route, furnished: Server
         await loop.shutdown_default_executor()  # its threads would outlive the test
 
 
-def _require_described(route: Route, told: Told, body: Any) -> None:
+def _require_described(route: Route, told: Response, body: Any) -> None:
     responses = described(route)["responses"]
     assert str(told.status) in responses, f"{told.status} is not described: {told.body}"
     assert told.status not in (500, 503), told.body

@@ -10,10 +10,10 @@ import pytest
 from eventd.api.topics.claim_cohorts import ClaimCohorts
 from eventd.testing import ManualClock, until
 from tests.integration.api.topics.conftest import StartServer
-from tests.support.v0 import Client, Server, Told
+from tests.support.v0 import Client, Response, Server
 
 
-async def ask(client: Client, queue: str, what: str, **members: Any) -> Told:
+async def ask(client: Client, queue: str, what: str, **members: Any) -> Response:
     return await client.ask("POST", f"/topics/{queue}/{what}", members)
 
 

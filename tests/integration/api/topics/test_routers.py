@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from eventd.testing import until
-from tests.support.v0 import Server, Told
+from tests.support.v0 import Response, Server
 
 DEFAULTS = {
     "preserve_node": True,
@@ -18,11 +18,11 @@ DEFAULTS = {
 }
 
 
-async def route(server: Server, name: str, source: str, dest: str, **options: Any) -> Told:
+async def route(server: Server, name: str, source: str, dest: str, **options: Any) -> Response:
     return await server.ask("PUT", f"/routers/{name}", {"source": source, "dest": dest} | options)
 
 
-async def shown(server: Server, name: str) -> Told:
+async def shown(server: Server, name: str) -> Response:
     return await server.ask("GET", f"/routers/{name}")
 
 

@@ -15,7 +15,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from tests.integration.conftest import MakeSites
 from tests.support.sites import Site
-from tests.support.streams import begin, connected, opened, unread, watching
+from tests.support.streams import begin_session, connect_socket, open_stream, open_unread_stream, watch_topics
 from tests.support.v0 import Client, Server, serving
 
 
@@ -35,8 +35,12 @@ async def test_a_node_that_stops_tells_its_streams_and_waits_for_none_of_them(si
     async with running(site) as client:
         await client.write("big", *["x" * 200_000] * 40)
         await client.write("box", 1)
-        wid = (await begin(client, "big")).body["wid"]
-        async with unread(client, wid), watching(client, "box") as stream, connected(client) as socket:
+        wid = (await begin_session(client, "big")).body["wid"]
+        async with (
+            open_unread_stream(client, wid),
+            watch_topics(client, "box") as stream,
+            connect_socket(client) as socket,
+        ):
             await stream.take("record", "caught-up")
             await socket.ask("subscribe", topic="box")
             await socket.take("record", "caught_up")
@@ -54,7 +58,7 @@ async def test_a_session_is_not_known_to_the_node_that_comes_after(sites: MakeSi
     (site,) = sites("node")
     async with running(site) as client:
         await client.write("box", 1)
-        wid = (await begin(client, "box")).body["wid"]
+        wid = (await begin_session(client, "box")).body["wid"]
     async with running(site) as client:
         told = await client.ask("GET", f"/watch/{wid}")
         assert (told.status, told.code) == (404, "not_found")
@@ -64,7 +68,7 @@ async def test_what_another_process_writes_and_deletes_is_told(sites: MakeSites)
     (site,) = sites("node")
     async with running(site) as client:
         await client.put("box")
-        async with watching(client, "box", heartbeat_ms=60_000) as stream:
+        async with watch_topics(client, "box", heartbeat_ms=60_000) as stream:
             await stream.take("caught-up")
             async with serving(site.url) as other:  # of its own log over the same database
                 await other.write("box", 1)
@@ -82,7 +86,7 @@ async def test_a_group_that_is_deleted_is_told(sites: MakeSites) -> None:
     async with running(site) as client:
         await site.join()
         await site.emit("e-1")
-        async with watching(client, "group:edge", heartbeat_ms=60_000) as stream:
+        async with watch_topics(client, "group:edge", heartbeat_ms=60_000) as stream:
             await stream.take("record", "caught-up")
             await site.ask("resources.delete", kind="EventGroup", name="edge")
             await site.settled()
@@ -93,7 +97,7 @@ async def test_a_deleted_topic_is_told_before_the_answer_is_read(server: Server)
     """At once: not with the next write, nor with a heartbeat."""
     for _ in range(20):
         await server.write("box", 1)
-        wid = (await begin(server, "box", heartbeat_ms=60_000)).body["wid"]
-        async with opened(server, wid) as stream:
+        wid = (await begin_session(server, "box", heartbeat_ms=60_000)).body["wid"]
+        async with open_stream(server, wid) as stream:
             await stream.take("record", "caught-up")
             await asyncio.gather(server.delete("box"), stream.take("topic-deleted"))

@@ -14,7 +14,7 @@ from eventd.api.topics.start import find_topics
 from eventd.log.core.records import View
 from eventd.testing import ManualClock, give_turns, until
 from tests.integration.api.topics.conftest import StartServer
-from tests.support.streams import begin, connected, opened, unread, watching
+from tests.support.streams import begin_session, connect_socket, open_stream, open_unread_stream, watch_topics
 from tests.support.v0 import Server
 
 LARGE = "x" * 200_000
@@ -22,8 +22,8 @@ LARGE = "x" * 200_000
 
 async def test_who_does_not_read_is_merely_behind_and_loses_nothing(server: Server) -> None:
     await server.put("big")
-    wid = (await begin(server, "big", heartbeat_ms=60_000)).body["wid"]
-    async with watching(server, "big") as stream, unread(server, wid) as reader:
+    wid = (await begin_session(server, "big", heartbeat_ms=60_000)).body["wid"]
+    async with watch_topics(server, "big") as stream, open_unread_stream(server, wid) as reader:
         await stream.take("caught-up")
         for n in range(1, 61):  # 12 MB: more than the buffers between the two hold
             await server.write("big", LARGE)
@@ -41,8 +41,8 @@ async def test_who_does_not_read_is_merely_behind_and_loses_nothing(server: Serv
 async def test_nothing_piles_up_for_who_does_not_read(server: Server) -> None:
     """What is under way to it is at most what the buffers hold and one page."""
     await server.put("big")
-    wid = (await begin(server, "big")).body["wid"]
-    async with unread(server, wid), watching(server, "big") as stream:
+    wid = (await begin_session(server, "big")).body["wid"]
+    async with open_unread_stream(server, wid), watch_topics(server, "big") as stream:
         await stream.take("caught-up")
         for n in range(1, 101):
             await server.write("big", LARGE)
@@ -67,7 +67,7 @@ def _untaken(server: Server) -> list[int]:
 
 async def test_streams_are_told_that_the_node_stops_and_end(server: Server) -> None:
     await server.write("box", 1)
-    async with watching(server, "box") as stream, connected(server) as socket:
+    async with watch_topics(server, "box") as stream, connect_socket(server) as socket:
         await stream.take("record", "caught-up")
         assert (await socket.ask("ping"))["op"] == "pong"
         server.v0.stopping.set_result(None)
@@ -84,8 +84,8 @@ async def test_streams_are_told_that_the_node_stops_and_end(server: Server) -> N
 async def test_a_node_stops_fast_although_clients_do_not_read(start_server: StartServer) -> None:
     server = await start_server()
     await server.write("big", *[LARGE] * 40)
-    wid = (await begin(server, "big")).body["wid"]
-    async with unread(server, wid), connected(server) as socket:
+    wid = (await begin_session(server, "big")).body["wid"]
+    async with open_unread_stream(server, wid), connect_socket(server) as socket:
         await socket.say("subscribe", topic="big")
         await until(lambda: server.v0.concurrency.streams.taken == 2)
         await until(lambda: any(size > 1 << 16 for size in _untaken(server)), "a client to leave something untaken")
@@ -97,16 +97,16 @@ async def test_a_node_stops_fast_although_clients_do_not_read(start_server: Star
 
 async def test_a_stream_that_begins_while_the_node_stops_ends_at_once(server: Server) -> None:
     await server.put("box")
-    wid = (await begin(server, "box")).body["wid"]
+    wid = (await begin_session(server, "box")).body["wid"]
     server.v0.stopping.set_result(None)
-    async with opened(server, wid) as stream:
+    async with open_stream(server, wid) as stream:
         await stream.take("error")
         assert await stream.next() is None
 
 
 async def test_a_client_that_goes_is_noticed_and_forgotten(server: Server) -> None:
     await server.put("box")
-    async with watching(server, "box") as stream, connected(server):
+    async with watch_topics(server, "box") as stream, connect_socket(server):
         await stream.take("caught-up")
         assert server.v0.concurrency.streams.taken == 2
     await until(lambda: not server.v0.concurrency.streams.taken, "the places to be free")
@@ -125,7 +125,7 @@ async def test_a_database_that_fails_ends_a_stream_with_the_reason(
     def fail(*_: object) -> None:
         raise DatabaseUnavailable("the disk is full")
 
-    async with watching(server, "box") as stream:
+    async with watch_topics(server, "box") as stream:
         await stream.take("caught-up")
         monkeypatch.setattr(shared_reads, "read_topic_page", fail)
         await server.write("box", 1)
@@ -145,7 +145,7 @@ async def test_a_fault_of_the_node_ends_a_stream_without_telling_more_than_its_n
         raise ValueError("geheim")
 
     monkeypatch.setattr(watch, "_record_data", fail)
-    async with watching(server, "box") as stream:
+    async with watch_topics(server, "box") as stream:
         (told,) = await stream.take("error")
         assert told.data["code"] == "internal"
         assert "geheim" not in told.data["message"]
@@ -169,10 +169,10 @@ async def test_a_watcher_that_leaves_before_more_than_a_page_comes_costs_nothing
     monkeypatch.setattr(FollowedTopic, "take", counted)
     async with AsyncExitStack() as stack:
         if kind == "stream":
-            stream = await stack.enter_async_context(watching(server, "box", limit=7))
+            stream = await stack.enter_async_context(watch_topics(server, "box", limit=7))
             await stream.take("caught-up")
         else:
-            socket = await stack.enter_async_context(connected(server))
+            socket = await stack.enter_async_context(connect_socket(server))
             await socket.say("subscribe", topic="box", limit=7)
             await socket.take("subscribed", "caught_up")
         (follower,) = _followers(server)
@@ -187,7 +187,7 @@ async def test_a_watcher_that_leaves_before_more_than_a_page_comes_costs_nothing
 
 async def test_who_is_caught_up_gets_a_large_batch_page_by_page(server: Server) -> None:
     await server.put("box")
-    async with watching(server, "box", limit=7) as one, watching(server, "box", limit=7, node="me") as other:
+    async with watch_topics(server, "box", limit=7) as one, watch_topics(server, "box", limit=7, node="me") as other:
         await one.take("caught-up")
         await other.take("caught-up")
         await server.write("box", *range(20))

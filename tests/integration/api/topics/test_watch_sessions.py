@@ -12,7 +12,15 @@ from eventd.api.topics.sessions import ENDED_STREAMS, Sessions
 from eventd.log.core.head import renew_epoch
 from eventd.testing import ManualClock, until
 from tests.integration.api.topics.conftest import StartServer
-from tests.support.streams import Event, begin, opened, read_place, unread, watching, write_place
+from tests.support.streams import (
+    Event,
+    begin_session,
+    open_stream,
+    open_unread_stream,
+    read_place,
+    watch_topics,
+    write_place,
+)
 from tests.support.v0 import Server
 
 
@@ -39,28 +47,28 @@ async def test_a_session_that_cannot_be_is_refused(server: Server, asked: dict[s
 
 async def test_a_topic_that_is_not_there_is_refused_unless_the_client_is_lenient(server: Server) -> None:
     await server.put("jobs")
-    told = await begin(server, "jobs", "ghost")
+    told = await begin_session(server, "jobs", "ghost")
     assert (told.status, told.code, told.detail) == (404, "topic_not_found", {"topic": "ghost"})
-    told = await begin(server, "jobs", "ghost", "_none", query="?lenient=true")
+    told = await begin_session(server, "jobs", "ghost", "_none", query="?lenient=true")
     assert [*told.body["topics"]] == ["jobs"]
-    assert (await begin(server, "ghost", query="?lenient=true")).body["topics"] == {}
+    assert (await begin_session(server, "ghost", query="?lenient=true")).body["topics"] == {}
     assert (await server.get("ghost")).status == 404
 
 
 async def test_what_a_client_asks_beyond_the_bounds_is_brought_within(server: Server) -> None:
     await server.write("jobs", *range(1001))
-    async with watching(server, "jobs", limit=5000) as stream:
+    async with watch_topics(server, "jobs", limit=5000) as stream:
         assert len((await stream.take("record"))[0].seqs) == 1000
-    async with watching(server, "jobs", limit=0, max_batch_bytes=0, heartbeat_ms=0, consistency="strong") as stream:
+    async with watch_topics(server, "jobs", limit=0, max_batch_bytes=0, heartbeat_ms=0, consistency="strong") as stream:
         assert len((await stream.take("record"))[0].seqs) == 256
-    assert (await begin(server, "jobs", heartbeat_ms=2**64 - 1)).status == 200
-    assert (await begin(server, "jobs", heartbeat_ms=2**64)).code == "invalid_request"
+    assert (await begin_session(server, "jobs", heartbeat_ms=2**64 - 1)).status == 200
+    assert (await begin_session(server, "jobs", heartbeat_ms=2**64)).code == "invalid_request"
 
 
 async def test_a_client_that_comes_back_goes_on_where_it_was_or_back_to_what_it_says(server: Server) -> None:
     await server.write("jobs", 1, 2, 3)
-    wid = (await begin(server, "jobs")).body["wid"]
-    async with opened(server, wid) as stream:
+    wid = (await begin_session(server, "jobs")).body["wid"]
+    async with open_stream(server, wid) as stream:
         record, _ = await stream.take("record", "caught-up")
         assert record.place == {"jobs": 3}
     for last, seqs in (
@@ -76,7 +84,7 @@ async def test_a_client_that_comes_back_goes_on_where_it_was_or_back_to_what_it_
         ("eyJqb2JzIjoiMSJ9", [3]),
         ("0123456789ab.1.0", [3]),
     ):
-        async with opened(server, wid, last=last) as stream:
+        async with open_stream(server, wid, last=last) as stream:
             if seqs:
                 assert (await stream.take("record"))[0].seqs == seqs
             await stream.take("caught-up")
@@ -85,11 +93,11 @@ async def test_a_client_that_comes_back_goes_on_where_it_was_or_back_to_what_it_
 async def test_the_id_of_an_event_names_all_topics_and_takes_each_back(server: Server) -> None:
     await server.write("a", 1, 2)
     await server.write("b", 1, 2)
-    wid = (await begin(server, "a", "b")).body["wid"]
-    async with opened(server, wid) as stream:
+    wid = (await begin_session(server, "a", "b")).body["wid"]
+    async with open_stream(server, wid) as stream:
         events = await stream.take("record", "caught-up", "record", "caught-up")
         assert events[-1].place == {"a": 2, "b": 2}
-    async with opened(server, wid, last=write_place(a=1, b=0)) as stream:
+    async with open_stream(server, wid, last=write_place(a=1, b=0)) as stream:
         first, _, second, _ = await stream.take("record", "caught-up", "record", "caught-up")
         assert (first.seqs, second.seqs) == ([2], [1, 2])
         assert read_place(write_place(a=1, b=0)) == {"a": 1, "b": 0}
@@ -97,8 +105,8 @@ async def test_the_id_of_an_event_names_all_topics_and_takes_each_back(server: S
 
 async def test_all_streams_of_a_session_get_everything(server: Server) -> None:
     await server.write("jobs", 1)
-    wid = (await begin(server, "jobs")).body["wid"]
-    async with opened(server, wid) as one, opened(server, wid) as other:
+    wid = (await begin_session(server, "jobs")).body["wid"]
+    async with open_stream(server, wid) as one, open_stream(server, wid) as other:
         await one.take("record", "caught-up")
         assert await other.next() is not None
         await server.write("jobs", 2)
@@ -108,25 +116,25 @@ async def test_all_streams_of_a_session_get_everything(server: Server) -> None:
 
 async def test_a_session_of_several_streams_skips_nothing_for_any_of_them(server: Server) -> None:
     await server.write("jobs", 1, 2, 3)
-    wid = (await begin(server, "jobs", limit=1)).body["wid"]
-    async with opened(server, wid) as one:
+    wid = (await begin_session(server, "jobs", limit=1)).body["wid"]
+    async with open_stream(server, wid) as one:
         await one.take("record", "record", "record", "caught-up")
-        async with opened(server, wid) as other:
+        async with open_stream(server, wid) as other:
             assert await other.seqs(3) == [1, 2, 3]
-        async with opened(server, wid, last=write_place(jobs=1)) as other:
+        async with open_stream(server, wid, last=write_place(jobs=1)) as other:
             assert await other.seqs(3) == [2, 3]
-        async with opened(server, wid, last=write_place(jobs=3)) as other:
+        async with open_stream(server, wid, last=write_place(jobs=3)) as other:
             await other.take("caught-up")
 
 
 async def test_a_client_that_was_sent_records_and_read_none_of_them_gets_them_again(server: Server) -> None:
     await server.write("jobs", *range(500))
-    wid = (await begin(server, "jobs", limit=100)).body["wid"]
+    wid = (await begin_session(server, "jobs", limit=100)).body["wid"]
     for _ in range(2):
-        async with unread(server, wid):  # it reads the headers, and goes
+        async with open_unread_stream(server, wid):  # it reads the headers, and goes
             await until(lambda: _told(server, wid) == 500, "all of it to be written to the socket")
         await until(lambda: not server.v0.concurrency.streams.taken, "it to be gone")
-    async with opened(server, wid) as stream:
+    async with open_stream(server, wid) as stream:
         assert await stream.seqs(500) == [*range(1, 501)]
 
 
@@ -138,7 +146,7 @@ def _told(server: Server, wid: str) -> int:
 
 async def test_a_stream_has_to_be_wanted_and_its_session_known(server: Server) -> None:
     await server.put("jobs")
-    wid = (await begin(server, "jobs")).body["wid"]
+    wid = (await begin_session(server, "jobs")).body["wid"]
     for path, accept, status, code in (
         (wid, "application/json", 406, "not_acceptable"),
         ("wid_none", "text/event-stream", 404, "not_found"),
@@ -147,7 +155,7 @@ async def test_a_stream_has_to_be_wanted_and_its_session_known(server: Server) -
         told = await server.ask("GET", f"/watch/{path}", headers={"Accept": accept})
         assert (told.status, told.code) == (status, code)
     for accept in ("*/*", "text/html, text/event-stream;q=0.5"):
-        async with opened(server, wid, accept=accept) as stream:
+        async with open_stream(server, wid, accept=accept) as stream:
             await stream.take("caught-up")
 
 
@@ -155,41 +163,41 @@ async def test_a_session_ends_some_time_after_its_last_stream(start_server: Star
     clock = ManualClock()
     server = await start_server(clock=clock, max_watch_sessions=1)
     await server.put("jobs")
-    wid = (await begin(server, "jobs")).body["wid"]
+    wid = (await begin_session(server, "jobs")).body["wid"]
     clock.advance(299)
-    async with opened(server, wid) as stream:
+    async with open_stream(server, wid) as stream:
         await stream.take("caught-up")
         clock.advance(301)
-        assert (await begin(server, "jobs")).status == 429
+        assert (await begin_session(server, "jobs")).status == 429
     async with asyncio.timeout(10):
         while server.v0.concurrency.streams.taken:
             clock.advance(0.1)
             await asyncio.sleep(0.001)
     clock.advance(299)
-    async with opened(server, wid) as stream:
+    async with open_stream(server, wid) as stream:
         await stream.take("caught-up")
     async with asyncio.timeout(10):
         while server.v0.concurrency.streams.taken:
             clock.advance(0.1)
             await asyncio.sleep(0.001)
     clock.advance(301)
-    assert (await begin(server, "jobs")).status == 200
+    assert (await begin_session(server, "jobs")).status == 200
     assert (await server.ask("GET", f"/watch/{wid}")).status == 404
 
 
 async def test_sessions_and_streams_have_limits(start_server: StartServer) -> None:
     server = await start_server(max_watch_sessions=2, max_sse_connections=1)
     await server.put("jobs")
-    wid = (await begin(server, "jobs")).body["wid"]
-    assert (await begin(server, "jobs")).status == 200
-    told = await begin(server, "jobs")
+    wid = (await begin_session(server, "jobs")).body["wid"]
+    assert (await begin_session(server, "jobs")).status == 200
+    told = await begin_session(server, "jobs")
     assert (told.status, told.code, told.detail) == (429, "throttled", {"limit": "max_watch_sessions", "max": 2})
     assert told.headers["Retry-After"] == "1"
-    async with opened(server, wid) as stream:
+    async with open_stream(server, wid) as stream:
         await stream.take("caught-up")
         told = await server.ask("GET", f"/watch/{wid}")
         assert (told.status, told.code, told.detail, told.headers["Retry-After"]) == (429, "throttled", None, "1")
-    async with opened(server, wid) as stream:  # its place is free as soon as the first has gone
+    async with open_stream(server, wid) as stream:  # its place is free as soon as the first has gone
         assert stream.status == 200
 
 
@@ -200,11 +208,11 @@ async def test_a_key_with_many_sessions_makes_place_for_another(start_server: St
     one, other = server.with_key("one"), server.with_key("other")
     wids = []
     for _ in range(4):
-        wids.append((await begin(one, "jobs")).body["wid"])
+        wids.append((await begin_session(one, "jobs")).body["wid"])
         clock.advance(1)
-    assert (await begin(one, "jobs")).status == 429
-    assert [(await begin(other, "jobs")).status for _ in range(3)] == [200, 200, 429], "both have half"
-    async with opened(one, wids[2]) as stream:
+    assert (await begin_session(one, "jobs")).status == 429
+    assert [(await begin_session(other, "jobs")).status for _ in range(3)] == [200, 200, 429], "both have half"
+    async with open_stream(one, wids[2]) as stream:
         await stream.take("caught-up")
     assert (await one.ask("GET", f"/watch/{wids[0]}")).status == 404, "the ones that were idle longest"
     assert (await one.ask("GET", f"/watch/{wids[1]}")).status == 404
@@ -224,7 +232,7 @@ async def test_what_sessions_follow_has_a_limit_too(start_server: StartServer, m
         clock.advance(1)
     told = await one.ask("POST", "/watch", large)
     assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 250_000})
-    assert (await begin(one, "jobs")).status == 200, "a small one fits"
+    assert (await begin_session(one, "jobs")).status == 200, "a small one fits"
     assert (await other.ask("POST", "/watch", large)).status == 200, "a key that has less gets its place"
     assert (await one.ask("GET", f"/watch/{wids[0]}")).status == 404, "the one that was idle longest"
     assert (await other.ask("POST", "/watch", large)).status == 429, "both have half"
@@ -239,8 +247,8 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
     names = [f"{'t' * 100}{number}" for number in range(60)]
     for name in names:
         await server.put(name)
-    wids = [(await begin(server, *names)).body["wid"] for _ in range(2)]
-    async with opened(server, wids[0]) as stream:
+    wids = [(await begin_session(server, *names)).body["wid"] for _ in range(2)]
+    async with open_stream(server, wids[0]) as stream:
         await stream.take("caught-up")
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 150_000)
         told = await server.ask("GET", f"/watch/{wids[1]}")
@@ -249,7 +257,7 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
         told = await server.ask("GET", f"/watch/{wids[1]}")
         assert told.status == 429, "the first stream counts with the maximum of its memory"
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 300_000)
-        async with opened(server, wids[1]) as second:
+        async with open_stream(server, wids[1]) as second:
             await second.take("caught-up")
     kept = server.v0.part(Sessions)
     await until(lambda: not server.v0.concurrency.streams.taken, "the streams to end")
@@ -270,13 +278,13 @@ async def test_a_request_that_is_refused_ends_no_session(
         wids.append((await one.ask("POST", "/watch", large)).body["wid"])
         clock.advance(1)
     monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
-    async with opened(one, wids[2]) as stream:
+    async with open_stream(one, wids[2]) as stream:
         await stream.take("caught-up")
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 150_000)
         told = await other.ask("POST", "/watch", large)
         assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 150_000})
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
-        assert (await begin(one, "jobs")).status == 200
+        assert (await begin_session(one, "jobs")).status == 200
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 100_000)
         told = await other.ask("POST", "/watch", large)  # beyond both limits, and only one can be met
         assert (told.status, told.detail) == (429, {"limit": "watch_sessions_bytes", "max": 100_000})
@@ -291,10 +299,10 @@ async def test_a_stream_that_is_refused_for_its_number_ends_no_session(
     for name in names:
         await server.with_key("all").put(name)
     one, other = server.with_key("one"), server.with_key("other")
-    idle = [(await begin(one, *names)).body["wid"] for _ in range(10)]
-    small = (await begin(other, names[0])).body["wid"]
-    wid = (await begin(other, *names)).body["wid"]
-    async with opened(other, small) as stream:
+    idle = [(await begin_session(one, *names)).body["wid"] for _ in range(10)]
+    small = (await begin_session(other, names[0])).body["wid"]
+    wid = (await begin_session(other, *names)).body["wid"]
+    async with open_stream(other, small) as stream:
         await stream.take("caught-up")
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
         assert (await other.ask("GET", f"/watch/{wid}")).status == 429
@@ -316,11 +324,11 @@ async def test_a_key_has_places_of_its_own(start_server: StartServer) -> None:
     server = await start_server(keys="one:r,other:r,all", max_sse_connections_per_key=1)
     await server.with_key("all").put("jobs")
     one, other = server.with_key("one"), server.with_key("other")
-    async with watching(one, "jobs") as stream:
+    async with watch_topics(one, "jobs") as stream:
         await stream.take("caught-up")
-        wid = (await begin(one, "jobs")).body["wid"]
+        wid = (await begin_session(one, "jobs")).body["wid"]
         assert (await one.ask("GET", f"/watch/{wid}")).status == 429
-        async with watching(other, "jobs") as another:
+        async with watch_topics(other, "jobs") as another:
             await another.take("caught-up")
 
 
@@ -330,7 +338,7 @@ async def test_a_session_is_for_the_key_that_began_it(start_server: StartServer)
     await full.put("jobs")
     await full.put("tenant42:jobs")
     ro = server.with_key("ro")
-    wid = (await begin(ro, "jobs")).body["wid"]
+    wid = (await begin_session(ro, "jobs")).body["wid"]
     for client, query, status in (
         (server, "", 401),
         (full, "", 401),
@@ -339,15 +347,15 @@ async def test_a_session_is_for_the_key_that_began_it(start_server: StartServer)
     ):
         told = await client.ask("GET", f"/watch/{wid}{query}")
         assert (told.status, told.code) == (status, "unauthorized"), query
-    async with opened(ro, wid) as stream:
+    async with open_stream(ro, wid) as stream:
         await stream.take("caught-up")
-    async with opened(server, wid, query="?token=ro") as stream:
+    async with open_stream(server, wid, query="?token=ro") as stream:
         await stream.take("caught-up")
-    told = await begin(server.with_key("wo"), "jobs")
+    told = await begin_session(server.with_key("wo"), "jobs")
     assert (told.status, told.code) == (403, "forbidden")
-    told = await begin(server.with_key("t42"), "tenant42:jobs", "jobs")
+    told = await begin_session(server.with_key("t42"), "tenant42:jobs", "jobs")
     assert (told.status, told.code, told.detail) == (403, "forbidden", {"topic": "jobs"})
-    assert (await begin(server.with_key("t42"), "tenant42:jobs")).status == 200
+    assert (await begin_session(server.with_key("t42"), "tenant42:jobs")).status == 200
 
 
 LONG = [f"{'n' * 60}-{number:03}" for number in range(256)]
@@ -357,9 +365,9 @@ LONG = [f"{'n' * 60}-{number:03}" for number in range(256)]
 async def test_a_watch_of_many_topics_goes_on_behind_any_event_that_the_client_names(server: Server) -> None:
     for name in LONG:
         await server.write(name, 1, 2)
-    wid = (await begin(server, *LONG, limit=1)).body["wid"]
+    wid = (await begin_session(server, *LONG, limit=1)).body["wid"]
     told: list[Event] = []
-    async with opened(server, wid) as stream:
+    async with open_stream(server, wid) as stream:
         while sum(event.kind == "caught-up" for event in told) < len(LONG):
             event = await stream.next()
             assert event is not None
@@ -368,7 +376,7 @@ async def test_a_watch_of_many_topics_goes_on_behind_any_event_that_the_client_n
     for at in (0, 1, 300, len(told) - 1):
         behind = [(e.data["topic"], e.seqs) for e in told[at + 1 :] if e.kind == "record"]
         again: list[Event] = []
-        async with opened(server, wid, last=told[at].id) as stream:
+        async with open_stream(server, wid, last=told[at].id) as stream:
             assert stream.status == 200
             while sum(event.kind == "caught-up" for event in again) < len(LONG):
                 event = await stream.next()
@@ -381,7 +389,7 @@ async def test_an_id_has_the_documented_form_up_to_four_kilobytes(server: Server
     for name in LONG[:64]:
         await server.put(name)
     for count, holds_places in ((44, True), (45, False)):
-        async with watching(server, *LONG[:count]) as stream:
+        async with watch_topics(server, *LONG[:count]) as stream:
             (event,) = await stream.take("caught-up")
             assert (event.place == dict.fromkeys(LONG[:count], 0)) is holds_places
             assert len(event.id) <= (4096 if holds_places else 256)
@@ -390,12 +398,12 @@ async def test_an_id_has_the_documented_form_up_to_four_kilobytes(server: Server
 async def test_a_checkpoint_that_is_not_kept_leads_back_to_the_beginning_of_the_session(server: Server) -> None:
     for name in LONG[:64]:
         await server.write(name, 1)
-    wid = (await begin(server, *LONG[:64])).body["wid"]
+    wid = (await begin_session(server, *LONG[:64])).body["wid"]
 
     async def read(last: str) -> tuple[list[str], str]:
         """The topics whose records came, and the id of the last event."""
         topics, ended, event = [], 0, None
-        async with opened(server, wid, last=last) as stream:
+        async with open_stream(server, wid, last=last) as stream:
             while ended < 64:
                 event = await stream.next()
                 assert event is not None
@@ -412,19 +420,19 @@ async def test_a_checkpoint_that_is_not_kept_leads_back_to_the_beginning_of_the_
         assert topics == []
     await until(lambda: not server.v0.concurrency.streams.taken)
     assert (await read(first))[0] == LONG[:64]  # those of other streams are ahead of it
-    other = (await begin(server, *LONG[:64])).body["wid"]
-    async with opened(server, other, last=last) as stream:  # of another session
+    other = (await begin_session(server, *LONG[:64])).body["wid"]
+    async with open_stream(server, other, last=last) as stream:  # of another session
         assert (await stream.take("record"))[0].seqs == [1]
 
 
 async def test_a_new_epoch_is_told_to_those_who_come_back(server: Server) -> None:
     await server.write("jobs", 1, 2)
-    wid = (await begin(server, "jobs")).body["wid"]
-    async with opened(server, wid) as stream:
+    wid = (await begin_session(server, "jobs")).body["wid"]
+    async with open_stream(server, wid) as stream:
         await stream.take("record", "caught-up")
     await server.log.database.write(renew_epoch)
-    async with opened(server, wid, last=write_place(jobs=2)) as stream:
+    async with open_stream(server, wid, last=write_place(jobs=2)) as stream:
         tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
         assert (tombstone.data["reason"], record.seqs) == ("recreated", [1, 2])
-    async with opened(server, wid, last=write_place(jobs=2)) as stream:
+    async with open_stream(server, wid, last=write_place(jobs=2)) as stream:
         await stream.take("caught-up")

@@ -16,7 +16,7 @@ from eventd.api.listener import vanished
 from eventd.api.listener.vanished import Acknowledgements
 from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.testing import until
-from tests.support.streams import begin, unread
+from tests.support.streams import begin_session, open_unread_stream
 from tests.support.v0 import Server
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is acknowledged")
@@ -50,7 +50,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 @asynccontextmanager
 async def watcher(server: Server) -> AsyncIterator[tuple[socket.socket, asyncio.StreamReader]]:
     """A client that has opened a stream and reads nothing more than its beginning."""
-    wid = (await begin(server, "box")).body["wid"]
+    wid = (await begin_session(server, "box")).body["wid"]
     host, _, port = server.url.removeprefix("http://").partition(":")
     connection = socket.create_connection((host, int(port)))
     reader, writer = await asyncio.open_connection(sock=connection, limit=1024)
@@ -87,8 +87,8 @@ async def test_a_watcher_that_does_not_read_and_vanishes_loses_its_place(server:
 
 async def test_a_watcher_that_does_not_read_keeps_its_place(server: Server, looks: list[bool]) -> None:
     await server.put("box")
-    wid = (await begin(server, "box")).body["wid"]
-    async with unread(server, wid):
+    wid = (await begin_session(server, "box")).body["wid"]
+    async with open_unread_stream(server, wid):
         await server.write("box", *["x" * 1_000_000] * 12)
         await until(lambda: _stalls(server), "the client to have no room")
         before = len(looks)

@@ -15,12 +15,12 @@ from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.api.topics.websocket import AT_ONCE, Conversation
 from eventd.testing import until
 from tests.integration.api.topics.conftest import StartServer
-from tests.support.streams import connected
+from tests.support.streams import connect_socket
 from tests.support.v0 import Server
 
 
 async def test_a_client_publishes_follows_and_stops_following(server: Server) -> None:
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         ack = await socket.ask(
             "publish", request_id={"n": 1}, topic="room", records=[{"data": {"p": 0}}], config={"cap_records": 100}
         )
@@ -57,7 +57,7 @@ async def test_several_topics_are_followed_each_from_its_own_place(server: Serve
     await server.put("cap", cap_records=1)
     for n in range(3):
         await server.write("cap", n)
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         topics = {"a": {"from_seq": 1}, "b": {"tail": True}, "ghost": {}}
         told = await socket.ask("subscribe", topic="cap", topics=topics, lenient=True)
         assert {name: each["from_seq"] for name, each in told["topics"].items()} == {"a": 1, "b": 2, "cap": 0}
@@ -83,7 +83,7 @@ async def test_several_topics_are_followed_each_from_its_own_place(server: Serve
 
 async def test_a_deleted_topic_is_told_at_once_and_the_connection_stays(server: Server) -> None:
     await server.put("box")
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         await socket.ask("subscribe", topic="box")
         await socket.take("caught_up")
         await server.delete("box")
@@ -118,7 +118,7 @@ async def test_a_deleted_topic_is_told_at_once_and_the_connection_stays(server: 
 async def test_a_command_that_cannot_be_done_is_refused_and_the_connection_stays(
     server: Server, text: str, code: str, why: str
 ) -> None:
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         await socket.socket.send_str(text)
         told = await socket.next()
         assert (told["op"], told["code"], told["request_id"]) == ("error", code, None)
@@ -127,13 +127,13 @@ async def test_a_command_that_cannot_be_done_is_refused_and_the_connection_stays
 
 
 async def test_a_refusal_carries_the_id_of_its_command(server: Server) -> None:
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         told = await socket.ask("subscribe", request_id=[1, {"a": None}], topic="ghost")
         assert (told["request_id"], told["detail"]) == ([1, {"a": None}], {"topic": "ghost"})
 
 
 async def test_only_text_is_read(server: Server) -> None:
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         await socket.socket.send_bytes(b'{"op":"ping"}')
         assert (await socket.next())["code"] == "unsupported_message"
         await socket.socket.ping()
@@ -141,14 +141,14 @@ async def test_only_text_is_read(server: Server) -> None:
 
 
 async def test_a_repeated_publish_is_acknowledged_as_the_first_was(server: Server) -> None:
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         one = await socket.ask("publish", topic="q", records=[{"data": 1}], idempotency_key="k")
         two = await socket.ask("publish", topic="q", records=[{"data": 1}], idempotency_key="k")
         assert (one["deduped"], two["deduped"], one["seqs"], two["seqs"]) == (False, True, [1], [1])
 
 
 async def test_publishes_that_come_at_once_are_written_and_acknowledged_in_their_order(server: Server) -> None:
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         for n in range(300):
             await socket.say("publish", request_id=n, topic="q", records=[{"data": n}])
         await socket.say("subscribe", topic="q", tail=True)
@@ -163,15 +163,15 @@ async def test_commands_need_their_scopes_and_names(start_server: StartServer) -
     server = await start_server(keys="full,ro:read,wo:write,t42::tenant42:")
     await server.with_key("full").put("jobs")
     record = {"topic": "jobs", "records": [{"data": 1}]}
-    async with connected(server.with_key("ro")) as socket:
+    async with connect_socket(server.with_key("ro")) as socket:
         told = await socket.ask("publish", **record)
         assert (told["op"], told["code"]) == ("error", "forbidden")
         assert (await socket.ask("subscribe", topic="jobs"))["op"] == "subscribed"
-    async with connected(server.with_key("wo")) as socket:
+    async with connect_socket(server.with_key("wo")) as socket:
         assert (await socket.ask("publish", **record))["op"] == "ack"
         assert (await socket.ask("publish", config={}, **record))["code"] == "forbidden"
         assert (await socket.ask("subscribe", topic="jobs"))["code"] == "forbidden"
-    async with connected(server.with_key("t42")) as socket:
+    async with connect_socket(server.with_key("t42")) as socket:
         assert (await socket.ask("publish", **record))["code"] == "forbidden"
         assert (await socket.ask("subscribe", topics={"jobs": {}}))["code"] == "forbidden"
         assert (await socket.ask("publish", **record | {"topic": "tenant42:jobs"}))["op"] == "ack"
@@ -181,7 +181,7 @@ async def test_a_connection_needs_a_key_where_there_are_some(start_server: Start
     server = await start_server(keys="full")
     for client in (server, server.with_key("none")):
         with pytest.raises(WSServerHandshakeError) as refused:
-            async with connected(client):
+            async with connect_socket(client):
                 pass
         assert refused.value.status == 401
     with pytest.raises(WSServerHandshakeError) as refused:
@@ -191,13 +191,13 @@ async def test_a_connection_needs_a_key_where_there_are_some(start_server: Start
 
 async def test_connections_count_among_the_streams(start_server: StartServer) -> None:
     server = await start_server(max_sse_connections=1)
-    async with connected(server):
+    async with connect_socket(server):
         with pytest.raises(WSServerHandshakeError) as refused:
-            async with connected(server):
+            async with connect_socket(server):
                 pass
         assert (refused.value.status, refused.value.headers and refused.value.headers["Retry-After"]) == (429, "1")
     await until(lambda: not server.v0.concurrency.streams.taken)
-    async with connected(server):
+    async with connect_socket(server):
         pass
 
 
@@ -208,7 +208,7 @@ async def test_what_is_no_websocket_is_refused(server: Server) -> None:
 
 async def test_a_frame_over_the_limit_ends_the_connection(start_server: StartServer) -> None:
     server = await start_server(max_body_bytes=1000)
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         await socket.socket.send_str('{"op":"ping","x":"' + "x" * 2000 + '"}')
         message = await socket.socket.receive(10)
         assert (message.type, socket.socket.close_code) == (WSMsgType.CLOSE, 1009)
@@ -216,7 +216,7 @@ async def test_a_frame_over_the_limit_ends_the_connection(start_server: StartSer
 
 async def test_large_pages_arrive_whole(server: Server) -> None:
     sizes = [1, 50, 60, 65_000, 66_000, 200_000]
-    async with connected(server) as socket, connected(server) as other:
+    async with connect_socket(server) as socket, connect_socket(server) as other:
         for size in sizes:
             await socket.ask("publish", topic="big", records=[{"data": "x" * size}])
         await other.ask("subscribe", topic="big", max_batch_bytes=1)
@@ -229,7 +229,7 @@ async def test_many_clients_get_everything_in_order(server: Server) -> None:
 
     async def listen() -> list[int]:
         found: list[int] = []
-        async with connected(server) as socket:
+        async with connect_socket(server) as socket:
             await socket.ask("subscribe", topic="room")
             while len(found) < 50:
                 told = await socket.next()
@@ -246,7 +246,7 @@ async def test_a_connection_follows_so_many_topics_and_no_more(server: Server, m
     monkeypatch.setattr(websocket, "MOST_FOLLOWED", 2)
     for name in ("a", "b", "c"):
         await server.put(name)
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         await socket.ask("subscribe", topics={"a": {}, "b": {}})
         await socket.take("caught_up", "caught_up")
         told = await socket.ask("subscribe", topic="c")
@@ -262,7 +262,7 @@ async def test_a_fault_under_a_command_is_told_by_its_number_alone(
 
     monkeypatch.setattr(websocket, "write", fail)
     monkeypatch.setattr(websocket, "find_topics", fail)
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         for command in ({"op": "publish", "records": [{"data": 1}]}, {"op": "subscribe"}):
             told = await socket.ask(**command, topic="a", request_id=1)
             assert (told["op"], told["request_id"], told["code"]) == ("error", 1, "internal")
@@ -272,7 +272,7 @@ async def test_a_fault_under_a_command_is_told_by_its_number_alone(
 
 async def test_a_client_that_takes_no_answers_is_heard_no_further(server: Server) -> None:
     """Messages must not pile up in the node: a command that is not read waits in the network."""
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         ping = json.dumps({"op": "ping", "request_id": "x" * 100_000})
         socket.socket._reader._protocol.pause_reading()  # type: ignore[union-attr]
         sending = asyncio.ensure_future(_send_many(socket, ping, 300))
@@ -308,7 +308,7 @@ async def test_many_commands_at_once_let_others_have_their_turn(
         await perform(conversation, text, request_id)
 
     monkeypatch.setattr(Conversation, "_ping", counted)
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         text = b'{"op":"ping"}'
         ping = b"\x81" + bytes([0x80 | len(text)]) + bytes(4) + text  # masked with zeros: as it is
         transport = socket.socket._writer.transport
@@ -325,7 +325,7 @@ async def test_a_frame_that_is_not_masked_ends_the_connection(server: Server, fi
     text = b'{"op":"ping"}'
     masked = b"\x81" + bytes([0x80 | len(text)]) + bytes(4) + text  # with zeros: as it is
     frame = b"\x81" + bytes([len(text)]) + text
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         transport = socket.socket._writer.transport
         assert transport is not None
         transport.write(masked + frame[:first])

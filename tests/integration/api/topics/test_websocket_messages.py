@@ -15,7 +15,7 @@ from eventd.api.topics.client_stream import HELD_BYTES, FollowerRegistry
 from eventd.api.topics.websocket import Conversation
 from eventd.testing import until
 from tests.integration.api.topics.conftest import StartServer
-from tests.support.streams import Socket, connected
+from tests.support.streams import Socket, connect_socket
 from tests.support.v0 import Server
 
 MIB = 1 << 20
@@ -40,7 +40,7 @@ async def test_unfinished_messages_take_no_more_than_the_room_for_bodies(start_s
     bodies = server.v0.concurrency.bodies
     bodies.most = 8 * MIB
     async with AsyncExitStack() as stack:
-        sockets = [await stack.enter_async_context(connected(greedy)) for _ in range(10)]
+        sockets = [await stack.enter_async_context(connect_socket(greedy)) for _ in range(10)]
         for socket in sockets:
             await begin(socket, 2 * MIB - 1, of=2 * MIB)
         refused = [asyncio.create_task(socket.next()) for socket in sockets]
@@ -53,7 +53,7 @@ async def test_unfinished_messages_take_no_more_than_the_room_for_bodies(start_s
                 assert await socket.next() is None
                 assert socket.socket.close_code == 1013
         await other.put("t")
-        async with connected(other) as socket:
+        async with connect_socket(other) as socket:
             ack = await socket.ask("publish", topic="t", records=[{"data": "x" * 1_000_000}], request_id=1)
             assert (ack["op"], ack["request_id"]) == ("ack", 1)
         await until(lambda: sum(task.done() for task in refused) == 7, "the oldest one to give way")
@@ -69,7 +69,7 @@ async def test_a_message_that_does_not_end_in_time_ends_its_connection(
 ) -> None:
     monkeypatch.setattr(messages, "BODY_SECONDS", 0.2)
     server = await start_server()
-    async with connected(server) as idle, connected(server) as socket:
+    async with connect_socket(server) as idle, connect_socket(server) as socket:
         assert (await idle.ask("ping"))["op"] == "pong"
         await begin(socket, 10, of=20)
         assert (await socket.next())["code"] == "slow_body"
@@ -83,7 +83,7 @@ async def test_a_client_that_reads_nothing_cannot_keep_what_it_has_begun(
     """Its connection ends although the refusal cannot be delivered."""
     monkeypatch.setattr(messages, "BODY_SECONDS", 0.2)
     server = await start_server()
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         transport: Any = socket.socket._writer.transport
         transport.pause_reading()
         await begin(socket, 10, of=3 * MIB)
@@ -156,7 +156,7 @@ async def test_a_client_that_reads_no_answers_cannot_keep_its_room(
     bodies = server.v0.concurrency.bodies
     bodies.most = 4 * MIB
     pings, arrived = count_pings(monkeypatch), collect_arrived(monkeypatch)
-    async with connected(greedy) as socket:
+    async with connect_socket(greedy) as socket:
         transport: Any = socket.socket._writer.transport
         transport.pause_reading()
         sent = await fill(server, socket, pings, filling)
@@ -164,7 +164,7 @@ async def test_a_client_that_reads_no_answers_cannot_keep_its_room(
             write_ping(socket, 3 * MIB)
             await until(lambda: len(arrived) > sent, "the message to arrive")
         assert bodies.held > 3 * MIB
-        async with connected(other) as writer:
+        async with connect_socket(other) as writer:
             ack = await writer.ask("publish", topic="t", records=[{"data": "x" * 1_000_000}] * 2)
             assert ack["op"] == "ack", ack
             await until(lambda: server.v0.concurrency.streams.taken == 1, "the connection that is not read to end")
@@ -188,7 +188,7 @@ async def test_a_message_that_gave_way_is_not_handled(
     await server.put("t")
     bodies = server.v0.concurrency.bodies
     bodies.most = 4 * MIB
-    async with connected(server) as socket:
+    async with connect_socket(server) as socket:
         await socket.say("ping")
         await socket.say("publish", topic="t", records=[{"data": "x" * 1_000_000}] * 3)
         await until(lambda: len(arrived) == 2, "the message to arrive")

@@ -11,7 +11,7 @@ from eventd.log.delivery.digests import STEP_RECORDS
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import Cut, FlakyPeer, Pass, Say
+from tests.support.flaky_peer import Disconnect, FixedResponse, FlakyPeer, Forward
 from tests.support.ports import free_port
 from tests.support.sites import Site
 
@@ -159,7 +159,9 @@ async def test_a_gap_goes_on_over_events_that_are_not_meant_for_the_peer(sites: 
 async def test_what_is_on_its_way_is_pending_and_no_loss(sites: MakeSites) -> None:
     a, b = await _one_way(sites)
     await _send(a, "e1", "e2")
-    with FlakyPeer(free_port(), lambda heard: Say(503) if heard.path == "/v2/events" else Pass(), b.port) as between:
+    with FlakyPeer(
+        free_port(), lambda heard: FixedResponse(503) if heard.path == "/v2/events" else Forward(), b.port
+    ) as between:
         await a.apply(peer("b", between.port))
         await a.emit("e3", "e4")
         await a.in_state("b", "backing-off")
@@ -173,7 +175,7 @@ async def test_what_arrived_and_whose_receipt_was_lost_is_compared_as_well(sites
     a, b = await _one_way(sites)
     await _send(a, "e1", "e2")
     with FlakyPeer(
-        free_port(), lambda heard: Cut(after=True) if heard.path == "/v2/events" else Pass(), b.port
+        free_port(), lambda heard: Disconnect(after=True) if heard.path == "/v2/events" else Forward(), b.port
     ) as between:
         await a.apply(peer("b", between.port))
         await a.emit("e3", "e4")
@@ -303,7 +305,7 @@ async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_s
     (a,) = sites("a")
     await a.start()
     with FlakyPeer(free_port()) as older:
-        older.behave = lambda heard: Say(404)
+        older.behave = lambda heard: FixedResponse(404)
         await a.join()
         await a.apply(peer("b", older.port), peer("c", older.port, protocol="v1"))
         report = await _report(a)

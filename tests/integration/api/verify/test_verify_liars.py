@@ -16,8 +16,8 @@ from federation.signing import Receiver, Request, sign_answer, verify_request
 from federation.wire import BatchHeader
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
-from tests.support.flaky_peer import FlakyPeer, Heard, Say
-from tests.support.lying_peer import Liar
+from tests.support.flaky_peer import FixedResponse, FlakyPeer, ReceivedRequest
+from tests.support.lying_peer import LyingReceiver
 from tests.support.ports import free_port
 from tests.support.sites import Site
 from tests.support.v2_sender import SECRET
@@ -28,11 +28,11 @@ HONEST = {"history": "h", "upto": 10, "mark": None, "since": None, "gaps": []}
 Replies = Callable[[dict[str, Any]], Any]
 
 
-def _says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Callable[[Heard], Say]:
+def _says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Callable[[ReceivedRequest], FixedResponse]:
     """Takes every batch, and answers questions with what `replies` gives, signed."""
-    takes = Liar(claims=lambda epoch: None)
+    takes = LyingReceiver(claims=lambda epoch: None)
 
-    def behave(heard: Heard) -> Say:
+    def behave(heard: ReceivedRequest) -> FixedResponse:
         if heard.path != "/v2/verify":
             return takes(heard)
         head = heard.raw.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
@@ -42,12 +42,12 @@ def _says(replies: Replies, *, ring: KeyRing = RING, status: int = 200) -> Calla
         verified = verify_request(request, Receiver("b", "edge", RING), now=now)
         assert not isinstance(verified.header, BatchHeader)
         body = json.dumps(replies(json.loads(heard.body))).encode()
-        return Say(status, tuple(sign_answer(verified, status, body, ring.keys[0], now=now).items()), body)
+        return FixedResponse(status, tuple(sign_answer(verified, status, body, ring.keys[0], now=now).items()), body)
 
     return behave
 
 
-async def _verify(sites: MakeSites, behave: Callable[[Heard], Say]) -> dict[str, Any]:
+async def _verify(sites: MakeSites, behave: Callable[[ReceivedRequest], FixedResponse]) -> dict[str, Any]:
     """The report about a peer that behaves like this and has acknowledged one event."""
     (a,) = sites("a")
     await a.start()
@@ -126,9 +126,9 @@ async def test_a_peer_that_knows_an_id_and_does_not_list_its_record_is_not_clean
 async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: MakeSites) -> None:
     replies = lambda question: HONEST if question["ask"] == "state" else None  # noqa: E731  # short enough as it is
 
-    def behave(heard: Heard) -> Say:
+    def behave(heard: ReceivedRequest) -> FixedResponse:
         if heard.path == "/v2/verify" and b'"state"' not in heard.body:
-            return Say(409, (), b'{"error":{"code":"other_history","message":"gone"}}')
+            return FixedResponse(409, (), b'{"error":{"code":"other_history","message":"gone"}}')
         return _says(replies)(heard)
 
     with pytest.raises(Conflict, match="begins new epochs"):
@@ -138,8 +138,8 @@ async def test_a_history_that_ends_again_and_again_ends_the_comparison(sites: Ma
 async def test_a_peer_that_is_always_busy_is_given_up(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "BUSY_SECONDS", 0.5)
 
-    def behave(heard: Heard) -> Say:
-        busy = Say(429, (), b'{"error":{"code":"too_many_requests","message":"later"}}')
+    def behave(heard: ReceivedRequest) -> FixedResponse:
+        busy = FixedResponse(429, (), b'{"error":{"code":"too_many_requests","message":"later"}}')
         return busy if heard.path == "/v2/verify" else _says(_answers())(heard)
 
     with pytest.raises(Unavailable, match="b cannot be queried: the peer answered 429 too_many_requests: later"):

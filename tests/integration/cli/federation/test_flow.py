@@ -17,7 +17,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import record_gap
 from tests.integration.cli.conftest import Control
-from tests.support.bookkeeping import Books
+from tests.support.bookkeeping import GroupLedger
 
 LINK = link_name("edge", "cloud")
 
@@ -39,7 +39,7 @@ class Consumer:
             cursor = await database.read(read_cursor, LINK)
             now = SystemClock().now()
             exceptions = [(refused, "refused")] if refused else []
-            books = Books(log, SystemClock())  # type: ignore[arg-type]
+            books = GroupLedger(log, SystemClock())  # type: ignore[arg-type]
             batch = books.batch(LINK, cursor.sent_upto, upto, cursor.selector_version, exceptions)
             letters = [DeadLetter(LINK, refused, cursor.topic_id, f"e{refused}", "invalid", "said so", 1, now)]
             step = Step(LINK, cursor.position, upto, upto, now, [batch], letters if refused else (), "v2")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cli.conftest import Control
 from tests.support.declared import declare, group, peer
-from tests.support.flaky_peer import FlakyPeer, Say
+from tests.support.flaky_peer import FixedResponse, FlakyPeer
 from tests.support.ports import free_port
 
 
@@ -45,7 +45,7 @@ def test_a_peer_that_cannot_be_asked_is_told_with_what_our_books_say(edge: Contr
 
 
 def test_an_older_program_is_told_from_one_that_is_down(edge: Control) -> None:
-    with FlakyPeer(free_port(), lambda heard: Say(404)) as older:
+    with FlakyPeer(free_port(), lambda heard: FixedResponse(404)) as older:
         edge("apply", "-f", edge.file(declare(peer("older", older.port)), "older.yaml"))
         ended = edge("verify", "--peer", "older", code=1)
     assert "it answers 404 to the query: its program is too old for it" in ended.err

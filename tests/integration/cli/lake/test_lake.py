@@ -22,7 +22,7 @@ from eventd.log.cursors.cursors import LinkState, Postponement, postpone
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.store.engine.database import Connection, Database
 from tests.integration.cli.conftest import Control
-from tests.support.lakes import EPOCH, ship, tell
+from tests.support.lakes import EPOCH, ship, ship_state
 from tests.support.source import ROOT
 
 BEGUN = SystemClock().now() - 10 * DAY
@@ -94,7 +94,7 @@ def lake(tmp_path: Path) -> str:
     storage, path = connect(str(tmp_path / "lake")), str(tmp_path / "lake")
     for number in range(6):
         ship(storage, 10 * number, 10 * number + 10, at=BEGUN + number // 3 * DAY)
-    tell(storage, 60)
+    ship_state(storage, 60)
     return path
 
 
@@ -132,7 +132,7 @@ def test_lost_rows_end_with_4_and_their_numbers(control: Control, lake: str) -> 
 
 
 def test_a_new_epoch_is_told_and_is_no_failure(control: Control, lake: str) -> None:
-    tell(connect(lake), 0, epoch="b" * 16, began_at=BEGUN + 2 * DAY, as_of=BEGUN + 2 * DAY)
+    ship_state(connect(lake), 0, epoch="b" * 16, began_at=BEGUN + 2 * DAY, as_of=BEGUN + 2 * DAY)
     assert "a new epoch" in control("lake", "check", "--lake", lake).out
 
 
@@ -211,12 +211,12 @@ def test_on_a_terminal_it_asks_first(
 
 
 def test_a_node_that_is_out_of_service_is_closed(control: Control, lake: str) -> None:
-    tell(connect(lake), 60, began_at=BEGUN, as_of=BEGUN + 2 * DAY)
+    ship_state(connect(lake), 60, began_at=BEGUN, as_of=BEGUN + 2 * DAY)
     assert "no node site-b" in control("lake", "close", "--lake", lake, "--node", "site-b", code=3).err
     found = control("lake", "close", "--lake", lake, "--node", "site-a")
     assert found.lines[0].split() == ["NODE", "COMPLETE_UNTIL", "CLOSED_AT"]
     (state,) = survey(connect(lake)).nodes
     assert state.closed_at > BEGUN
-    tell(connect(lake), 60, began_at=BEGUN, as_of=SystemClock().now())
+    ship_state(connect(lake), 60, began_at=BEGUN, as_of=SystemClock().now())
     told = control("lake", "close", "--lake", lake, "--node", "site-a", code=1).err
     assert "it is running (stop the node first)" in told

@@ -22,7 +22,7 @@ import pytest
 from eventd.store.schema import migrations
 from tests.integration.cli.conftest import Control
 from tests.support.processes import CONTROL, Processes
-from tests.support.running import Running
+from tests.support.running import NodeProcess
 from tests.support.stored import read_file
 from tests.support.waiting import wait_for
 
@@ -247,7 +247,7 @@ def test_a_disk_without_room_leaves_everything_as_it_was(node: Node, processes: 
 
 
 def test_a_copy_of_a_crashed_node_holds_what_was_acknowledged_last(processes: Processes) -> None:
-    a = Running(processes, "a")
+    a = NodeProcess(processes, "a")
     a.join()
     a.emit("e1", "e2")
     a.kill9()
@@ -259,7 +259,7 @@ def test_a_copy_of_a_crashed_node_holds_what_was_acknowledged_last(processes: Pr
 
 
 def test_a_copy_made_while_a_node_writes_is_of_one_moment(processes: Processes) -> None:
-    a = Running(processes, "a")
+    a = NodeProcess(processes, "a")
     a.join()
     stored: list[str] = []
     end = threading.Event()
@@ -373,7 +373,7 @@ def test_a_database_behind_a_link_is_replaced_where_it_lies(node: Node) -> None:
 
 
 def test_the_write_ahead_log_of_a_crashed_node_goes_with_its_database(processes: Processes) -> None:
-    a = Running(processes, "a")
+    a = NodeProcess(processes, "a")
     a.join()
     a.emit("e1")
     around = processes.node_environment("a")
@@ -412,7 +412,7 @@ def test_a_database_that_cannot_be_opened_is_kept_as_it_lies_there(node: Node, m
 
 
 def test_it_waits_for_no_node_and_refuses_while_one_serves(processes: Processes) -> None:
-    a = Running(processes, "a")
+    a = NodeProcess(processes, "a")
     a.join()
     a.emit("e1")
     around = processes.node_environment("a")
@@ -497,7 +497,7 @@ def test_the_database_is_no_copy_of_itself(node: Node) -> None:
 
 def test_a_raw_copy_with_its_write_ahead_log_is_read_with_it(processes: Processes) -> None:
     """Of a stopped machine's disk, say."""
-    a = Running(processes, "a")
+    a = NodeProcess(processes, "a")
     a.join()
     a.emit("e1")
     a.kill9()
@@ -692,7 +692,7 @@ def test_killed_at_random_with_many_events_both_are_whole(node: Node, processes:
 @pytest.mark.parametrize("beyond", [False, True], ids=["behind-the-peer", "beyond-the-peer"])
 def test_a_peer_that_knows_more_than_the_copy_gets_all_that_is_new(processes: Processes, beyond: bool) -> None:
     """With `beyond` the restored log is longer than all the peer ever saw when the two meet again."""
-    a, b = Running(processes, "a"), Running(processes, "b")
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
     around = processes.node_environment("a")

@@ -12,7 +12,7 @@ from eventd.log.cursors.cursors import rewind
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import FlakyPeer, Pass
+from tests.support.flaky_peer import FlakyPeer, Forward
 from tests.support.ports import free_port
 from tests.support.sites import Site
 
@@ -374,7 +374,7 @@ async def test_a_peer_whose_answers_are_of_an_older_life_is_asked_again(sites: M
     for node in (a, b):
         await node.start()
         await node.join()
-    with FlakyPeer(free_port(), lambda _: Pass(), target=b.port) as between:
+    with FlakyPeer(free_port(), lambda _: Forward(), target=b.port) as between:
         await a.apply(peer("b", between.port))
         await _send(a, b, "e1", "e2")
         copy = b.back_up()

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
-from tests.support.flaky_peer import Cut, Deed, FlakyPeer, Hang, Heard, Pass, Say
+from tests.support.flaky_peer import Deed, Disconnect, FixedResponse, FlakyPeer, Forward, Hang, ReceivedRequest
 from tests.support.ports import free_port
 from tests.support.sites import Site
 
@@ -60,18 +60,18 @@ async def test_a_dead_and_a_black_holed_peer_delay_no_other(sites: MakeSites, fl
 @pytest.mark.parametrize(
     ("deed", "state", "reason"),
     [
-        (Say(500), "backing-off", "http_500"),
-        (Say(502), "backing-off", "http_502"),
-        (Say(503, (("Retry-After", "30"),)), "backing-off", "http_503"),
-        (Say(429), "backing-off", "http_429"),
-        (Say(507, (), b'{"error":{"code":"full","message":"no room"}}'), "backing-off", "full"),
-        (Say(401), "blocked", "http_401"),
-        (Say(401, (), b'{"error":{"code":"unauthorized","message":"no key"}}'), "blocked", "unauthorized"),
-        (Say(403), "blocked", "http_403"),
-        (Say(301, (("Location", "http://127.0.0.1:1/"),)), "blocked", "http_301"),
-        (Say(200, (), b"{}"), "blocked", "unproven_answer"),
-        (Say(204), "blocked", "http_204"),
-        (Cut(), "backing-off", "unreachable"),
+        (FixedResponse(500), "backing-off", "http_500"),
+        (FixedResponse(502), "backing-off", "http_502"),
+        (FixedResponse(503, (("Retry-After", "30"),)), "backing-off", "http_503"),
+        (FixedResponse(429), "backing-off", "http_429"),
+        (FixedResponse(507, (), b'{"error":{"code":"full","message":"no room"}}'), "backing-off", "full"),
+        (FixedResponse(401), "blocked", "http_401"),
+        (FixedResponse(401, (), b'{"error":{"code":"unauthorized","message":"no key"}}'), "blocked", "unauthorized"),
+        (FixedResponse(403), "blocked", "http_403"),
+        (FixedResponse(301, (("Location", "http://127.0.0.1:1/"),)), "blocked", "http_301"),
+        (FixedResponse(200, (), b"{}"), "blocked", "unproven_answer"),
+        (FixedResponse(204), "blocked", "http_204"),
+        (Disconnect(), "backing-off", "unreachable"),
     ],
 )
 async def test_an_answer_about_the_link_is_told_by_state_and_reason(
@@ -115,7 +115,7 @@ async def test_back_off_doubles_with_jitter_up_to_its_cap(sites: MakeSites) -> N
 @pytest.mark.parametrize("asked", ["25", "Fri, 20 Nov 2026 12:00:25 GMT"])
 async def test_retry_after_is_respected_in_both_its_forms(sites: MakeSites, flaky: FlakyPeer, asked: str) -> None:
     clock = ManualClock()
-    flaky.behave = lambda _: Say(503, (("Retry-After", asked),))
+    flaky.behave = lambda _: FixedResponse(503, (("Retry-After", asked),))
     (a,) = sites("a", clock=clock)
     await a.start()
     await a.join()
@@ -129,7 +129,7 @@ async def test_retry_after_is_respected_in_both_its_forms(sites: MakeSites, flak
 
 async def test_a_blocked_link_is_probed_once_per_cap(sites: MakeSites, flaky: FlakyPeer) -> None:
     clock = ManualClock()
-    flaky.behave = lambda _: Say(401)
+    flaky.behave = lambda _: FixedResponse(401)
     (a,) = sites("a", clock=clock)
     await a.start()
     await a.join()
@@ -144,10 +144,10 @@ async def test_a_blocked_link_is_probed_once_per_cap(sites: MakeSites, flaky: Fl
 async def test_a_link_that_recovers_with_nothing_to_send_is_shown_running(sites: MakeSites, flaky: FlakyPeer) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
-    flaky.behave = lambda _: Say(500)
+    flaky.behave = lambda _: FixedResponse(500)
     await a.apply(_to("b", flaky))
     await a.in_state("b", "backing-off", "http_500")
-    flaky.behave = lambda _: Pass()
+    flaky.behave = lambda _: Forward()
     cursor = await a.in_state("b", "running")
     assert (cursor.attempts, cursor.reason, cursor.last_error, cursor.retry_at) == (0, "", "", None)
 
@@ -172,8 +172,8 @@ async def test_a_peer_that_calls_ends_our_back_off(sites: MakeSites) -> None:
 async def test_a_call_that_comes_while_our_try_is_failing_counts_too(sites: MakeSites, flaky: FlakyPeer) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
-    answers: list[Deed] = [Say(401, delay=1.0)]
-    flaky.behave = lambda _: answers.pop() if answers else Pass()
+    answers: list[Deed] = [FixedResponse(401, delay=1.0)]
+    flaky.behave = lambda _: answers.pop() if answers else Forward()
     await a.apply(_to("b", flaky, retry={"baseBackoff": "50ms", "maxBackoff": "1h"}))
     await until(lambda: flaky.heard, "the try to be under way")
     await b.apply(peer("a", a.port))
@@ -187,11 +187,11 @@ async def test_a_call_that_comes_while_our_try_is_failing_counts_too(sites: Make
 async def test_a_link_that_once_spoke_v2_never_falls_back_to_v1(sites: MakeSites, flaky: FlakyPeer) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
-    flaky.behave = lambda heard: Pass() if heard.path == "/v2/link" else Say(500)
+    flaky.behave = lambda heard: Forward() if heard.path == "/v2/link" else FixedResponse(500)
     await a.apply(_to("b", flaky))
     await a.emit("one")
     await a.in_state("b", "backing-off", "http_500")  # v2 was proven, and nothing was delivered yet
-    flaky.behave = lambda _: Say(404)
+    flaky.behave = lambda _: FixedResponse(404)
     cursor = await a.in_state("b", "blocked", "no_v2")
     assert cursor.protocol == "v2"
     assert "/v1/events" not in flaky.paths()
@@ -200,11 +200,13 @@ async def test_a_link_that_once_spoke_v2_never_falls_back_to_v1(sites: MakeSites
 @pytest.mark.parametrize(
     "page",
     [
-        Say(200, (("Content-Type", "text/html; charset=utf-8"),), b"sign in"),
-        Say(202, (), b"\n<!doctype html><p>sign in"),
+        FixedResponse(200, (("Content-Type", "text/html; charset=utf-8"),), b"sign in"),
+        FixedResponse(202, (), b"\n<!doctype html><p>sign in"),
     ],
 )
-async def test_a_page_of_a_portal_is_no_delivery_over_v1(sites: MakeSites, flaky: FlakyPeer, page: Say) -> None:
+async def test_a_page_of_a_portal_is_no_delivery_over_v1(
+    sites: MakeSites, flaky: FlakyPeer, page: FixedResponse
+) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
     flaky.behave = lambda _: page
@@ -213,7 +215,7 @@ async def test_a_page_of_a_portal_is_no_delivery_over_v1(sites: MakeSites, flaky
     cursor = await a.in_state("b", "blocked", "unproven_answer")
     assert cursor.position == 0
     assert (await a.deliveries())["one", "b"] == "failed"
-    flaky.behave = lambda _: Pass()
+    flaky.behave = lambda _: Forward()
     await b.holds("one")
     await a.caught_up("b")
 
@@ -222,7 +224,7 @@ async def test_a_chatty_peer_does_not_turn_a_blocked_link_into_a_storm_of_probes
     sites: MakeSites, flaky: FlakyPeer
 ) -> None:
     a, b = await _pair(sites)
-    flaky.behave = lambda _: Say(401)
+    flaky.behave = lambda _: FixedResponse(401)
     await a.apply(_to("b", flaky, retry={"baseBackoff": "500ms", "maxBackoff": "1h"}))
     await a.in_state("b", "blocked", "http_401")
     await b.apply(peer("a", a.port, limits={"inFlight": 1}))
@@ -290,8 +292,8 @@ async def test_re_reading_the_keys_ends_every_hold_up(sites: MakeSites) -> None:
 async def test_a_lost_receipt_is_given_again_and_nothing_is_stored_twice(sites: MakeSites, flaky: FlakyPeer) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
-    cuts = [Cut(after=True), Cut(after=True)]
-    flaky.behave = lambda heard: cuts.pop() if heard.path == "/v2/events" and cuts else Pass()
+    cuts = [Disconnect(after=True), Disconnect(after=True)]
+    flaky.behave = lambda heard: cuts.pop() if heard.path == "/v2/events" and cuts else Forward()
     await a.apply(_to("b", flaky))
     ids = [f"e{number}" for number in range(20)]
     await a.emit(*ids)
@@ -305,7 +307,7 @@ async def test_a_lost_receipt_is_given_again_and_nothing_is_stored_twice(sites: 
     assert await b.rows("SELECT count(*) FROM inbound_batches") == [(1,)]
 
 
-def _header(heard: Heard, name: str) -> str:
+def _header(heard: ReceivedRequest, name: str) -> str:
     lines = heard.raw.partition(b"\r\n\r\n")[0].decode().split("\r\n")
     return next(line.partition(":")[2].strip() for line in lines if line.lower().startswith(f"{name}:"))
 
@@ -313,7 +315,9 @@ def _header(heard: Heard, name: str) -> str:
 async def test_connections_that_break_under_way_lose_and_double_nothing(sites: MakeSites, flaky: FlakyPeer) -> None:
     a, b = await _pair(sites)
     flaky.target = b.port
-    flaky.behave = lambda heard: Cut(after=len(flaky.heard) % 2 == 0) if len(flaky.heard) % 5 == 3 else Pass(0.002)
+    flaky.behave = lambda heard: (
+        Disconnect(after=len(flaky.heard) % 2 == 0) if len(flaky.heard) % 5 == 3 else Forward(0.002)
+    )
     await a.apply(_to("b", flaky, limits={"batchEvents": 10}))
     ids = [f"e{number:03}" for number in range(400)]
     for start in range(0, 400, 40):
@@ -326,7 +330,7 @@ async def test_batches_that_overtake_each_other_are_stored_in_order(sites: MakeS
     a, b = await _pair(sites)
     flaky.target = b.port
     delays = iter([0.0, 0.0, 0.3, 0.2, 0.1] + [0.0] * 1000)
-    flaky.behave = lambda _: Pass(next(delays))
+    flaky.behave = lambda _: Forward(next(delays))
     ids = [f"e{number:03}" for number in range(200)]
     await a.emit(*ids)
     await a.apply(_to("b", flaky, limits={"batchEvents": 10, "inFlight": 4}))
@@ -344,12 +348,12 @@ async def test_a_batch_that_waits_too_long_for_the_one_before_it_is_sent_again(
     flaky.target = b.port
     spoiled = []
 
-    def behave(heard: Heard) -> Deed:
+    def behave(heard: ReceivedRequest) -> Deed:
         batches = [one for one in flaky.heard if one.path == "/v2/events"]
         if heard.path == "/v2/events" and len(batches) == 2 and not spoiled:
             spoiled.append(heard)
             return Hang()
-        return Pass()
+        return Forward()
 
     flaky.behave = behave
     ids = [f"e{number:03}" for number in range(60)]

@@ -12,7 +12,7 @@ from eventd.node import reconciler as reconciler_module
 from eventd.store.engine import changes
 from tests.integration.conftest import MakeSites
 from tests.support.declared import declare, peer
-from tests.support.flaky_peer import FlakyPeer, Pass, Say
+from tests.support.flaky_peer import FixedResponse, FlakyPeer, Forward
 from tests.support.ports import free_port
 from tests.support.sites import Site
 
@@ -107,7 +107,7 @@ async def test_a_change_that_could_not_be_taken_over_is_tried_again_without_anot
 @pytest.fixture
 def busy() -> Iterator[FlakyPeer]:
     """A peer that asks for an hour's time."""
-    with FlakyPeer(free_port(), lambda _: Say(503, (("Retry-After", "3600"),))) as found:
+    with FlakyPeer(free_port(), lambda _: FixedResponse(503, (("Retry-After", "3600"),))) as found:
         yield found
 
 
@@ -120,6 +120,6 @@ async def test_resuming_a_link_that_waits_tries_it_at_once(sites: MakeSites, bus
     await a.emit("e1")
     await a.in_state("b", "backing-off", "http_503")
     busy.target = b.port
-    busy.behave = lambda _: Pass()
+    busy.behave = lambda _: Forward()
     await a.ask("links.resume", group="edge", peer="b")
     await b.holds("e1")

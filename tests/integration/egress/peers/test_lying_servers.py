@@ -16,7 +16,7 @@ from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
 from tests.integration.conftest import MakeSites
 from tests.support.declared import peer
-from tests.support.flaky_peer import FlakyPeer, Pass, Say
+from tests.support.flaky_peer import FixedResponse, FlakyPeer, Forward
 from tests.support.ports import free_port
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -102,7 +102,7 @@ async def test_a_link_to_a_server_that_answers_without_end_waits(sites: MakeSite
     (a,) = sites("a")
     await a.start()
     await a.join()
-    long = Say(200, body=b"x" * (MAX_ANSWER + 1))
+    long = FixedResponse(200, body=b"x" * (MAX_ANSWER + 1))
     with FlakyPeer(free_port(), lambda _: long) as liar:
         await a.emit("e1")
         await a.apply(peer("b", liar.port, protocol=protocol))
@@ -120,12 +120,12 @@ async def test_a_404_that_somebody_on_the_way_makes_up_loses_nothing_for_good(
         await node.start()
         await node.join()
     with FlakyPeer(free_port(), target=b.port) as between:
-        between.behave = lambda heard: Say(404) if heard.path.startswith("/v2") else Say(200)
+        between.behave = lambda heard: FixedResponse(404) if heard.path.startswith("/v2") else FixedResponse(200)
         await a.apply(peer("b", between.port))
         await a.emit("e1")
         await a.caught_up("b")
         assert ((await a.cursor("b")).protocol, await b.ids()) == ("v1", [])
-        between.behave = lambda _: Pass()
+        between.behave = lambda _: Forward()
         await b.apply(peer("a", a.port))  # its link asks a where it stands, so a asks too
         await b.holds("e1")
         await a.caught_up("b")
@@ -140,7 +140,7 @@ async def test_a_503_that_somebody_on_the_way_makes_up_holds_a_link_for_its_long
     (a,) = sites("a", clock=clock)
     await a.start()
     await a.join()
-    with FlakyPeer(free_port(), lambda _: Say(503, (("Retry-After", "3600"),))) as b:
+    with FlakyPeer(free_port(), lambda _: FixedResponse(503, (("Retry-After", "3600"),))) as b:
         await a.apply(peer("b", b.port, retry={"baseBackoff": "1s", "maxBackoff": "20s"}))
         cursor = await a.in_state("b", "backing-off", "http_503")
     assert cursor.retry_at is not None
@@ -156,7 +156,7 @@ async def test_a_413_that_somebody_on_the_way_makes_up_loses_nothing(sites: Make
     await b.join()
     spoiling = True
     with FlakyPeer(free_port(), target=b.port) as between:
-        between.behave = lambda heard: Say(413) if spoiling and b'"e2"' in heard.body else Pass()
+        between.behave = lambda heard: FixedResponse(413) if spoiling and b'"e2"' in heard.body else Forward()
         await a.emit("e1", "e2", "e3")
         await a.apply(peer("b", between.port))
         cursor = await a.in_state("b", "blocked", "unproven_too_large")
@@ -187,7 +187,7 @@ async def test_a_body_that_somebody_on_the_way_makes_longer_loses_nothing(sites:
                 head, body = head.replace(length, b"Content-Length: 70000"), body.ljust(70_000)
             return super()._forward(head + b"\r\n\r\n" + body)
 
-    with Fattening(free_port(), lambda _: Pass(), target=b.port) as between:
+    with Fattening(free_port(), lambda _: Forward(), target=b.port) as between:
         await a.emit("e1")
         await a.apply(peer("b", between.port))
         await a.in_state("b", "blocked", "unproven_too_large")
