@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventd.lake.extract import Extract, Ledger, Lost, Memory, read_book
+from eventd.lake.extract import EvictedRows, Extract, Ledger, Memory, read_book
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.values import Draft
@@ -70,7 +70,7 @@ class LedgerStore:
             after, full = extract.upto, extract.full
         return found
 
-    async def lost(self, book: Ledger, after: int = 0) -> list[Lost]:
+    async def lost(self, book: Ledger, after: int = 0) -> list[EvictedRows]:
         """Return the ranges that an extract of the whole table reports as lost."""
         return list((await self.extract(book, after)).lost)
 

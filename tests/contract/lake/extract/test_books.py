@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from eventd.lake.extract import Ledger, LinkState, Lost, Selected, Span, State, read_state
+from eventd.lake.extract import EvictedRows, Ledger, LinkState, SelectionPeriod, Span, State, read_state
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import create_cursor, rewind, set_paused
@@ -115,10 +115,10 @@ async def test_events_that_retention_took_unread_are_told_as_lost_range_by_range
     epoch = (await shelf.log.look_around()).epoch
     extract = await shelf.extract(EVENTS, rows=1)
     assert (extract.columns["id"], extract.upto) == (["e1"], 1)
-    assert extract.lost == [Lost("g", "", epoch, 0, 1, 0, "events_lost")]
+    assert extract.lost == [EvictedRows("g", "", epoch, 0, 1, 0, "events_lost")]
     extract = await shelf.extract(EVENTS, 1)
     assert extract.columns["id"] == ["e3", "e5", "e6"]
-    assert extract.lost == [Lost("g", "", epoch, 1, 4, 0, "events_lost")]
+    assert extract.lost == [EvictedRows("g", "", epoch, 1, 4, 0, "events_lost")]
     assert await shelf.lost(EVENTS, 4) == []
 
 
@@ -266,7 +266,7 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: Led
         Ledger.REFUSALS: Span(1, 0),
     }
     (g, h) = state.groups
-    versions = [Selected(1, NOW, {}), Selected(2, NOW, {"types": ["y"]})]
+    versions = [SelectionPeriod(1, NOW, {}), SelectionPeriod(2, NOW, {"types": ["y"]})]
     assert (g.group, g.node) == ("g", "a")
     assert list(g.peers) == [LinkState("b", versions, False, False, "running", "", NOW, 2, NOW, [(1, 2)])]
     (c,) = h.peers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.lake.extract import Ledger, Lost, batch_blocks, block_columns, note_lost
+from eventd.lake.extract import EvictedRows, Ledger, batch_blocks, block_columns, note_lost
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_cursors, park, rewind
@@ -226,7 +226,7 @@ async def test_events_that_retention_took_are_told_as_lost(shelf: LedgerStore) -
     await _evict(shelf, 3)
     extract = await shelf.extract(DELIVERIES)
     assert extract.columns["id"] == ["e4", "e5", "e6"]
-    assert extract.lost == [Lost("g", "b", "e", 0, 4, 3, "deliveries_lost")], "e2 and e3, and that e1 expired"
+    assert extract.lost == [EvictedRows("g", "b", "e", 0, 4, 3, "deliveries_lost")], "e2 and e3, and that e1 expired"
 
 
 async def test_so_are_those_of_a_repair(shelf: LedgerStore) -> None:
@@ -235,7 +235,7 @@ async def test_so_are_those_of_a_repair(shelf: LedgerStore) -> None:
     await _evict(shelf, 1)
     extract = await shelf.extract(DELIVERIES)
     assert extract.columns["id"] == ["e4"]
-    assert extract.lost == [Lost("g", "b", "e", 0, 4, 2, "deliveries_lost")]
+    assert extract.lost == [EvictedRows("g", "b", "e", 0, 4, 2, "deliveries_lost")]
 
 
 async def test_a_loss_from_before_the_batch_is_none_of_it(shelf: LedgerStore) -> None:
@@ -251,7 +251,7 @@ async def test_a_selection_nobody_remembers_makes_its_events_lost(shelf: LedgerS
     await shelf.publish(draft("e1"))
     batch = stored_batch("peer:g/b", 0, 1, selector_version=7)
     await shelf.keep(batch, 0)
-    assert await shelf.lost(DELIVERIES) == [Lost("g", "b", "e", 0, 1, 1, "deliveries_lost")]
+    assert await shelf.lost(DELIVERIES) == [EvictedRows("g", "b", "e", 0, 1, 1, "deliveries_lost")]
 
 
 async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: LedgerStore) -> None:
@@ -263,8 +263,8 @@ async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Ledger
     for book in (DELIVERIES, Ledger.RECEIPTS):
         extract = await shelf.extract(book)
         assert extract.columns["number"] == [3]
-        assert extract.lost == [Lost("g", "", epoch, 0, 2, 0, f"{book}_forgotten")]
-        assert await shelf.lost(book, 1) == [Lost("g", "", epoch, 1, 2, 0, f"{book}_forgotten")]
+        assert extract.lost == [EvictedRows("g", "", epoch, 0, 2, 0, f"{book}_forgotten")]
+        assert await shelf.lost(book, 1) == [EvictedRows("g", "", epoch, 1, 2, 0, f"{book}_forgotten")]
         assert await shelf.lost(book, 2) == [], "a reader that has read them has lost nothing"
 
 
@@ -280,7 +280,10 @@ async def test_a_book_that_was_forgotten_to_its_end_ends_there(shelf: LedgerStor
 
 
 async def test_a_loss_that_was_noted_is_a_row_among_the_gaps_once(shelf: LedgerStore) -> None:
-    lost = [Lost("g", "b", "e", 0, 4, 3, "deliveries_lost"), Lost("gone", "", "e", 0, 4, 0, "events_lost")]
+    lost = [
+        EvictedRows("g", "b", "e", 0, 4, 3, "deliveries_lost"),
+        EvictedRows("gone", "", "e", 0, 4, 0, "events_lost"),
+    ]
     for _ in range(2):
         await shelf.under_lock(note_lost, lost, NOW)
     names = ("group", "peer", "gap_epoch", "after", "upto", "reason", "recorded_at")
