@@ -319,11 +319,15 @@ async def test_unknown_fields_are_passed_over(bench: Bench) -> None:
 async def test_no_more_runs_than_declared_go_on_at_once(bench: Bench) -> None:
     body = """
 import pathlib
-mark = pathlib.Path(os.environ["MARKS"], str(os.getpid()))
-mark.touch()
-time.sleep(0.05)
-print(len(os.listdir(os.environ["MARKS"])), file=sys.stderr)
-mark.unlink()
+running, started = (pathlib.Path(os.environ["MARKS"], name) for name in ("running", "started"))
+for marks in (running, started):
+    marks.mkdir(exist_ok=True)
+    (marks / str(os.getpid())).touch()
+deadline = time.monotonic() + 20
+while len(os.listdir(started)) < 2 and time.monotonic() < deadline:  # the first run waits for the second
+    time.sleep(0.01)
+print(len(os.listdir(running)), file=sys.stderr)
+(running / str(os.getpid())).unlink()
 done({})
 """
     marks = bench.folder / "marks"
