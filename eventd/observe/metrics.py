@@ -158,7 +158,7 @@ class Metrics:
         self._held.set_function(held)
         self._waiting.set_function(waiting)
 
-    def parked(self, group: str, peer: str, count: int) -> None:
+    def rejected(self, group: str, peer: str, count: int) -> None:
         """Count events that a peer refused for good."""
         self._delivery.labels(group, peer, "refused").inc(count)
 

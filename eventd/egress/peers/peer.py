@@ -28,7 +28,7 @@ class PeerMetrics(Protocol):
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
 
-    def refused(self, group: str, peer: str, count: int) -> None: ...
+    def rejected(self, group: str, peer: str, count: int) -> None: ...
 
     def failed(self, group: str, peer: str, reason: str) -> None: ...
 
@@ -230,7 +230,7 @@ class PeerSink:
         lag = (self._dependencies.clock.now() - outbound.records.oldest) / SECOND
         self._dependencies.metrics.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
         if ack.refused:
-            self._dependencies.metrics.refused(*where, len(ack.refused))
+            self._dependencies.metrics.rejected(*where, len(ack.refused))
         if ack.failure is not None:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
 

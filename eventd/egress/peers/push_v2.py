@@ -143,7 +143,7 @@ class PushV2:
         self._batch_ids = {key: known for key, known in self._batch_ids.items() if known != header.batch_id}
         self.takes_runs = not self._refuses_runs and RUNS_TYPE in answer.headers.get("accept", "")
         self._skewed(self._skew(receipt, sent_at))
-        refused = self._parked(outbound, receipt)
+        refused = self._refusals(outbound, receipt)
         row = replace(
             self.row(outbound, [p.record for p in refused], status=200),
             batch_id=header.batch_id,
@@ -279,7 +279,7 @@ class PushV2:
             return self._transport.hold_up(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
         return self._transport.hold_up(answer, self._link.endpoint, code=error.code, detail=detail)
 
-    def _parked(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
+    def _refusals(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
         """Return the records that the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""
         total = receipt.accepted + receipt.duplicates + len(receipt.refused)
         if total == len(outbound.records) and not receipt.refused:

@@ -128,15 +128,15 @@ def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage
     """
     shape, origin = Shape.of(router), Origin.of(page)
     made: list[tuple[Original, Draft]] = []
-    parked: list[CopyFailure] = []
+    failures: list[CopyFailure] = []
     for original in filter(shape.wants, page.originals):
         event_id = _event_id(original, router, origin)
         try:
             made.append((original, _draft(original, event_id, router, origin, group)))
         except (MessageError, ValueError) as error:
             words = error.message if isinstance(error, MessageError) else str(error)
-            parked.append(CopyFailure(original.position, event_id, BAD_EVENT, words))
-    return CopyPage.of_events(made, parked, keeps=router.options.fan_in)
+            failures.append(CopyFailure(original.position, event_id, BAD_EVENT, words))
+    return CopyPage.of_events(made, failures, keeps=router.options.fan_in)
 
 
 def _event_id(original: Original, router: Router, origin: Origin) -> str:

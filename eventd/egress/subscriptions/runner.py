@@ -140,7 +140,7 @@ class PluginRunner:
         if self._exhausted is not None:
             last, self._exhausted = self._exhausted, None
             if len(batch.kept) == 1:
-                return self._park_untried(batch, last)
+                return self._dead_letter_untried(batch, last)
             batch = batch.first_half()
         while True:
             attempt = self._attempt
@@ -149,7 +149,7 @@ class PluginRunner:
                 ack = await self._once(batch, run_id)
             except PluginFailed as failure:
                 if len(batch.kept) == 1 and attempt >= self._config.max_attempts and not failure.about_plugin:
-                    return self._park(batch, run_id, attempt, failure)
+                    return self._dead_letter(batch, run_id, attempt, failure)
                 await self._fail(batch, run_id, failure)
                 if attempt < self._config.max_attempts:
                     raise Unavailable("plugin_failed", str(failure)) from None
@@ -268,7 +268,7 @@ class PluginRunner:
             held = Unavailable if failure.transient else Blocked
             raise held(failure.reason, str(failure)) from None
 
-    def _park(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
+    def _dead_letter(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
         """Make the one event a dead letter that the plugin cannot process, with the plugin's message."""
         message = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
         letter = RecordRefusal(batch.kept[0], failure.reason, message[:KEPT], attempt)
@@ -281,14 +281,14 @@ class PluginRunner:
         self._report(batch, RunStatus.PARKED)
         return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
-    def _park_untried(self, batch: Batch, last: Run) -> Ack:
+    def _dead_letter_untried(self, batch: Batch, last: Run) -> Ack:
         """Make an event a dead letter that has used up its attempts: the node ended in the last one, or more were
         allowed before.
         """
         reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
         message = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
         letter = RecordRefusal(batch.kept[0], reason, message[:KEPT], last.attempt)
-        effect = self._effect(batch, run_id=last.id, ending=lambda now, given: _parked(last, now))
+        effect = self._effect(batch, run_id=last.id, ending=lambda now, given: _dead_letter_end(last, now))
         self._report(batch, RunStatus.PARKED, ran=False)
         return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
 
@@ -304,7 +304,7 @@ class PluginRunner:
         return self._dependencies.log.clock.now()
 
 
-def _parked(last: Run, now: int) -> RunEnd:
+def _dead_letter_end(last: Run, now: int) -> RunEnd:
     return RunEnd(
         status=RunStatus.PARKED,
         completed_at=last.completed_at or now,

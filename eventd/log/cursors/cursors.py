@@ -120,7 +120,7 @@ class Step:
     sent_upto: int
     now: int
     batches: Sequence[Batch] = field(default=())
-    parked: Sequence[DeadLetter] = field(default=())
+    dead_letters: Sequence[DeadLetter] = field(default=())
     protocol: str = ""
     succeeded: bool = True
     selector_version: int | None = None
@@ -295,8 +295,8 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
         raise FenceLost(f"cursor {step.name!r} selects by another version than {step.selector_version}")
     for batch in step.batches:
         insert_batch(conn, batch)
-    for letter in step.parked:
-        park(conn, letter)
+    for letter in step.dead_letters:
+        insert_dead_letter(conn, letter)
 
 
 def insert_batch(conn: sa.Connection, batch: Batch) -> None:
@@ -307,7 +307,7 @@ def insert_batch(conn: sa.Connection, batch: Batch) -> None:
     bulk_insert(conn, batches, list(values), [list(values.values())])
 
 
-def park(conn: sa.Connection, letter: DeadLetter) -> None:
+def insert_dead_letter(conn: sa.Connection, letter: DeadLetter) -> None:
     """Store a dead letter; for a record that already has one, the new reason replaces the old."""
     values = {name: getattr(letter, name) for name in DeadLetter.__slots__}
     statement = insert(conn, dead_letters).values(**values)

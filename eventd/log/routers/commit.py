@@ -20,7 +20,7 @@ from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import COLUMNS, TopicRow
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Outcome
-from eventd.log.cursors.cursors import DeadLetter, LinkState, park
+from eventd.log.cursors.cursors import DeadLetter, LinkState, insert_dead_letter
 from eventd.log.routers.source import CopyFailure, CopyPage
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
@@ -132,12 +132,14 @@ def _lose(tx: Transaction, move: RouterStep) -> None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
         return
     detail = f"{move.lost} records were removed from the source before they were copied"
-    _park(tx, move, [CopyFailure(move.position, "", TRIMMED, detail)])
+    _insert_dead_letters(tx, move, [CopyFailure(move.position, "", TRIMMED, detail)])
 
 
-def _park(tx: Transaction, move: RouterStep, failures: Iterable[CopyFailure]) -> None:
+def _insert_dead_letters(tx: Transaction, move: RouterStep, failures: Iterable[CopyFailure]) -> None:
     for one in failures:
-        park(tx.conn, DeadLetter(move.cursor, one.position, move.source_id, one.id, one.reason, one.detail, 1, tx.now))
+        insert_dead_letter(
+            tx.conn, DeadLetter(move.cursor, one.position, move.source_id, one.id, one.reason, one.detail, 1, tx.now)
+        )
 
 
 @dataclass(slots=True)
@@ -287,7 +289,7 @@ class _Pass:
 
     def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
         """Return the result of a step up to the copy `end`, which does not fit; None: of a whole step."""
-        _park(self._tx, move, failures)
+        _insert_dead_letters(self._tx, move, failures)
         if end is None:
             return StepResult(move.upto, move.upto_seq, count, len(failures))
         return StepResult(move.copies.positions[end] - 1, move.copies.seqs[end] - 1, count, len(failures), FULL)

@@ -243,6 +243,10 @@ async def test_an_id_with_other_content_is_refused_and_parked_where_it_came_from
         ("after", "b"): "delivered",
     }
     assert [record.node for record in await b.stored() if record.event_id == "taken"] == ["x"]
+    registry, link = a.running.metrics.registry, {"group": "edge", "peer": "b"}
+    for status, events in (("delivered", 2), ("refused", 1)):
+        assert registry.get_sample_value("routerd_eventd_outbox_delivery_total", link | {"status": status}) == events
+    assert registry.get_sample_value("routerd_eventd_receiver_reject_total", {"group": "edge", "reason": "b"}) is None
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_sent(sites: MakeSites) -> None:

@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 
 from eventd.errors import Invalid
 from eventd.log.cursors.cursors import LinkState
+from eventd.node.membership import GroupMetrics
 from eventd.observe.log_lines import JsonLines, TextLines, configure_logging
 from eventd.observe.metrics import LABELS, LINK_STATES, METRICS_CONTENT_TYPE, Metrics
 
@@ -221,7 +222,7 @@ def told_of_everything() -> Metrics:
     metrics.verified("g", "v1")
     metrics.verified("g", "v2")
     metrics.delivered("g", "b", 10, 0.02)
-    metrics.parked("g", "b", 1)
+    metrics.rejected("g", "b", 1)
     metrics.failed("g", "b", "refused_connection")
     metrics.skewed("g", "b", -1.5)
     metrics.link("g", "b", state="blocked", lag_events=7, lag_seconds=3.5)
@@ -236,6 +237,12 @@ def told_of_everything() -> Metrics:
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"routerd_eventd_{name}", labels)
+
+
+def test_no_two_protocols_of_a_group_give_one_name_to_two_metrics() -> None:
+    names = [name for one in GroupMetrics.__bases__ for name in vars(one) if not name.startswith("_")]
+    assert "rejected" in names
+    assert len(names) == len(set(names)), "an object can implement only one of them"
 
 
 def test_what_metrics_are_told_is_what_they_show() -> None:

@@ -134,7 +134,9 @@ async def test_a_cursor_that_is_not_there_is_named(log: EventLog) -> None:
 
 @pytest.mark.usefixtures("topic")
 async def test_a_step_moves_the_cursor_with_its_proof_and_its_dead_letters(log: EventLog) -> None:
-    await log.settle(step(0, 5, batches=[batch(0, 5, exceptions=[(2, "expired")])], parked=[letter(3)], protocol="v2"))
+    await log.settle(
+        step(0, 5, batches=[batch(0, 5, exceptions=[(2, "expired")])], dead_letters=[letter(3)], protocol="v2")
+    )
     moved = await cursor(log)
     assert (moved.position, moved.sent_upto, moved.sent_epoch, moved.protocol) == (5, 5, "e", "v2")
     assert (moved.succeeded_at, moved.attempted_at, moved.attempted_upto) == (NOW + 5, NOW + 5, 5)
@@ -147,7 +149,7 @@ async def test_a_step_from_elsewhere_is_refused_whole(log: EventLog) -> None:
     await log.settle(step(0, 5))
     for position in (0, 4, 6):
         with pytest.raises(FenceLost, match=f"'{NAME}' is at 5, this step began at {position}"):
-            await log.settle(step(position, 9, batches=[batch(position, 9)], parked=[letter(9)]))
+            await log.settle(step(position, 9, batches=[batch(position, 9)], dead_letters=[letter(9)]))
     assert (await cursor(log)).position == 5
     assert await rows(log, batches, "id") == []
     assert await rows(log, dead_letters, "id") == []
@@ -161,7 +163,7 @@ async def test_a_step_by_a_selection_that_is_not_in_force_any_more_is_refused_wh
     await log.settle(step(0, 3, selector_version=1))
     await database.write(declare_selection, NAME, 2, {}, NOW)
     with pytest.raises(FenceLost, match=f"'{NAME}' selects by another version than 1"):
-        await log.settle(step(3, 9, batches=[batch(3, 9)], parked=[letter(9)], selector_version=1))
+        await log.settle(step(3, 9, batches=[batch(3, 9)], dead_letters=[letter(9)], selector_version=1))
     assert (await cursor(log)).position == 3
     assert await rows(log, batches, "id") == []
     assert await rows(log, dead_letters, "id") == []
@@ -210,8 +212,8 @@ async def test_the_range_of_a_repair_and_what_was_never_sent_leave_the_epoch_of_
 
 @pytest.mark.usefixtures("topic")
 async def test_parking_a_record_twice_keeps_the_newer_reason(log: EventLog) -> None:
-    await log.settle(step(0, 5, parked=[letter(3)]))
-    await log.settle(step(5, 6, parked=[letter(3, "too_large", attempts=4, parked_at=NOW + 8), letter(6)]))
+    await log.settle(step(0, 5, dead_letters=[letter(3)]))
+    await log.settle(step(5, 6, dead_letters=[letter(3, "too_large", attempts=4, parked_at=NOW + 8), letter(6)]))
     assert await rows(log, dead_letters, "position", "reason", "attempts", "parked_at") == [
         (3, "too_large", 4, NOW + 8),
         (6, "bad_body", 1, NOW),

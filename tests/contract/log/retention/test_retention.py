@@ -17,7 +17,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
-from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, park
+from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, insert_dead_letter
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, evict, forget
 from eventd.runtime.clock import SECOND, Moment
@@ -311,7 +311,7 @@ async def test_every_book_is_trimmed_at_its_own_age(
                 event_ids.update().where(event_ids.c.event_id == f"e{n + 1}").values(gone_at=NOW - 11 + n, digest=b"d")
             )
             insert_batch(conn, _batch(at))
-            park(conn, DeadLetter("c", n, topic, "e", "r", "d", 1, at))
+            insert_dead_letter(conn, DeadLetter("c", n, topic, "e", "r", "d", 1, at))
             record_gap(conn, topic, "b", "e", 0, n, "r", at)
             keep_nonce(conn, "g", "k", f"{n}", at)
             keep_receipt(
