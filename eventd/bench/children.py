@@ -21,7 +21,7 @@ def bare_environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return TCP ports of loopback on which nothing listens. Raises Unavailable."""
+    """Return TCP ports of loopback on which nothing listens. Raises Unavailable if there are fewer than `count`."""
     found: list[int] = []
     for port in sorted(PORTS, key=lambda _: SYSTEM.fraction()):
         with closing(socket.socket()) as probe:
@@ -32,4 +32,4 @@ def free_ports(count: int) -> list[int]:
         found.append(port)
         if len(found) == count:
             return found
-    raise Unavailable(f"this machine does not have {count} free ports between {PORTS.start} and {PORTS.stop}")
+    raise Unavailable(f"this machine does not have {count} free ports from {PORTS.start} to {PORTS.stop - 1}")

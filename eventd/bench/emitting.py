@@ -20,7 +20,7 @@ from eventd.runtime.supervisor import Supervisor
 
 @dataclass(slots=True)
 class EmitRun:
-    """One run: `window` concurrent emitters, each of which awaits its event before it emits the next."""
+    """One run: `window` concurrent emitters, each of which waits until its event is stored before it emits the next."""
 
     door: NodeClient
     target: GroupTarget
@@ -30,7 +30,7 @@ class EmitRun:
     _latencies: list[float] = field(default_factory=list)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Emit everything. Raises the node's error if it refuses an event."""
+        """Emit all events of the plan. Raises the node's error if it refuses an event."""
         client, supervisor = Client(str(self.door.address), self.door.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
@@ -54,7 +54,7 @@ class EmitRun:
         show(words, int(done), int(wanted.seconds * 10) or wanted.events)
 
     def _row(self, line: int, deadline: float) -> Iterator[int]:
-        """Yield the numbers that one emitter sends: its share, or as many as it can in the time."""
+        """Yield the numbers of the events of one emitter: its share, or as many as it can emit before the deadline."""
         if not self.wanted.seconds:
             share, more = divmod(self.wanted.events, self.window)
             yield from self.ledger.take(line, share + (line < more))
@@ -70,7 +70,7 @@ class EmitRun:
             kept(now() - begun)
 
     async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """Return all events of the run that the node holds."""
+        """Return all events that the node holds in the group of the run, including any that were not sent."""
         found: list[StoredEvent] = []
         async for page in self.target.read(door):
             found += page

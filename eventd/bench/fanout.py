@@ -1,6 +1,6 @@
-"""`fanout`: one node with many peers, some of them dead; how fast each live one receives the waiting events.
+"""`fanout`: one node with many peers, some of them dead; how fast each live peer receives the waiting events.
 
-Milliseconds are those of a batch to any of them, from sending to the receipt.
+Milliseconds are the times of single batches to the live peers, from sending to the receipt.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Fanout:
         return 1 + self._peers - self._dead
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of peers."""
+        """Return the number of peers, and how many of them are dead."""
         return {"peers": self._peers, "dead": self._dead}
 
     async def prepare(self, site: Site) -> None:
-        """Fill the sender, and have the others listen."""
-        sender, *living = site.nodes
+        """Fill the sender, and have the live peers listen."""
+        sender, *live = site.nodes
         target = GroupTarget(site.name, sender.name, site.run, site.wanted.size, SystemClock().now())
         await site.start()
-        for node in living:
+        for node in live:
             await node.declare(group_of(node, site.name, listens=True))
             await node.listening(site.name)
         await sender.declare(group_of(sender, site.name))
@@ -50,17 +50,17 @@ class Fanout:
 
     async def measure(self, site: Site) -> UnverifiedResult:
         """Declare the peers, and poll the live ones until each holds everything."""
-        sender, *living = site.nodes
+        sender, *live = site.nodes
         count, before = self._pouring.ledger.count, sender.cpu_seconds
-        places = [(node.name, *node.listen) for node in living if node.listen is not None]
+        places = [(node.name, *node.listen) for node in live if node.listen is not None]
         places += [
             (f"dead-{at}", "127.0.0.1", port) for at, port in enumerate(free_ports(self._dead) if self._dead else [])
         ]
         begun, cpu = now(), cpu_now()
         await sender.declare(*[peer_of(site.name, *place) for place in places])
-        taken = await self._until_all_have(site, living, begun)
+        taken = await self._until_all_have(site, live, begun)
         seconds, busy = now() - begun, cpu_now() - cpu
-        await settle(sender, site.name, living)
+        await settle(sender, site.name, live)
         batches = await seconds_of_batches(sender.door, site.name, 0)
         rates = [count / one for one in taken]
         figures = {
@@ -69,21 +69,22 @@ class Fanout:
             "batches": float(len(batches)),
         }
         after = sender.cpu_seconds
-        events = count * len(living)
+        events = count * len(live)
         if before is not None and after is not None:
             figures["sender_cpu_us_per_event_and_peer"] = round((after - before) / events * 1e6, 2)
         return UnverifiedResult(events, seconds, batches, busy / seconds, events * site.wanted.size, figures)
 
-    async def _until_all_have(self, site: Site, living: list[Node], begun: float) -> list[float]:
-        """Return the seconds until each of them had everything; the verification reports those without progress for too
-        long.
+    async def _until_all_have(self, site: Site, live: list[Node], begun: float) -> list[float]:
+        """Return the seconds until each live peer held every event.
+
+        Without progress at any of them for `PATIENCE_SECONDS` the wait ends: the verification reports what is missing.
         """
         count = self._pouring.ledger.count
         taken: dict[str, float] = {}
-        have = dict.fromkeys((node.name for node in living), 0)
+        have = dict.fromkeys((node.name for node in live), 0)
         news = now()
-        while len(taken) < len(living) and now() - news < PATIENCE_SECONDS:
-            for node in living:
+        while len(taken) < len(live) and now() - news < PATIENCE_SECONDS:
+            for node in live:
                 if node.name in taken:
                     continue
                 found = await held(node.door, site.name)
@@ -91,23 +92,25 @@ class Fanout:
                     have[node.name], news = found, now()
                 if found >= count:
                     taken[node.name] = now() - begun
-            site.show("sending to all", sum(have.values()), count * len(living))
+            site.show("sending to all", sum(have.values()), count * len(live))
             await pause(LOOK_SECONDS)
-        return [taken.get(node.name, now() - begun) for node in living]
+        return [taken.get(node.name, now() - begun) for node in live]
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that each live peer holds the same as the sender in the same order, and that everything waits for the
-        dead.
+        """Check that each live peer holds the same as the sender in the same order, and that all events wait for each
+        dead peer.
         """
-        sender, *living = site.nodes
+        sender, *live = site.nodes
         sent = await self._pouring.read(sender.door, site.show, "reading the sender")
         problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]
-        for node in living:
+        for node in live:
             found = await self._pouring.read(node.door, site.show, f"reading {node.name}")
             words = self._pouring.problems(found) or differing(found, sent, (node.name, "the sender"))
             problems += [f"at {node.name}: {one}" for one in words]
         waiting = await links_of(sender, site.name)
         for name, link in waiting.items():
             if name.startswith("dead-") and link["lagEvents"] != len(sent):
-                problems.append(f"for {name}, which is stopped, {link['lagEvents']} events wait and not {len(sent)}")
+                problems.append(
+                    f"for {name}, which does not listen, {link['lagEvents']} events wait and not {len(sent)}"
+                )
         return problems

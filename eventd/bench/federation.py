@@ -1,4 +1,4 @@
-"""`federation`: one node is filled while the other is away; then how fast the other one catches up.
+"""`federation`: node A is filled while its link to node B is paused; then how fast B catches up.
 
 Milliseconds are those of a batch between the nodes, from sending to the receipt.
 """
@@ -16,7 +16,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Federation:
-    """A holds events and B none: events per second from the last poll of B with none to the first with all."""
+    """Events per second at B, from the last poll that finds no event there to the first that finds all."""
 
     name = "federation"
     nodes = 2
@@ -29,7 +29,7 @@ class Federation:
         return {}
 
     async def prepare(self, site: Site) -> None:
-        """Fill A. An own B is not started yet; the link to a given B is paused."""
+        """Fill A while the link to B is paused. A B that the benchmark runs itself is started only afterwards."""
         a, b = site.nodes
         target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
         await a.start()
@@ -46,7 +46,7 @@ class Federation:
             await b.listening(site.name)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Start B, or resume the link."""
+        """Resume the link, and time how B catches up."""
         a, b = site.nodes
         count = self._pouring.ledger.count
         before = [node.cpu_seconds for node in site.nodes]

@@ -15,7 +15,7 @@ from eventd.bench.wire import NodeClient
 from eventd.runtime.clock import SystemClock
 
 CLASSES = {"full": "fsync", "normal": "disk"}
-"""The durability class of a topic by the option's value. Events of a group are always flushed."""
+"""The durability class of a topic by the value of `--durability`. Events of a group are always flushed."""
 
 
 class Ingest:
@@ -65,14 +65,14 @@ class Ingest:
         return UnverifiedResult(count, load.seconds, load.latencies, load.busy, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Read everything back."""
+        """Read everything back, and compare it with what was sent."""
         (node,), run = site.nodes, self._pouring
         found = await run.read(node.door, site.show, "reading back")
         return run.ledger.problems(one.number for one in found)
 
 
 def pouring(door: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
-    """Return a load of prepared batches."""
+    """Return a run whose requests are prepared."""
     made = LoadRun(door, target, wanted)
     made.prepare()
     return made

@@ -12,9 +12,9 @@ from eventd.errors import Invalid, NotFound
 
 COMPARED = ("events_per_second", "p50_ms", "p95_ms", "p99_ms")
 MACHINE = ("system", "processor", "cores")
-"""What distinguishes machines; their load is shown for the reader to judge."""
+"""The fields that two results of one machine have in common; its load is only shown."""
 MOST = 5
-"""How many of the last results are compared with, by their median."""
+"""A new result is compared with the median of at most this many of the latest ones."""
 
 
 def read_kept(file: Path) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def keep(file: Path, result: Mapping[str, Any]) -> None:
 
 
 def alike(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the verified results of the same measurement with the same settings on such a machine."""
+    """Return the verified results of the same measurement with the same settings, on a machine like the result's."""
     return [one for one in kept if one["verified"] and _conditions(one) == _conditions(result)]
 
 
@@ -64,7 +64,8 @@ def _conditions(result: Mapping[str, Any]) -> list[Any]:
 
 
 def compare(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the ratios of the figures to the median of the last results; None without any."""
+    """Return the ratios of the figures to the medians of the latest results like it, and the number of those as `runs`;
+    None without any."""
     last = alike(kept, result)[-MOST:]
     if not last:
         return None

@@ -42,7 +42,7 @@ class Latency:
         return {"pause_ms": PAUSE_SECONDS * 1000}
 
     async def prepare(self, site: Site) -> None:
-        """Create the group on both, a working link, and a watcher at B."""
+        """Create the group on both nodes, a working link from A to B, and a watcher at B."""
         a, b = site.nodes
         self._target = GroupTarget(site.name, a.name, site.run, site.wanted.size, SystemClock().now())
         await site.start()
@@ -67,11 +67,11 @@ class Latency:
         return self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
 
     async def _one(self, line: HttpConnection) -> tuple[float, float]:
-        """Return the seconds until it was acknowledged at A, and until B's watcher received it."""
+        """Write one event. Returns the seconds until A acknowledged it, and until the watcher at B received it."""
         number = self._pouring.ledger.count
         asked = self._next()
         await pause(PAUSE_SECONDS)
-        everybody = self._turn.begin(b'"number":"%010d"' % number, 1)
+        received = self._turn.begin(b'"number":"%010d"' % number, 1)
         begun = now()
         answered = line.ask(asked)
         try:
@@ -79,7 +79,7 @@ class Latency:
                 raw = await answered
                 acknowledged = now()
                 read_answer(raw).json()
-                await everybody
+                await received
         except TimeoutError:
             raise Unavailable(f"event {number} did not arrive at B within {PATIENCE_SECONDS:g} s") from None
         return acknowledged - begun, self._turn.times[0] - begun
@@ -106,7 +106,7 @@ class Latency:
         return UnverifiedResult(len(taken), seconds, [heard for _, heard in taken], busy / seconds, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that both nodes hold everything in one order, and that the watcher received each once."""
+        """Check that both nodes hold everything in the same order, and that the watcher received each event once."""
         a, b = site.nodes
         self._stream.close()
         sent = await self._pouring.read(a.door, site.show, "reading the first node")

@@ -32,15 +32,15 @@ class Ledger:
         return self._lines[bisect_right(self._begins, number) - 1]
 
     def problems(self, found: Iterable[int | str]) -> list[str]:
-        """Return the problems of what was read back; a text stands for an event that was not sent."""
+        """Return how the numbers read back differ from those sent; a text stands for an event that was not sent."""
         seen = bytearray(self.count)
-        strangers: list[int | str] = []
+        unknown: list[int | str] = []
         doubled: list[int] = []
         displaced: list[int] = []
         last: dict[int, int] = {}
         for number in found:
             if isinstance(number, str) or not 0 <= number < self.count:
-                strangers.append(number)
+                unknown.append(number)
                 continue
             if seen[number]:
                 doubled.append(number)
@@ -55,13 +55,13 @@ class Ledger:
             "missing": missing,
             "duplicated": doubled,
             "out of order": displaced,
-            "never sent": strangers,
+            "never sent": unknown,
         }
         return [words for what, numbers in problems.items() for words in _describe(numbers, self.count, what)]
 
 
 def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str, str]) -> list[str]:
-    """Return where two readings first differ; empty if they are equal."""
+    """Return a message that says where two readings first differ, in a list; empty if they are equal."""
     if theirs == ours:
         return []
     at = next((at for at, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), min(len(theirs), len(ours)))

@@ -15,7 +15,9 @@ ROWS = 20_000
 
 
 async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: bool = False) -> None:
-    """Declare the group on all nodes and the receivers as peers of the sender; stopped receivers are declared later."""
+    """Declare the group on the sender, with the receivers as its peers; `paused`: and pause the links to them.
+
+    The group must be declared on each receiver separately."""
     places = [(node.name, *node.listen) for node in receivers if node.listen is not None]
     await sender.declare(group_of(sender, group), *[peer_of(group, *place) for place in places])
     for name, _, _ in places if paused else []:
@@ -28,13 +30,13 @@ async def resume(sender: Node, receiver: Node, group: str) -> None:
 
 
 async def links_of(sender: Node, group: str) -> dict[str, dict[str, Any]]:
-    """Return the sender's report on its links, by peer."""
+    """Return the sender's report on its links, by the node name of the peer."""
     answer = await sender.door.call("GET", f"/api/v1/groups/{group}/links")
     return {link["peer"]: link for link in answer["outbound"]}
 
 
 async def settle(sender: Node, group: str, receivers: Sequence[Node]) -> None:
-    """Wait until the last receipts are in the sender's ledger; a moment ago they were in flight."""
+    """Wait until no event waits for the receivers, so that the last receipts are in the sender's ledger."""
     deadline, names = now() + SETTLE_SECONDS, {node.name for node in receivers}
     while any(link["lagEvents"] for name, link in (await links_of(sender, group)).items() if name in names):
         if now() > deadline:
@@ -43,7 +45,7 @@ async def settle(sender: Node, group: str, receivers: Sequence[Node]) -> None:
 
 
 async def troubles(sender: Node, group: str) -> list[str]:
-    """Return the sender's report on links that do not run as they should."""
+    """Return a message for each link of the sender that reports a reason or an error."""
     links = (await links_of(sender, group)).values()
     return [
         f"the link to {link['peer']} is {link['state']}: {link['reason'] or link['lastError']}"
@@ -53,12 +55,12 @@ async def troubles(sender: Node, group: str) -> list[str]:
 
 
 async def last_receipt(door: NodeClient) -> int:
-    """Return the last id of the sender's receipt ledger."""
+    """Return the id of the last row in the node's receipt ledger."""
     return int((await door.call("GET", "/api/v1/books"))["books"]["receipts"]["last"])
 
 
 async def seconds_of_batches(door: NodeClient, group: str, after: int) -> list[float]:
-    """Return the seconds of each later batch from sending to its receipt, by the sender's ledger."""
+    """Return the seconds from sending to the receipt, for each batch whose row in the ledger comes after the id."""
     found: list[float] = []
     more, epoch = True, ""
     while more:

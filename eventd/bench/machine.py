@@ -1,4 +1,4 @@
-"""What figures depend on beside the options: the machine, its disk, and its load."""
+"""What figures depend on besides the options: the machine, its disk, and its load."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FLUSHES = 50
 
 def machine(folder: Path | None) -> dict[str, object]:
     """Describe the machine; `folder` is on the disk that the nodes write to, None if it is not local."""
-    facts: dict[str, object] = {
+    found: dict[str, object] = {
         "system": platform.system(),
         "python": platform.python_version(),
         "cores": usable_cores(),
         "processor": _processor(),
         "load": round(os.getloadavg()[0], 2),
     }
-    return facts if folder is None else {**facts, "fsync_ms": round(fsync_ms(folder), 3)}
+    return found if folder is None else {**found, "fsync_ms": round(fsync_ms(folder), 3)}
 
 
 def usable_cores() -> int:

@@ -1,6 +1,6 @@
-"""`mixed`: concurrently for a while, events written to A and sent to B, and a topic at A with watchers.
+"""`mixed`: for a while, events are written to A and sent to B, and records to a topic at A that has watchers.
 
-Milliseconds are those of a request with events; those of the watchers are shown beside them.
+Milliseconds are those of a request with events; how long the watchers wait is among the further figures.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mixed:
         return {"watchers": self._watchers}
 
     async def prepare(self, site: Site) -> None:
-        """Create a link, a topic, and its watchers."""
+        """Create the group with a link from A to B, and a topic at A with its watchers."""
         a, b = site.nodes
         wanted = site.wanted
         target = GroupTarget(site.name, a.name, site.run, wanted.size, SystemClock().now())
@@ -81,14 +81,14 @@ class Mixed:
         return UnverifiedResult(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
 
     async def _pour(self, show: Show, beat: asyncio.Task[None]) -> LoadResult:
-        """Send the load, unless the writes to the topic fail."""
+        """Send the events. Raises the error of the writes to the topic as soon as they fail."""
 
-        def told(words: str, done: int, of: int) -> None:
+        def progress(words: str, done: int, of: int) -> None:
             show(words, done, of)
             if beat.done():
                 beat.result()
 
-        return await self._pouring.pour(told, "all at once")
+        return await self._pouring.pour(progress, "all at once")
 
     async def _beat(self, site: Site) -> None:
         """Write to the topic, one record after the other."""

@@ -28,19 +28,21 @@ _TIED = (
     "import runpy, sys; from eventd.processes.lifeline import end_with; end_with(int(sys.argv.pop(1)));"
     " runpy.run_module('eventd.cli.routerd_eventd', run_name='__main__')"
 )
-"""Runs `python -m eventd.cli.routerd_eventd` so that it ends with this process, even when that is killed."""
+"""Runs `python -m eventd.cli.routerd_eventd` so that it ends when this process ends, even if that is killed."""
 
 _clock = SystemClock()
 
 
 async def pause(seconds: float) -> None:
-    """Wait, blocking: the measurement has nothing else to do."""
+    """Wait without blocking the loop."""
     await _clock.sleep(seconds)
 
 
 class Node:
-    """A running node: access to its API, and its group's listener, if it has one. What the measurement declares is
-    removed at the end.
+    """A node that the operator runs. What the measurement declares on it is removed at the end.
+
+    `door` gives access to its API, `listen` is the address where its group listens, `secret` the path of the group's
+    secret; both may be empty.
     """
 
     def __init__(self, name: str, door: NodeClient, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
@@ -52,11 +54,11 @@ class Node:
 
     @property
     def cpu_seconds(self) -> float | None:
-        """Return the processor seconds of its process; None if it is not a child."""
+        """Return the processor seconds of its process; None if the node is not a child process."""
         return None
 
     async def start(self) -> None:
-        """Start it; a given node must be running already."""
+        """Start the node if it is a child process; check that a given one answers."""
         await self.door.call("GET", "/api/v1/status")
 
     async def declare(self, *documents: dict[str, Any]) -> None:
@@ -66,13 +68,13 @@ class Node:
         await self.door.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
 
     async def listening(self, group: str) -> None:
-        """Wait until it listens for a group. Raises `Unavailable` with its report when it does not."""
+        """Wait until the node listens for a group. Raises `Unavailable` with the state of that check if it does not."""
         deadline = now() + LISTEN_SECONDS
         while (said := (await self.door.ask("GET", "/readyz")).decoded()["checks"].get(f"group {group}")) != "ok":
             if now() > deadline:
                 raise Unavailable(
-                    f"{self.door.address} does not listen for its group: {said or 'it has not applied it'}",
-                    hint="check that it can read the secret and listen at that address",
+                    f"{self.door.address} does not listen for {group}: {said or 'the group is not applied yet'}",
+                    hint="check that the node can read the secret, and listen at the address of the group",
                 )
             await pause(LOOK_SECONDS)
 
@@ -83,7 +85,7 @@ class Node:
         await self.door.call("PUT", path, config)
 
     async def clear(self) -> list[str]:
-        """Remove everything that was declared, last first. Returns what could not be removed, and why."""
+        """Remove everything that was declared on the node, last first. Returns what could not be removed, and why."""
         left = []
         for path in reversed(self._declared):
             try:
@@ -96,7 +98,7 @@ class Node:
         return left
 
     def stop(self) -> None:
-        """Stop it, if it is a child."""
+        """Stop the node if it is a child process."""
 
 
 class OwnNode(Node):
@@ -116,7 +118,7 @@ class OwnNode(Node):
 
     @property
     def file(self) -> Path:
-        """Return the SQLite file of its log."""
+        """Return the SQLite file of the node; only if it was given no database."""
         return self.home / "eventd.db"
 
     @property
@@ -153,7 +155,7 @@ class OwnNode(Node):
             os.close(ours)
 
     async def start(self) -> None:
-        """Start the process and wait until it answers. Raises `Unavailable` with its output when it does not."""
+        """Start the process and wait until it answers. Raises `Unavailable` with its last output if it does not."""
         if self._child is None:
             self.launch()
         deadline = now() + START_SECONDS
@@ -174,13 +176,13 @@ class OwnNode(Node):
         return True
 
     async def _require_empty(self) -> None:
-        """Refuse a database that is not empty: it belongs to someone."""
+        """Raise `Conflict` if the database holds groups or topics: it is in use for something else."""
         groups = (await self.door.call("GET", "/api/v1/status"))["groups"]
         topics = (await self.door.call("GET", "/v0/topics"))["topics"]
         if groups or topics:
             raise Conflict(
                 f"the database for {self.name} is in use: it holds {len(groups)} groups and {len(topics)} topics",
-                hint="give an empty one",
+                hint="give an empty database",
             )
 
     def _last_words(self) -> str:
@@ -188,11 +190,11 @@ class OwnNode(Node):
         return "\n".join(["it said:", *(f"  {line}" for line in lines or ["(nothing)"])])
 
     async def clear(self) -> list[str]:
-        """Delete its folder; in a given database, remove what was stored."""
+        """Remove what was declared in a given database; a SQLite file is deleted with its folder."""
         return await super().clear() if self._database and self._child is not None else []
 
     def stop(self) -> None:
-        """End the process. A file that is deleted needs no orderly stop; a server's database does."""
+        """End the process. A SQLite file, which is deleted, needs no orderly stop; a given database does."""
         child, self._child = self._child, None
         if child is not None:
             if self._database:
@@ -207,7 +209,7 @@ class OwnNode(Node):
 
 
 def group_of(node: Node, name: str, *, listens: bool = False) -> dict[str, Any]:
-    """Return the group from a node's point of view."""
+    """Return the EventGroup to declare on a node; `listens`: with the node's address for its peers."""
     spec: dict[str, Any] = {"nodeName": node.name}
     if node.secret:
         spec["auth"] = {"secretFile": node.secret}
@@ -217,7 +219,7 @@ def group_of(node: Node, name: str, *, listens: bool = False) -> dict[str, Any]:
 
 
 def peer_of(group: str, name: str, host: str, port: int) -> dict[str, Any]:
-    """Return another node of the group as a peer. A peer that is away is retried soon."""
+    """Return the EventPeer for another node of the group. A peer that is down is retried every half second."""
     spec = {
         "groupRef": group,
         "nodeName": name,

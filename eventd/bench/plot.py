@@ -53,7 +53,7 @@ def plot(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 5, 10, 20 …, so that the marks are round numbers."""
+    """Return the smallest of …, 0.5, 1, 2, 5, 10, … that is not below the value, so that marks are round numbers."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -61,7 +61,7 @@ def _round_up(value: float) -> float:
 
 
 def _across(at: int, of: int) -> float:
-    """Return the horizontal centre of a run."""
+    """Return the horizontal position of run `at`, counted from 0, among `of` runs."""
     return LEFT + (WIDTH - LEFT - RIGHT) * (at + 0.5) / of
 
 

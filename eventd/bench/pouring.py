@@ -14,7 +14,7 @@ from eventd.bench.targets import StoredEvent, Target
 from eventd.bench.wire import LoadResult, NodeClient, cpu_now, now
 
 KEEP = 512
-"""Bytes kept of an answer: its status, and that all of its events are new."""
+"""Bytes kept of each answer, enough for its status and its counts."""
 MOST_PREPARED = 256 << 20
 """Bytes of requests prepared before the clock starts; further requests are made during the run."""
 LOOK_SECONDS = 0.01
@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.01
 
 @dataclass(slots=True)
 class LoadRun:
-    """One run: what is to be sent, and the ledger of it."""
+    """One run: what is to be sent, and the ledger of what was sent."""
 
     door: NodeClient
     target: Target
@@ -35,7 +35,7 @@ class LoadRun:
         self._ready = [deque() for _ in range(self.wanted.in_flight)]
 
     def prepare(self) -> None:
-        """Prepare requests, as far as their number is known."""
+        """Prepare the requests, up to `MOST_PREPARED` bytes; none for a run of a given duration."""
         made = line = 0
         while not self.wanted.seconds and self.ledger.count < self.wanted.events and made < MOST_PREPARED:
             asked = self._next(line)
@@ -59,19 +59,19 @@ class LoadRun:
             yield self._next(line)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Send everything. Raises the node's error if it refuses an event."""
+        """Send all events of the plan. Raises the node's error if it refuses an event."""
         begun, wanted = now(), self.wanted
 
-        def told(answers: int) -> None:
+        def progress(answers: int) -> None:
             done = min(now() - begun, wanted.seconds) * 10 if wanted.seconds else answers * wanted.batch
             show(words, int(done), int(wanted.seconds * 10) or wanted.events)
 
         deadline = begun + wanted.seconds
         rows = [self._row(line, deadline) for line in range(wanted.in_flight)]
-        return await self.door.load(rows, keep=KEEP, told=told)
+        return await self.door.load(rows, keep=KEEP, told=progress)
 
     async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """Return all events of the run that a node holds."""
+        """Return all events that a node holds in the target of the run, including any that were not sent."""
         found: list[StoredEvent] = []
         pages: AsyncIterator[list[StoredEvent]] = self.target.read(door)
         async for page in pages:
@@ -80,7 +80,7 @@ class LoadRun:
         return found
 
     def problems(self, found: Sequence[StoredEvent]) -> list[str]:
-        """Return the problems of what was read."""
+        """Return how what was read differs from what was sent."""
         return self.ledger.problems(one.number for one in found)
 
 
@@ -92,7 +92,10 @@ async def held(door: NodeClient, group: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The arrival of events at a node: seconds from the last poll with none to the first with all, and when."""
+    """The arrival of events at a node: from the last poll that found none to the first that found all, or to the end of
+    the wait.
+
+    `begun` and `ended` are seconds of the monotonic clock, `busy` is the share of a core that this process used."""
 
     seconds: float
     begun: float
@@ -101,7 +104,7 @@ class Arrival:
 
 
 async def arrive(door: NodeClient, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
-    """Wait until a node holds `count` events, or none arrived for `longest` seconds."""
+    """Wait until a node holds `count` events of a group, or no further one has arrived for `longest` seconds."""
     begun, cpu = now(), cpu_now()
     news, before = now(), 0
     while True:

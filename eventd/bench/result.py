@@ -9,12 +9,14 @@ from typing import Any
 from eventd.bench.wire import percentile
 
 Show = Callable[[str, int, int], None]
-"""Called with what is under way, how much of it is done, and of how much; 0: unknown."""
+"""Shows progress: what is under way, how much of it is done, and the total, which is 0 if unknown."""
 
 
 @dataclass(slots=True)
 class UnverifiedResult:
-    """The counts, times and latencies of a run, and further figures, before verification."""
+    """The counts, times and latencies of a run, and further figures, before verification.
+
+    `seconds` and `latencies` are in seconds; `busy` is the share of a core that this process used."""
 
     events: int
     seconds: float
@@ -42,7 +44,7 @@ class Result:
         return not self.problems
 
     def show(self) -> dict[str, Any]:
-        """Return one JSON object."""
+        """Return the result as a JSON object."""
         measured = self.measured
         seconds = max(measured.seconds, 1e-9)
         return {

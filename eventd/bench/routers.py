@@ -1,7 +1,7 @@
 """`routers`: one topic with many routers, each to its own topic; copies per second, and the latency of a copy.
 
-First everything is written at once, and the copies are counted until the last is stored. Then single writes go to an
-idle node: milliseconds from the write to each of its copies.
+First everything is written at once, and the copies are counted until the last is stored. Then single writes go to
+an idle node: milliseconds from the write to the arrival of each copy at a watcher.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from eventd.bench.watch import WatchedWrites, heard_wrongly
 from eventd.bench.wire import HttpConnection, NodeClient, cpu_now, now
 
 ONES = 20
-"""Single writes."""
+"""The number of single writes."""
 PAGE = 1000
 LOOK_SECONDS = 0.02
 
 
 class Routers:
-    """An event counts for each copy."""
+    """Each copy counts as one event."""
 
     name = "routers"
     nodes = 1
@@ -39,7 +39,7 @@ class Routers:
         self._streams: Sequence[Stream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of routers."""
+        """Return the number of routers, and the durability of the topics."""
         return {"routers": self._routers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
@@ -58,7 +58,7 @@ class Routers:
         self._pouring.prepare()
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Measure all at once, and then one by one."""
+        """Measure the copies of many records at once, and then those of single ones."""
         (node,), pouring = site.nodes, self._pouring
         before, begun, cpu = node.cpu_seconds, now(), cpu_now()
         await pouring.pour(site.show, "writing")
@@ -73,7 +73,9 @@ class Routers:
         return UnverifiedResult(copies, seconds, each, busy / seconds, copies * site.wanted.size, figures)
 
     async def _all_copied(self, site: Site, count: int) -> None:
-        """Wait until each topic has everything, or nothing came for too long, which the verification reports."""
+        """Wait until each topic has everything.
+
+        Without a new copy for `PATIENCE_SECONDS` the wait ends: the verification reports what is missing."""
         have, news = 0, now()
         while have < count * self._routers and now() - news < PATIENCE_SECONDS:
             found = await self._copies(site)

@@ -22,7 +22,7 @@ NAMES = ("bench-a", "bench-b")
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """The common parameters. `seconds` replaces `events`."""
+    """The parameters that all measurements share. `seconds` replaces `events`, unless it is 0."""
 
     events: int
     seconds: float = 0.0
@@ -52,7 +52,7 @@ class Site:
 
     @property
     def name(self) -> str:
-        """The name of the group and prefix of the topics."""
+        """The name of the group and of the topic; several topics have it as their prefix."""
         return f"bench-{self.run}"
 
     async def start(self) -> None:
@@ -71,9 +71,10 @@ class Site:
 
 @asynccontextmanager
 async def open_site(wanted: BenchPlan, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
-    """Yield that many nodes, none started yet.
+    """Yield a site of `count` nodes, none started yet.
 
-    They are stopped at the end; `leftover` receives what could not be removed.
+    At the end the nodes are cleared and stopped; `leftover` receives a description of each thing that could not be
+    removed.
     """
     async with AsyncExitStack() as stack:
         folder = _make_folder(wanted.folder)
@@ -101,7 +102,7 @@ def _own(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     if count > 1 and len({bool(url) for url in databases}) > 1:
         raise Invalid("two nodes need two databases", hint="give both: --database URL --peer-database URL")
     if count > len(NAMES) and any(databases):
-        raise Invalid("this many nodes need SQLite", hint="leave out --database")
+        raise Invalid(f"a measurement of {count} nodes needs SQLite", hint="leave out --database")
     if databases[0] and len(set(databases)) < len(databases):
         raise Invalid("two nodes cannot share a database", hint="create a second one for --peer-database")
     secret = folder / "secret"
@@ -120,7 +121,10 @@ def _given(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     if len(wanted.servers) != count:
         message = {1: "this measurement needs one node", 2: "this measurement needs two nodes"}.get(count)
         if message is None or len(wanted.servers) > count:
-            raise Invalid(f"{message or 'this measurement starts nodes of its own'}", hint="leave out the others")
+            raise Invalid(
+                f"{message or 'this measurement starts nodes of its own'}",
+                hint="leave out the servers that it does not need",
+            )
         raise Invalid(message, hint="give both: --server URL --peer-server URL")
     addresses = [Address.parse(server) for server in wanted.servers]
     keys = [wanted.key, wanted.peer_key or wanted.key]
@@ -128,7 +132,7 @@ def _given(wanted: BenchPlan, count: int, folder: Path) -> list[Node]:
     if count > 1 and not (listen and secret):
         if any(address.host not in ("127.0.0.1", "localhost", "::1") for address in addresses):
             raise Invalid(
-                "nodes of other machines need a secret that both can read, and a place where the second one listens",
+                "nodes of other machines need a secret that both can read, and an address where the second one listens",
                 hint="--secret-file PATH --peer-listen HOST:PORT",
             )
         listen = listen or ("127.0.0.1", free_ports(1)[0])

@@ -25,7 +25,7 @@ class WriteProgress:
         self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def begin(self, mark: bytes, expected: int) -> asyncio.Future[None]:
-        """Wait until `expected` watchers have received data with the mark."""
+        """Begin a write. Returns a future that is done when `expected` watchers have received the mark."""
         self.mark = mark
         self.times = []
         self._expected = expected
@@ -33,10 +33,10 @@ class WriteProgress:
         return self._all
 
     def fail(self, error: Exception) -> None:
-        """A watcher has failed."""
+        """Fail the write in progress, because a watcher has failed."""
         if not self._all.done():
             self._all.set_exception(error)
-            self._all.exception()  # perhaps no write is in progress
+            self._all.exception()  # retrieved here, because perhaps no write is in progress
 
     def heard(self) -> None:
         self.times.append(now())
@@ -45,7 +45,7 @@ class WriteProgress:
 
 
 class Stream(asyncio.Protocol):
-    """A watcher. `begun` is done when it has received what `since` says."""
+    """A watcher. `begun` is done when it has received the bytes `since`."""
 
     def __init__(self, turn: WriteProgress, asked: bytes, since: bytes) -> None:
         self.received: list[bytes] = []
@@ -87,13 +87,13 @@ class Stream(asyncio.Protocol):
         self._turn.fail(error)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._closing = True
         self.begun.cancel()
         self.transport.abort()
 
     def data_of(self, event: str) -> list[Any]:
-        """Return the data of all events of that kind, with chunks joined."""
+        """Return the decoded data of all received server-sent events of a type."""
         _, _, rest = b"".join(self.received).partition(HEAD_END)
         text = bytearray()
         while rest:
@@ -105,7 +105,7 @@ class Stream(asyncio.Protocol):
         return [json.loads(block.partition(b"data: ")[2]) for block in blocks if begins in block + b"\n"]
 
     def numbers(self) -> list[int | str]:
-        """Return the numbers of the received records; a text stands for a reported loss."""
+        """Return the numbers of the received records, then a text for each gap that the node reported."""
         found: list[int | str] = [one["data"]["n"] for told in self.data_of("record") for one in told["records"]]
         return [*found, *(f"a gap: {told['reason']}" for told in self.data_of("tombstone"))]
 
@@ -116,7 +116,7 @@ def mark_of(number: int) -> bytes:
 
 
 async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int) -> list[Stream]:
-    """Open a watcher for each of these topics, with its own session, all caught up."""
+    """Open a watcher for each of these topics, with its own session, and wait until all have caught up."""
     asked = [_session(door, topic, from_seq) for topic in topics]
     sessions = (await door.load([asked])).jsons()[0]
     streams = []
@@ -133,7 +133,7 @@ async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgr
 
 
 async def open_stream(door: NodeClient, path: str, turn: WriteProgress, since: bytes) -> Stream:
-    """Open one watcher of a path."""
+    """Open a watcher of a path. It does not wait until the watcher has received `since`."""
     asked = door.request("GET", path)
     return await door.open(lambda: Stream(turn, asked, since))
 
@@ -143,7 +143,7 @@ async def _all_begun(streams: Sequence[Stream]) -> None:
         async with asyncio.timeout(BEGIN_SECONDS):
             await asyncio.gather(*(stream.begun for stream in streams))
     except TimeoutError:
-        raise EventdError(f"not all {len(streams)} watchers were served within {BEGIN_SECONDS:g} s") from None
+        raise EventdError(f"not all {len(streams)} watchers have caught up within {BEGIN_SECONDS:g} s") from None
 
 
 def _session(door: NodeClient, topic: str, from_seq: int) -> bytes:

@@ -24,7 +24,7 @@ from eventd.errors import Unavailable
 from eventd.runtime.clock import SystemClock
 
 ONES = 50
-"""Single events."""
+"""The number of single events that are measured."""
 WARM_UP = 5
 PAUSE_SECONDS = 0.01
 RUNS = 1000
@@ -89,7 +89,9 @@ class Subscriptions:
         return UnverifiedResult(count, seconds, taken, busy / seconds, count * site.wanted.size, figures)
 
     async def _all_there(self, site: Site, count: int) -> None:
-        """Wait until that many resources were received; the verification reports missing ones."""
+        """Wait until the follower has received `count` resources, or none for `PATIENCE_SECONDS`.
+
+        The verification reports missing ones."""
         have, looked, rest, news = 0, 0, b"", now()
         while have < count and now() - news < PATIENCE_SECONDS:
             window = rest + b"".join(self._stream.received[looked:])
@@ -100,24 +102,24 @@ class Subscriptions:
             await pause(0.01)
 
     async def _one(self, site: Site, line: HttpConnection) -> float:
-        """Return the seconds from the request to the resource."""
+        """Write one event. Returns the seconds from the request until the follower received its resource."""
         (number,) = numbers = self._pouring.ledger.take(0, 1)
         asked = self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
         await pause(PAUSE_SECONDS)
-        everybody = self._turn.begin(f'"name":"r-{self._target.id_of(number)}"'.encode(), 1)
+        received = self._turn.begin(f'"name":"r-{self._target.id_of(number)}"'.encode(), 1)
         begun = now()
         answered = line.ask(asked)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 read_answer(await answered).json()
-                await everybody
+                await received
         except TimeoutError:
-            raise Unavailable(f"event {number} had no result within {PATIENCE_SECONDS:g} s") from None
+            raise Unavailable(f"no resource was received for event {number} within {PATIENCE_SECONDS:g} s") from None
         site.show("one by one", number, self._pouring.ledger.count)
         return self._turn.times[0] - begun
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that the log has each event, each is in one successful run, and each resource exists."""
+        """Check that the log has each event, that each is in one successful run, and that its resource exists."""
         (node,), pouring = site.nodes, self._pouring
         self._stream.close()
         problems = pouring.problems(await pouring.read(node.door, site.show, "reading the log"))
@@ -142,7 +144,7 @@ class Subscriptions:
 
 
 def _plugin(folder: Path) -> dict[str, Any]:
-    """Return a Python function as plugin, in a package found through the plugin's environment."""
+    """Write a package with a Python function, and return the Plugin that finds it through its environment."""
     package = folder / "plugin"
     metadata = package / "bench_plugin-1.0.dist-info"
     metadata.mkdir(parents=True)

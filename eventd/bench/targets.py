@@ -1,4 +1,4 @@
-"""The destinations of load: the group of a node, or a topic. How a batch is written there, and everything read back."""
+"""The targets of load: a group of a node, or a topic. How a batch is written there, and how everything is read back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class StoredEvent(NamedTuple):
 
 
 class GroupTarget:
-    """The events of a group, of `types` types in turn. `named`: their ids contain their numbers."""
+    """The events of a group, of `types` types in turn.
+
+    `named`: their ids contain their numbers; otherwise the node chooses the ids.
+    """
 
     def __init__(
         self, group: str, source: str, run: str, size: int, time: int, *, types: int = 1, named: bool = True
@@ -123,7 +126,7 @@ class TopicTarget:
         return f'{{"records":[{",".join(rows)}]}}'.encode()
 
     async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """Read all records of the topic, in order; no seq may be missing."""
+        """Read all records of the topic, in order; lost ones appear as an event with a text instead of a number."""
         at, more = 0, True
         while more:
             page = await door.call("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})

@@ -18,12 +18,12 @@ from eventd.errors import Unavailable
 
 REST_SECONDS = 0.01
 REST_SECONDS_PER_WATCHER = 0.0003
-"""Seconds per watcher after which those that received a write wait again."""
+"""Pause before each write: seconds, and seconds per watcher, until all watchers wait again."""
 LONGEST = 60.0
 
 
 class Watch:
-    """A write is sent when all watchers have received the previous one. An event counts for each watcher."""
+    """A write is sent when all watchers have received the previous one. Each watcher's receipt counts as one event."""
 
     name = "watch"
     nodes = 1
@@ -35,7 +35,7 @@ class Watch:
         self._streams: Sequence[Stream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of watchers."""
+        """Return the number of watchers, and the durability of the topic."""
         return {"watchers": self._watchers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
@@ -51,7 +51,7 @@ class Watch:
         self._streams = await open_streams(node.door, [site.name] * self._watchers, turn, from_seq=0)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Write."""
+        """Write one record after the other."""
         (node,), wanted, writes = site.nodes, site.wanted, self._writes
         before, cpu, begun = node.cpu_seconds, cpu_now(), now()
         line = await node.door.open(HttpConnection)
@@ -78,7 +78,10 @@ class Watch:
 
 
 class WatchedWrites:
-    """Writes received by watchers, one at a time: seconds to each of them, and to the last of each write."""
+    """Writes one record at a time, and keeps how long the watchers wait.
+
+    `each` has the seconds of every watcher and write, `last` those of the last watcher of every write.
+    """
 
     def __init__(self, watchers: int) -> None:
         self.turn: WriteProgress
@@ -91,22 +94,22 @@ class WatchedWrites:
         (number,) = numbers = pouring.ledger.take(0, 1)
         asked = door.request("POST", pouring.target.path, pouring.target.batch(numbers))
         await pause(REST_SECONDS + self._watchers * REST_SECONDS_PER_WATCHER)
-        everybody = self.turn.begin(mark_of(number), self._watchers)
+        received = self.turn.begin(mark_of(number), self._watchers)
         begun = now()
         answered = line.ask(asked)
         try:
             async with asyncio.timeout(LONGEST):
                 read_answer(await answered).json()
-                await everybody
+                await received
         except TimeoutError:
-            heard = f"{len(self.turn.times)} of {self._watchers} watchers"
-            raise Unavailable(f"of write {number} only {heard} received it within {LONGEST:g} s") from None
+            some = f"{len(self.turn.times)} of {self._watchers} watchers"
+            raise Unavailable(f"only {some} received write {number} within {LONGEST:g} s") from None
         self.each += [at - begun for at in self.turn.times]
         self.last.append(max(self.turn.times) - begun)
 
 
 def heard_wrongly(streams: Sequence[Stream], numbers: Sequence[int | str]) -> list[str]:
-    """Return what watchers received that differs from the topic; ends the watchers."""
+    """Close the watchers. Returns how what they received differs from the topic."""
     problems: list[str] = []
     for at, stream in enumerate(streams, 1):
         stream.close()

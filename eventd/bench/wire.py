@@ -26,9 +26,9 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 HEAD_END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length:"
 SECONDS = 600.0
-"""Seconds after which a run counts as failed."""
+"""Seconds after which a load that is not answered completely counts as failed."""
 ASKING_SECONDS = 60.0
-"""The same for one request outside of a measurement."""
+"""Seconds after which one request outside of a measurement counts as failed."""
 LOOK_SECONDS = 0.1
 """Seconds between two reports of progress."""
 
@@ -42,19 +42,19 @@ def cpu_now() -> float:
 
 
 class Answer(NamedTuple):
-    """An answer."""
+    """The status and the body of an answer."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """Return the body. Raises the node's error if it is one."""
+        """Return the decoded body. Raises the node's error for any status but 200 and 201."""
         if self.status not in (200, 201):
             raise restore(self.status, self.body)
         return self.decoded()
 
     def decoded(self) -> Any:
-        """Return the body, also of an answer that reports a problem. Raises an error for a body that is no JSON."""
+        """Return the decoded body, also of an answer that reports a problem. Raises an error if it is not JSON."""
         try:
             return msgspec.json.decode(self.body)
         except msgspec.DecodeError:
@@ -68,7 +68,7 @@ def read_answer(raw: bytes) -> Answer:
 
 
 def length_of(data: bytes | bytearray) -> int:
-    """Return the bytes of the answer that begins here; 0 while unknown."""
+    """Return the length of the answer that begins here, with its head; 0 if the head is incomplete."""
     end = data.find(HEAD_END)
     if end < 0:
         return 0
@@ -110,13 +110,13 @@ class HttpConnection(asyncio.Protocol):
         self.answered(answer)
 
     def answered(self, raw: bytes) -> None:
-        """A whole answer was received."""
+        """Called when an answer has been received completely."""
         future, self._answer = self._answer, None
         if future is not None and not future.done():
             future.set_result(raw)
 
     def failed(self, error: Exception) -> None:
-        """No answer will come."""
+        """Called when no answer will come."""
         future, self._answer = self._answer, None
         if future is not None and not future.done():
             future.set_exception(error)
@@ -125,7 +125,7 @@ class HttpConnection(asyncio.Protocol):
         self.failed(_lost())
 
     def ask(self, asked: bytes) -> asyncio.Future[bytes]:
-        """Send a request. Returns the raw answer, or raises `Unavailable`."""
+        """Send a request. Returns a future of the raw answer; it fails with `Unavailable` if the connection is lost."""
         if self.transport.is_closing():
             raise _lost()
         self._answer = self._loop.create_future()
@@ -191,7 +191,10 @@ class Caller(HttpConnection):
 
 
 class LoadResult(NamedTuple):
-    """The result of several clients: answers by client, seconds of each request, of all, and of processor time."""
+    """The result of several clients: answers by client, seconds of each request, and seconds of the whole load.
+
+    `busy` is the share of a core that this process used.
+    """
 
     answers: list[list[bytes]]
     latencies: list[float]
@@ -217,7 +220,7 @@ class LoadResult(NamedTuple):
 
 
 def percentile(seconds: Sequence[float], percent: float) -> float:
-    """Return a percentile in milliseconds; 0 without values."""
+    """Return a percentile of times in seconds, in milliseconds; 0 without values."""
     ordered = sorted(seconds)
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000, 3) if ordered else 0.0
 
@@ -256,7 +259,7 @@ class NodeClient:
         return (await self.ask(method, path, body)).json()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """The same, for any status."""
+        """Send one request outside of a measurement. Returns the answer, also one that reports a problem."""
         line = await self.open(HttpConnection)
         try:
             async with asyncio.timeout(ASKING_SECONDS):
@@ -272,7 +275,7 @@ class NodeClient:
     ) -> LoadResult:
         """Run one client per sequence of requests, each with its own connection, concurrently.
 
-        `told` is called with the number of answers from time to time. Raises the first error.
+        `told` is called about ten times a second with the number of answers so far. Raises the first error.
         """
         callers: list[Caller] = []
         gc.collect()

@@ -56,19 +56,24 @@ DurabilityOption = Annotated[
         "--durability",
         metavar="CLASS",
         help="Durability of topics: full flushes to disk before it acknowledges (fsync), normal survives the end of"
-        " the node, but perhaps no power failure (disk).",
+        " the node, but perhaps not a power failure (disk).",
     ),
 ]
 FolderOption = Annotated[
-    str, typer.Option("--folder", metavar="DIR", help="Parent of the nodes' temporary folder, which chooses the disk.")
+    str,
+    typer.Option(
+        "--folder", metavar="DIR", help="Folder for the temporary folder of the nodes; it determines the disk."
+    ),
 ]
 
 PeerServerOption = Annotated[
-    str, typer.Option("--peer-server", metavar="URL", help="With --server: the node that receives the events.")
+    str, typer.Option("--peer-server", metavar="URL", help="With --server: API of the node that receives the events.")
 ]
 PeerKeyOption = Annotated[
     Path | None,
-    typer.Option("--peer-key-file", metavar="PATH", help="API key of the peer, if it differs from that of --server."),
+    typer.Option(
+        "--peer-key-file", metavar="PATH", help="File that holds the API key of the peer (default: that of --server)."
+    ),
 ]
 PeerListenOption = Annotated[
     str,
@@ -87,7 +92,8 @@ SecretOption = Annotated[
     ),
 ]
 PeerDatabaseOption = Annotated[
-    str, typer.Option("--peer-database", metavar="URL", help="With --database: database of the second node.")
+    str,
+    typer.Option("--peer-database", metavar="URL", help="With --database: empty Postgres database of the second node."),
 ]
 
 
@@ -177,7 +183,7 @@ def fanout(
     session: Session,
     peers: Annotated[int, typer.Option("--peers", metavar="NUMBER", min=1, max=64, help="Number of peers.")] = 4,
     dead: Annotated[
-        int, typer.Option("--dead", metavar="NUMBER", min=0, max=63, help="Peers among them that do not listen.")
+        int, typer.Option("--dead", metavar="NUMBER", min=0, max=63, help="Number of those peers that do not listen.")
     ] = 2,
     events: Annotated[int | None, _events(50_000)] = None,
     duration: DurationOption = None,
@@ -190,7 +196,7 @@ def fanout(
     from eventd.bench.fanout import Fanout
 
     if dead >= peers:
-        raise typer.BadParameter(f"--dead {dead}: at least one of the {count(peers, 'peer')}  must be alive")
+        raise typer.BadParameter(f"--dead {dead}: at least one of the {count(peers, 'peer')} must be alive")
     options = {"size": int(size), "batch": batch, "in_flight": in_flight, "folder": folder}
     return Measurement(Fanout(peers, dead), _wanted(session, **_amount(events, duration, 50_000), **options))
 
@@ -282,7 +288,7 @@ def mixed(
 
 
 def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, database: str) -> dict[str, Any]:
-    """Return the second node from the options."""
+    """Return the parameters of the second node. Raises `BadParameter` for options that need a running one."""
     from eventd.settings.values import read_endpoint
 
     try:
@@ -311,7 +317,7 @@ def _amount(events: int | None, duration: Duration | None, usual: int) -> dict[s
 
 
 def _wanted(session: Session, **options: Any) -> BenchPlan:
-    """Return the common plan, with the node from the shared options."""
+    """Return the plan, with the nodes that the options name. Raises `BadParameter` for contradicting options."""
     from eventd.bench.site import BenchPlan
 
     node, second = session.node, options.pop("peer_server", "")
@@ -331,7 +337,7 @@ def _wanted(session: Session, **options: Any) -> BenchPlan:
 
 
 def _database(option: str, url: str) -> str:
-    """Return the URL of a server's database; empty means SQLite in a temporary file. Raises `BadParameter`."""
+    """Return the URL of a Postgres database; empty means SQLite in a temporary file. Raises `BadParameter`."""
     from eventd.settings.values import read_database
 
     if url in ("", "sqlite"):

@@ -37,7 +37,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """The files for the result."""
+    """The files that the options `--save`, `--compare` and `--plot` name."""
 
     save: Path | None
     compare: Path | None
@@ -56,7 +56,7 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--compare",
                 metavar="FILE",
-                help="Compare with the latest results of the same settings and machine in this file.",
+                help="Compare with the latest results in this file that have the same settings and machine.",
             ),
         ],
         None,
@@ -74,8 +74,8 @@ _KEEPING: dict[str, tuple[Any, Any]] = {
 def measurement(*names: str) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
     """Decorate a command that returns a measurement, so that it is run; the options of `_KEEPING` follow its own.
 
-    `names` are the options by which it takes a node of the operator. A server must be named on the command line, not by
-    a variable, because a measurement puts much load on it.
+    `names` are the shared options that name the operator's node or database. A server must be named on the command
+    line, not by a variable, because a measurement puts much load on it.
     """
 
     def decorate(command: Callable[..., Measurement]) -> Callable[..., None]:
@@ -138,7 +138,7 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
 
 
 def _measure(job: Measurement) -> Result:
-    """Run it on the same kind of loop as a node's. Its nodes and files end with it, however it ends."""
+    """Run the measurement on a loop like a node's. In any case its nodes are stopped and its files deleted."""
     import uvloop
 
     from eventd.bench.running import run_bench
@@ -168,37 +168,37 @@ def _measure(job: Measurement) -> Result:
 ROWS = (Column("WHAT", lambda row: row["what"]), Column("VALUE", lambda row: row["value"]))
 
 
-def _show(session: Session, told: dict[str, Any]) -> None:
+def _show(session: Session, result: dict[str, Any]) -> None:
     """Show the settings, then the results."""
     if session.out.format == "name":
-        session.out.line(told["bench"])
+        session.out.line(result["bench"])
         return
     if not session.out.is_table:
-        session.out.value(told)
+        session.out.value(result)
         return
-    settings = {name.replace("_", " "): value for name, value in told["settings"].items()}
-    rows = {**settings, **_machine(told), **_figures(told)}
+    settings = {name.replace("_", " "): value for name, value in result["settings"].items()}
+    rows = {**settings, **_machine(result), **_figures(result)}
     session.out.table(ROWS, [{"what": what, "value": _text(value)} for what, value in rows.items()])
 
 
-def _machine(told: dict[str, Any]) -> dict[str, Any]:
-    machine = told["machine"]
+def _machine(result: dict[str, Any]) -> dict[str, Any]:
+    machine = result["machine"]
     flush = {"fsync": f"{machine['fsync_ms']} ms"} if "fsync_ms" in machine else {}
     return {"machine": f"{count(machine['cores'], 'core')}, load {machine['load']} at the start", **flush}
 
 
-def _figures(told: dict[str, Any]) -> dict[str, Any]:
+def _figures(result: dict[str, Any]) -> dict[str, Any]:
     shown = {
-        "events": told["events"],
-        "seconds": told["seconds"],
-        "events/s": round(told["events_per_second"]),
-        "MB/s": told["mb_per_second"],
-        "p50/p95/p99": f"{told['p50_ms']} / {told['p95_ms']} / {told['p99_ms']} ms",
-        "client": f"{told['client_cpu']:.0%} of a core",
-        **{name.replace("_", " "): value for name, value in told["figures"].items()},
-        "verified": "yes" if told["verified"] else "no",
+        "events": result["events"],
+        "seconds": result["seconds"],
+        "events/s": round(result["events_per_second"]),
+        "MB/s": result["mb_per_second"],
+        "p50/p95/p99": f"{result['p50_ms']} / {result['p95_ms']} / {result['p99_ms']} ms",
+        "client": f"{result['client_cpu']:.0%} of a core",
+        **{name.replace("_", " "): value for name, value in result["figures"].items()},
+        "verified": "yes" if result["verified"] else "no",
     }
-    if compared := told.get("compared"):
+    if compared := result.get("compared"):
         ratios = ", ".join(f"{name} {compared[name]}" for name in compared if name != "runs")
         shown["compared"] = f"with the median of {count(compared['runs'], 'run')}: {ratios}"
     return shown
@@ -210,11 +210,11 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
-def _draw(file: Path, kept: list[dict[str, Any]], told: dict[str, Any]) -> None:
+def _draw(file: Path, kept: list[dict[str, Any]], result: dict[str, Any]) -> None:
     from eventd.bench.kept import alike
     from eventd.bench.plot import plot
 
-    shown = alike(kept, told)
+    shown = alike(kept, result)
     if not shown:
         note(f"note: {file} is not drawn: there is no verified result")
         return
