@@ -1,4 +1,4 @@
-"""Closes the ledgers of a node that an operator took out of service for good: they end where they are."""
+"""Closes the ledgers of a node that an operator took out of service for good: no more rows are expected in them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
 
-_AT_WORK: Final = 5 * 60 * SECOND
-"""A node that reported within this time (microseconds) is in service, and would write its state again."""
+_IN_SERVICE: Final = 5 * 60 * SECOND
+"""A node whose state was written within this time (microseconds) is in service, and would overwrite a closed state."""
 
 
 def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
-    """Close the latest state of a node at the time `now` (microseconds). Returns the closed state.
+    """Mark the state of a node's latest epoch as closed at `now` (microseconds), and return that state.
 
-    Raises NotFound for a node without a state, Conflict for one in service, and LakeUnavailable.
+    Raises NotFound for a node without a state, Conflict for a node in service, and like `survey`.
     """
     states = [state for state in survey(storage).nodes if state.node == node]
     if not states:
@@ -28,7 +28,7 @@ def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
             f"no node {node} reports to the lake at {storage.url}", hint="`routerctl lake check` lists its nodes"
         )
     latest = max(states, key=lambda state: (state.began_at, state.epoch))
-    if abs(now - latest.as_of) < _AT_WORK:
+    if abs(now - latest.as_of) < _IN_SERVICE:
         raise Conflict(f"{node} reported less than 5 minutes ago: it is running", hint="stop the node first")
     closed = replace(latest, closed_at=now)
     write_state(storage, closed)

@@ -44,7 +44,10 @@ ARCHIVE_ROWS: Final = 2_000_000
 
 
 class Done(NamedTuple):
-    """The result of one step: how many segments were archived, deleted, or marked as expired."""
+    """The result of one step: how many segments were archived, deleted, or marked as expired.
+
+    The state of an old epoch that is deleted counts as `removed` too.
+    """
 
     compacted: int = 0
     removed: int = 0
@@ -70,7 +73,7 @@ class _Key(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """The segments of a ledger by folder, and files without a manifest."""
+    """The segments of one ledger in the landing and in the archive; `unfinished` are data files without a manifest."""
 
     landing: list[SegmentName]
     archive: list[SegmentName]
@@ -86,8 +89,9 @@ def compacting(
 ) -> Iterator[Done]:
     """Compact the closed days of these nodes, one step per iteration.
 
-    A day is closed `after` microseconds past its end; the segments that the archive replaces are deleted `grace`
-    microseconds later. `most` is the limit of rows in one file. Raises LakeUnavailable, MissingExtra.
+    `nodes` are names. A day is closed `after` microseconds past its end. Segments that a file of the archive replaces
+    are deleted when that file is `grace` microseconds old. `most` is the limit of rows in one file. Raises
+    LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
     for key, files in sorted(_list(storage, names).items()):
@@ -97,15 +101,16 @@ def compacting(
 
 
 def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE) -> Iterator[Done]:
-    """Mark segments of days older than `keep` as expired, and delete those marked at least `grace` ago, like
-    `compacting`.
+    """Mark segments of days older than `keep` as expired, and delete those marked at least `grace` ago.
+
+    Both are in microseconds. There is one step per iteration. Raises LakeUnavailable.
     """
     names = {slug(node): node for node in nodes}
     shelves = _list(storage, names)
     states = _read_states(storage, names)
     for slug_, epoch in sorted({(key.slug, key.epoch) for key in shelves}):
         books = {key.book: files for key, files in shelves.items() if key[:2] == (slug_, epoch)}
-        history = _History(storage, slug_, epoch, states.get((slug_, epoch)))
+        history = _EpochRetention(storage, slug_, epoch, states.get((slug_, epoch)))
         yield from history.retain(books, now, keep, grace)
     yield from _forget_epochs(storage, states, shelves, now - keep - grace)
 
@@ -118,7 +123,7 @@ def plan_retention(
     states = _read_states(storage, names)
     plans = []
     for key, files in sorted(_list(storage, names).items()):
-        history = _History(storage, key.slug, key.epoch, states.get((key.slug, key.epoch)))
+        history = _EpochRetention(storage, key.slug, key.epoch, states.get((key.slug, key.epoch)))
         step = history.plan(key.book, files, now, keep, grace)
         if step.expired or step.removed:
             plans.append(Retention(names[key.slug], key.epoch, key.book, step.expired, step.removed))
@@ -142,7 +147,10 @@ def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
 
 
 def _is_left_over(place: SegmentName, files: _Files) -> bool:
-    """Return whether the files are left from an interrupted run. Files in the landing may still be in the writing."""
+    """Return whether a data file without a manifest is left from an interrupted run.
+
+    A node may still be writing the manifest of one in the landing, unless the archive holds the rows already.
+    """
     return place.tree == ARCHIVE or not holes(files.archive, Span(place.after, place.upto))
 
 
@@ -168,12 +176,12 @@ def _read_manifests(storage: Storage, places: Sequence[SegmentName]) -> list[Seg
         try:
             segments.append(Segment(place, decode(texts.get(place.manifest, b""), Manifest)))
         except Unreadable:
-            continue  # it stays as it is, for the search for the cause
+            continue  # it is left as it is, so that the cause can be found
     return segments
 
 
 def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
-    """Group consecutive segments, up to a limit of rows."""
+    """Group segments that follow each other without a hole, up to `most` rows per group."""
     run: list[Segment] = []
     rows = 0
     for segment in segments:
@@ -187,7 +195,10 @@ def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
 
 
 def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
-    """Merge a run of segments into one file; an invalid segment splits the run."""
+    """Write the rows of a run of segments to one file of the archive.
+
+    If a segment is invalid, each half of the run is merged on its own, until only the invalid ones are left out.
+    """
     first = run[0].place
     place = archived(first.book, node, first.epoch, first.after, run[-1].upto, day=day)
     try:
@@ -208,7 +219,7 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
 
 
 def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[Done]:
-    """Remove from the landing what has been in the archive for long enough."""
+    """Delete segments of the landing that a file of the archive replaces which was not written after `before`."""
     for whole in files.archive:
         parts = [place for place in files.landing if whole.after <= place.after and place.upto <= whole.upto]
         if not parts:
@@ -218,7 +229,7 @@ def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[D
             continue
         try:
             read_segment(storage, found[0], ["number"])
-        except BadSegment:  # until the archive can be read, only its sources exist: it is written again
+        except BadSegment:  # the segments that it replaces still exist: the next run archives them again
             _remove(storage, [whole])
             yield Done(removed=1)
             continue
@@ -237,17 +248,17 @@ def _remove(storage: Storage, places: Sequence[SegmentName]) -> None:
 
 
 class _Step(NamedTuple):
-    """The work for one ledger: the number up to which segments are marked, and the segments and files to delete."""
+    """The work for one ledger: the segments to mark as expired, and the segments and unfinished files to delete."""
 
     expired: Sequence[SegmentName]
     removed: Sequence[SegmentName]
     unfinished: Sequence[SegmentName]
     kept: tuple[Mark, ...]
-    """The marks that are still needed afterwards."""
+    """The marks of the ledger that remain afterwards, including the new one."""
 
 
-class _History:
-    """The segments of one node and epoch, for retention."""
+class _EpochRetention:
+    """Retention of one node and epoch: reads and changes its state and its marks, and deletes its segments."""
 
     def __init__(self, storage: Storage, slug: str, epoch: str, state: NodeState | None) -> None:
         self._storage = storage
@@ -256,9 +267,9 @@ class _History:
         self._expiry = read_expiry(storage, slug, epoch)
 
     def plan(self, book: Ledger, files: _Files, now: int, keep: int, grace: int) -> _Step:
-        """Return the work that is due now.
+        """Return the work that is due at `now`.
 
-        A segment is deleted only if its mark is older than `grace` and it is older than `keep`.
+        A segment is deleted only if its mark is at least `grace` old and its day older than `keep` (microseconds).
         """
         last_day = day_of(now - keep)
         old = _prefix(files, last_day)
@@ -276,12 +287,12 @@ class _History:
         )
 
     def _promises(self, book: Ledger, upto: int) -> bool:
-        """Return whether the node's state promises numbers up to this one: then readers rely on them."""
+        """Return whether the node's state promises any row with a number up to `upto`: then readers rely on it."""
         reach = self._state.segments.get(book) if self._state is not None else None
         return reach is not None and reach.after < min(upto, reach.upto)
 
     def retain(self, books: Mapping[Ledger, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
-        """Do the work for each ledger; deleted segments are removed from `books`."""
+        """Mark and delete the segments of each ledger that are due; deleted ones are also removed from `books`."""
         for book, files in sorted(books.items()):
             step = self.plan(book, files, now, keep, grace)
             if step.expired:
@@ -296,7 +307,10 @@ class _History:
             self._note(book, step.kept)
 
     def _withdraw(self, book: Ledger, upto: int) -> None:
-        """Withdraw the promise of numbers up to this one. The node may have rewritten its state since it was read."""
+        """Change the node's state so that it promises no row with a number up to `upto`.
+
+        It is read again first, because the node may have rewritten it.
+        """
         if self._state is None:
             return
         self._state = read_state(self._storage, self._state.node, self._epoch)
@@ -316,7 +330,10 @@ class _History:
 def _forget_epochs(
     storage: Storage, states: Mapping[tuple[str, str], NodeState], shelves: Mapping[_Key, _Files], before: int
 ) -> Iterator[Done]:
-    """Delete the states of epochs that ended before a time and have no segments left, except a node's last epoch."""
+    """Delete the states of epochs without segments that were last written before the day of `before` (microseconds).
+
+    The state of a node's latest epoch stays.
+    """
     newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
     for (node, epoch), state in states.items():
         is_empty = not any(files.both for key, files in shelves.items() if key[:2] == (node, epoch))
@@ -326,7 +343,7 @@ def _forget_epochs(
 
 
 def _prefix(files: _Files, day: str) -> list[SegmentName]:
-    """Return the leading files of days before this one."""
+    """Return the segments in order, up to the first one that is not of a day before `day`."""
     old = []
     for place in choose(files.both):
         if place.day >= day:

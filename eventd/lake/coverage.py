@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class NumberRange(Protocol):
-    """An object that covers the numbers in (after, upto]."""
+    """An object that covers the row numbers in (after, upto]."""
 
     @property
     def after(self) -> int: ...
@@ -25,7 +25,7 @@ RangedT = TypeVar("RangedT", bound=NumberRange)
 
 
 class Span(NamedTuple):
-    """The numbers in (after, upto]."""
+    """The row numbers in (after, upto]."""
 
     after: int
     upto: int
@@ -48,7 +48,10 @@ def choose(ranges: Sequence[RangedT]) -> list[RangedT]:
 
 
 def _farthest_way(ranges: Sequence[RangedT]) -> list[RangedT]:
-    """Follow sorted ranges from the first, each to one that begins where it ends, as far as possible."""
+    """Return the chain that begins with the first of these sorted ranges and reaches farthest.
+
+    In a chain, each range begins where the one before it ends.
+    """
     came: dict[int, RangedT | None] = {ranges[0].after: None}
     for one in ranges:
         if one.after in came and one.upto not in came:

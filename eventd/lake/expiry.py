@@ -14,21 +14,21 @@ from eventd.lake.storage import Storage
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments with numbers up to `upto` expired at `at` (microseconds), unless an earlier mark covers them."""
+    """Segments that end at row number `upto` or before expired at `at` (microseconds), or at an earlier mark's time."""
 
     upto: int
     at: int
 
 
 class Expiry(msgspec.Struct, frozen=True, kw_only=True):
-    """The marks of one node and epoch, by ledger, each list ordered by number."""
+    """The marks of one node and epoch, by ledger, each list ordered by `upto`."""
 
     schema: int = SCHEMA_VERSION
     marks: dict[Ledger, tuple[Mark, ...]] = {}
 
 
 def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:
-    """Read the marks of a node, given its slug. Raises LakeUnavailable.
+    """Read the marks of one epoch of a node, given the node's slug. Raises LakeUnavailable.
 
     An unreadable file counts as no marks, so that the segments stay longer.
     """
@@ -41,7 +41,7 @@ def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:
 
 
 def write_expiry(storage: Storage, slug: str, epoch: str, expiry: Expiry) -> None:
-    """Replace the marks of a node; without marks, the file is deleted. Raises LakeUnavailable."""
+    """Replace the marks of one epoch of a node; without marks, the file is deleted. Raises LakeUnavailable."""
     kept = {book: marks for book, marks in expiry.marks.items() if marks}
     if kept:
         storage.put(expiry_path(slug, epoch), encode(Expiry(marks=kept)))

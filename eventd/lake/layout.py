@@ -1,6 +1,6 @@
 """Names and folders in a lake.
 
-The name of a segment alone says which node and ledger it belongs to and which numbers it covers.
+The name of a segment alone says which node, epoch and ledger it belongs to and which row numbers it covers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STATE: Final = re.compile(rf"{NODES}/(?P<slug>[a-z0-9-]+)/(?P<epoch>[A-Za-z0-9_
 
 
 class SegmentName(NamedTuple):
-    """The name of a segment, parsed. It covers the numbers in (after, upto] of a ledger. `day` is YYYY-MM-DD."""
+    """The name of a segment, parsed. It covers the row numbers in (after, upto] of a ledger. `day` is YYYY-MM-DD."""
 
     tree: str
     book: Ledger
@@ -104,14 +104,14 @@ def parse_name(name: str) -> SegmentName | None:
 
 
 def state_path(node: str, epoch: str) -> str:
-    """Return the path of the file in which a node reports how far its ledgers are shipped."""
+    """Return the path of a node's state: the file in which it reports how far its ledgers of an epoch are shipped."""
     return f"{NODES}/{slug(node)}/{epoch}.json"
 
 
 def expiry_path(slug: str, epoch: str) -> str:
     """Return the path of the file with the times at which retention marked a node's segments as expired.
 
-    No state has this name.
+    A state cannot have this name: an epoch holds no dash.
     """
     return f"{NODES}/{slug}/{epoch}-expired.json"
 

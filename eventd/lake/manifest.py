@@ -1,5 +1,5 @@
-"""The JSON files beside the data: the manifest that makes a file a segment, and the state in which a node reports on
-its ledgers.
+"""The JSON files beside the data: the manifest that makes a file a segment, the state in which a node reports on its
+ledgers, and the head that makes a folder a lake.
 
 Times are microseconds since 1970, UTC.
 """
@@ -14,9 +14,7 @@ from eventd.lake.schema import SCHEMA_VERSION, Ledger
 
 
 class Unreadable(Exception):
-    """A manifest or state that cannot be read; the text gives the reason and continues a sentence that begins with its
-    name.
-    """
+    """A JSON file of the lake cannot be decoded; the text gives the reason, as a predicate to the file's name."""
 
 
 class OtherSchema(Unreadable):
@@ -26,9 +24,9 @@ class OtherSchema(Unreadable):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """One segment: the rows of ledger `book` with numbers in (after, upto], recorded by `node` in `epoch`.
 
-    `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot of the events' own times,
-    None for ledgers without them; `times` are the first and last time of the rows. `replaces` names the segments whose
-    rows this one contains. `payloads`: the events have their payloads.
+    `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
+    times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows. `replaces`
+    names the segments whose rows this one contains. `payloads`: the rows of `events` have their payloads.
     """
 
     schema: int = SCHEMA_VERSION
@@ -81,7 +79,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The segments of a ledger, without a gap from `after` to `upto`. Earlier segments have expired."""
+    """The row numbers (after, upto] that the segments of a ledger cover without a hole; earlier ones have expired."""
 
     after: int
     upto: int
@@ -91,10 +89,10 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """How far the ledgers of one node and epoch are shipped.
 
     Every row that the node recorded before `complete_until`, by its own clock, is in the lake. `instance` is random for
-    each database. `head` is the log's last position, `books` the number up to which each ledger is shipped. Its
-    segments are `segments`, which may end earlier: numbers without rows to ship have no segments. `began_at` and
-    `as_of` are when the first and the latest of these states were written. `interval` is how often the node looks for
-    rows to ship, in microseconds. `closed_at` is when an operator took the node out of service; 0: never.
+    each database. `head` is the log's last position. `books` is the row number up to which each ledger is shipped;
+    `segments` is what its segments cover, and may end earlier: numbers without rows to ship have no segments.
+    `began_at` is when the first state of the epoch was written, `as_of` when this one was. `interval` is how often the
+    node looks for rows to ship, in microseconds. `closed_at` is when an operator closed the ledgers; 0: never.
     """
 
     schema: int = SCHEMA_VERSION
@@ -134,11 +132,11 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def decode(text: bytes, kind: type[StructT]) -> StructT:
-    """Parse such a text. Raises Unreadable, and OtherSchema for another schema version."""
+    """Parse the JSON text of a file of this kind. Raises Unreadable, and OtherSchema for another schema version."""
     try:
         version = msgspec.json.decode(text, type=_Version).schema
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Unreadable("is not JSON with a schema version") from None
+        raise Unreadable("is not JSON, or has no field `schema`") from None
     if version != SCHEMA_VERSION:
         raise OtherSchema(f"is of schema version {version}, and this program knows {SCHEMA_VERSION}")
     try:

@@ -17,7 +17,7 @@ class LakeFigures:
         self._registry = registry
         self._rows = self._counter("rows_total", "Rows that were shipped to the lake.", "book")
         self._segments = self._counter("segments_total", "Segments that were shipped to the lake.", "book")
-        self._bytes = self._counter("bytes_total", "Bytes of those segments.", "book")
+        self._bytes = self._counter("bytes_total", "Bytes of segments that were shipped to the lake.", "book")
         self._failures = self._counter("failures_total", "Failed attempts to ship, compact or delete.", "reason")
         self._compacted = self._counter("compacted_segments_total", "Segments that were compacted into the archive.")
         self._removed = self._counter("removed_segments_total", "Segments that were removed from the lake.")
@@ -43,7 +43,7 @@ class LakeFigures:
         self._show(state)
 
     def rested(self, complete_until: int) -> None:
-        """Everything recorded before this time (microseconds) is in the lake."""
+        """Show that everything recorded before this time (microseconds) is in the lake."""
         self._until.set(complete_until / _SECOND)
         self._show("running")
 
@@ -53,7 +53,7 @@ class LakeFigures:
         self._removed.inc(removed)
 
     def not_tidied(self, reason: str) -> None:
-        """Count a failed attempt to tidy."""
+        """Count a failed attempt to compact or delete."""
         self._failures.labels(reason).inc()
 
     def _show(self, state: str) -> None:

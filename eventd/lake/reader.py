@@ -49,8 +49,8 @@ class TroubleKind(StrEnum):
 class Trouble(NamedTuple):
     """One problem. `name` is the name of a segment, existing or missing, or the path of a state.
 
-    It concerns the numbers in (after, upto] of `book`; a problem of a whole node has neither ledger nor numbers. EPOCHS
-    and TWO_NODES problems have the later epoch; `message` names the other epoch and the times.
+    It concerns the row numbers in (after, upto] of `book`; a problem of a whole node has neither ledger nor numbers.
+    `epoch` of EPOCHS and TWO_NODES problems is the later one; `message` names both and their times.
     """
 
     kind: TroubleKind
@@ -64,7 +64,7 @@ class Trouble(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A lake at one moment: the states of its nodes, segments that hold each row once, and problems."""
+    """A lake at one moment: its head, the states of its nodes, segments that hold each row once, and problems."""
 
     head: Head
     nodes: Sequence[NodeState]
@@ -106,7 +106,7 @@ class _LedgerFiles:
 def survey(storage: Storage) -> Survey:
     """Survey a whole lake without opening data files.
 
-    Raises NotFound, LakeUnusable for another schema version, LakeUnavailable.
+    Raises NotFound if there is no lake, LakeUnusable if its head cannot be read, and LakeUnavailable.
     """
     head = open_lake(storage)
     # This order prevents that shipping or compaction at the same time looks like a loss: the states promise less than
@@ -124,8 +124,8 @@ def survey(storage: Storage) -> Survey:
         node = names.get(key.slug) or next((one.manifest.node for one in shelf.good), key.slug)
         chosen = choose(shelf.good)
         segments += chosen
-        # Without a state, every segment counts as promised. With a state, the numbers beyond its promise are being
-        # written, up to the last valid segment.
+        # Without a state, every segment counts as promised. With a state, so do the valid segments beyond its promise:
+        # the node has written them since.
         shown: list[Segment | _InvalidSegment] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *shelf.bad]
         troubles += _troubles_of(key, node, shelf, chosen, _join(reaches.get(key), shown))
     troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in shelves} - known)]
@@ -133,7 +133,7 @@ def survey(storage: Storage) -> Survey:
 
 
 class StateFile(NamedTuple):
-    """The file of a node's state; the node as a slug. `state` is the reason if the file cannot be read."""
+    """The file of a node's state; the node as a slug. If the file cannot be decoded, `state` is the error."""
 
     path: str
     slug: str
@@ -156,7 +156,7 @@ def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
     """Decode the state of the node with this slug. Raises Unreadable, also for the state of another node or epoch."""
     state = decode(text, NodeState)
     if (slug(state.node), state.epoch) != (slug_, epoch):
-        raise Unreadable("belongs to another node or epoch than its name")
+        raise Unreadable("belongs to another node or epoch than its path says")
     return state
 
 
@@ -232,7 +232,9 @@ def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment 
     ):
         return _InvalidSegment(place, "its manifest describes another segment")
     if (name := _beyond(place, manifest.replaces)) is not None:
-        return _InvalidSegment(place, f"its manifest replaces {name}, which belongs to another ledger")
+        return _InvalidSegment(
+            place, f"its manifest replaces {name}: only an archive segment may, and only a landing segment in its range"
+        )
     if size is None:
         return _InvalidSegment(place, "its file is missing")
     if size != manifest.bytes:
@@ -241,8 +243,9 @@ def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment 
 
 
 def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
-    """Return a name that a segment may not replace: only the archive replaces, and only segments of the landing within
-    its range.
+    """Return the first name in `replaced` that the segment may not replace.
+
+    Only a segment of the archive may replace others, and only segments of the landing within its range.
     """
     for name in replaced:
         other = parse_name(name)
@@ -257,7 +260,7 @@ def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
 
 
 def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> Span | None:
-    """Join the promised range with the segments beyond it, which are written in sequence."""
+    """Return the promised range, extended to the end of the last of these segments; None if there is neither."""
     if not shown:
         return promised
     after = min(one.after for one in shown) if promised is None else promised.after
@@ -267,12 +270,12 @@ def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> 
 def _troubles_of(
     key: _Key, node: str, shelf: _LedgerFiles, chosen: Sequence[Segment], promised: Span | None
 ) -> Iterator[Trouble]:
-    """Yield the problems of the numbers that should be there."""
+    """Yield the problems in `promised`, the row numbers that the segments should cover."""
     present: list[Segment | _InvalidSegment] = [*chosen, *shelf.bad]
     if promised is None:
         return
     for bad in shelf.bad:
-        # Numbers beyond are being written, earlier ones are being deleted.
+        # A segment after the promised numbers may be in the writing, one before them in the deletion.
         if bad.after < promised.upto and bad.upto > promised.after and holes(chosen, Span(bad.after, bad.upto)):
             yield _corrupt(key, node, bad.place.name, bad, bad.message)
     for hole in holes(present, promised):
@@ -285,7 +288,7 @@ def _corrupt(key: _Key, node: str, name: str, span: Span | _InvalidSegment, mess
 
 
 def _histories(states: Sequence[NodeState]) -> Iterator[Trouble]:
-    """Yield problems of nodes with several epochs: each must end before the next begins."""
+    """Yield a problem for each epoch of a node but its first: TWO_NODES if it began before the previous one ended."""
     by_node: defaultdict[str, list[NodeState]] = defaultdict(list)
     for state in states:
         by_node[state.node].append(state)
@@ -304,9 +307,7 @@ def _iso(micros: int) -> str:
 
 
 class BadSegment(Exception):
-    """A segment differs from its manifest; the text gives the reason and continues a sentence that begins with its
-    name.
-    """
+    """A segment differs from its manifest; the text gives the reason, with "its" for the segment's."""
 
 
 def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION: Final = 1
-"""The version of files, manifests and states. Readers refuse any other number."""
+"""The version of all files of a lake. Readers refuse any other number."""
 
 
 class Ledger(StrEnum):
@@ -106,11 +106,11 @@ _RECEIPTS = (
     Column("group", Kind.WORD, "the EventGroup"),
     Column("peer", Kind.WORD, "signing peer, by its nodeName"),
     Column("batch_id", Kind.STRING, "id of the batch"),
-    Column("link_epoch", Kind.WORD, "epoch of its range"),
-    Column("incarnation", Kind.INT64, "incarnation of the log of its range"),
-    Column("after", Kind.INT64, "the batch covers the positions after this one"),
-    Column("upto", Kind.INT64, "up to and including this one"),
-    Column("repair", Kind.BOOL, "whether it was sent by a repair, without a claim on the range"),
+    Column("link_epoch", Kind.WORD, "epoch of this node's log in which `after` and `upto` are positions"),
+    Column("incarnation", Kind.INT64, "incarnation of that log"),
+    Column("after", Kind.INT64, "position before the first that the batch covers"),
+    Column("upto", Kind.INT64, "last position that the batch covers"),
+    Column("repair", Kind.BOOL, "whether a repair sent it; it then proves nothing about other events of the range"),
     Column("sent", Kind.INT32, "events in the batch"),
     Column("accepted", Kind.INT32, "events that the peer recorded", null=True),
     Column("duplicates", Kind.INT32, "events that the peer had already", null=True),
@@ -121,7 +121,9 @@ _RECEIPTS = (
     Column("attempts", Kind.INT32, "number of attempts"),
     Column("sent_at", Kind.TIME, "time it was first sent"),
     Column("acked_at", Kind.TIME, "time the answer was committed at this node"),
-    Column("peer_recorded_at", Kind.TIME, "time the peer recorded it, as it signed", null=True),
+    Column(
+        "peer_recorded_at", Kind.TIME, "time the peer recorded it, by the peer's clock, from the receipt", null=True
+    ),
     Column("status", Kind.INT16, "HTTP status of the answer; 0: nothing was sent"),
     Column("protocol", Kind.WORD, "`v1` or `v2`"),
     Column("key_id", Kind.WORD, "id of the key that signed the request"),
@@ -144,39 +146,39 @@ _INBOUND = (
     Column("group", Kind.WORD, "the EventGroup"),
     Column("peer", Kind.WORD, "sending node"),
     Column("batch_id", Kind.STRING, "id of the batch"),
-    Column("link_epoch", Kind.WORD, "epoch of the sender's log of its range"),
+    Column("link_epoch", Kind.WORD, "epoch of the sender's log in which `after` and `upto` are positions"),
     Column("incarnation", Kind.INT64, "incarnation of the sender's log"),
-    Column("after", Kind.INT64, "the batch covers the sender's positions after this one"),
-    Column("upto", Kind.INT64, "up to and including this one"),
+    Column("after", Kind.INT64, "sender's position before the first that the batch covers"),
+    Column("upto", Kind.INT64, "sender's last position that the batch covers"),
     Column("repair", Kind.BOOL, "whether it was sent by a repair"),
     Column("accepted", Kind.INT32, "events that this node recorded"),
     Column("duplicates", Kind.INT32, "events that this node had already"),
     Column("refused", Kind.INT32, "events that this node refused"),
     Column("key_id", Kind.WORD, "id of the key that signed the request"),
     Column("body_digest", Kind.WORD, "Content-Digest of the batch, as it was sent"),
-    Column("recorded_at", Kind.TIME, "time it was recorded"),
+    Column("recorded_at", Kind.TIME, "time this node recorded the batch"),
     Column("receipt", Kind.STRING, "body of the answer that this node signed"),
     Column("receipt_digest", Kind.WORD, "SHA-256 of `receipt`, in hex"),
 )
 
 _GAPS = (
     Column("group", Kind.WORD, "the EventGroup"),
-    Column("peer", Kind.WORD, "node that reported it; empty: this node's own retention"),
-    Column("gap_epoch", Kind.WORD, "epoch of its bounds"),
-    Column("after", Kind.INT64, "the positions after this one are lost"),
-    Column("upto", Kind.INT64, "up to and including this one"),
+    Column("peer", Kind.WORD, "sender that reported the gap; for `deliveries_lost` the receiving peer; empty: no peer"),
+    Column("gap_epoch", Kind.WORD, "epoch in which `after` and `upto` are valid"),
+    Column("after", Kind.INT64, "position before the first lost one; a row number if `reason` ends with `_forgotten`"),
+    Column("upto", Kind.INT64, "last lost position or row number"),
     Column("reason", Kind.WORD, "reason of the loss"),
-    Column("recorded_at", Kind.TIME, "time it was recorded"),
+    Column("recorded_at", Kind.TIME, "time this node recorded the gap"),
 )
 
 _REFUSALS = (
     Column("group", Kind.WORD, "the EventGroup"),
     Column("peer", Kind.WORD, "node that the request named; empty: none, `?`: not a declared peer"),
-    Column("key_id", Kind.WORD, "id of the key that it named, if that is known"),
+    Column("key_id", Kind.WORD, "id of the key that the request named, if that is known"),
     Column("reason", Kind.WORD, "reason of the refusal"),
     Column("count", Kind.INT64, "number of requests since the previous row of the same kind"),
-    Column("first_at", Kind.TIME, "time of the first of them"),
-    Column("last_at", Kind.TIME, "time of the last of them"),
+    Column("first_at", Kind.TIME, "time of the first of these requests"),
+    Column("last_at", Kind.TIME, "time of the last of these requests"),
 )
 
 COLUMNS: Final[dict[Ledger, tuple[Column, ...]]] = {

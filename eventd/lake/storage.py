@@ -122,7 +122,8 @@ def connect(url: str) -> Storage:
 def open_lake(storage: Storage) -> manifest.Head:
     """Read the head of a lake.
 
-    Raises NotFound for a folder that is no lake, LakeUnusable for another schema version.
+    Raises NotFound for a folder that is no lake, LakeUnusable for a head that cannot be decoded or has another schema
+    version, and LakeUnavailable.
     """
     try:
         text = storage.read(HEAD)
@@ -139,7 +140,7 @@ def open_lake(storage: Storage) -> manifest.Head:
 
 
 def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.Head:
-    """Open a lake, creating it if it is missing. Raises like `open_lake`."""
+    """Open a lake, creating it if it is missing. Raises LakeUnusable and LakeUnavailable like `open_lake`."""
     try:
         return open_lake(storage)
     except NotFound:

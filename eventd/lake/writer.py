@@ -28,12 +28,12 @@ class Segment(NamedTuple):
 
     @property
     def after(self) -> int:
-        """The number before its first."""
+        """The row number before the first that it covers."""
         return self.manifest.after
 
     @property
     def upto(self) -> int:
-        """Its last number."""
+        """The last row number that it covers."""
         return self.manifest.upto
 
 
@@ -51,8 +51,8 @@ def write_segment(
     name.
 
     `rows` have the columns of `arrow_schema(place.book)`; several tables are written one after the other, and only one
-    row group is held in memory. `now` is in microseconds. Raises Invalid for rows outside of the range or no rows at
-    all, and LakeUnavailable.
+    row group is held in memory. `now` is in microseconds. Raises Invalid for rows that are out of order or out of the
+    range, or no rows at all, and LakeUnavailable.
     """
     summary = _RowSummary(place)
     with storage.create(place.data) as draft:
@@ -103,7 +103,7 @@ def _writer(draft: Any, book: Ledger) -> Any:
 
 
 def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
-    """Yield the rows in tables of at least one row group each, except the last."""
+    """Yield the rows in tables of at least `ROW_GROUP` rows each, except the last."""
     arrow = pyarrow()
     held: list[pa.Table] = []
     count = 0
@@ -131,7 +131,8 @@ class _RowSummary:
         first, last = _bounds(table, "number")
         if first < self._last or first <= self._place.after or last > self._place.upto:
             place = self._place
-            raise Invalid(f"numbers {first} to {last} are out of order or out of ({place.after}, {place.upto}]")
+            problem = f"numbers {first} to {last} are out of order or out of ({place.after}, {place.upto}]"
+            raise Invalid(f"{place.name} cannot hold its rows: {problem}")
         self._last = last
         self.rows += table.num_rows
         self.times = _union(self.times, _bounds(table, OWN_TIME[self._place.book]))

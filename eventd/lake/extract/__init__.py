@@ -1,7 +1,8 @@
 """Ledger rows of a database as columns, for the lake and for Spark.
 
-A ledger only grows. Each row has a `number`, and numbers rise in the order of commits: a reader that has read up to a
-number has seen every row at or below it. Rows that retention removed before they were read are reported.
+Rows are only ever added at the end of a ledger. Each has a `number` (all deliveries of a batch have the same one), and
+numbers rise in the order of commits: a reader that has read up to a number has seen every row at or below it. Rows that
+retention removed before they were read are reported.
 
 May import: lake, log.core, log.cursors, log.delivery, store.engine, store.rows, store.schema.
 """

@@ -14,7 +14,7 @@ from eventd.log.core.scan import PORTION_BYTES, blocks_at
 from eventd.store.engine.database import fetch, fetch_in
 
 AHEAD: Final = 64
-"""Blocks that are read in one query, as long as they are small."""
+"""Maximum number of blocks whose columns other than the text one query reads."""
 
 Part = tuple[BlockColumns, Sequence[int]]
 """Some records of a block by their indexes in it; a range object if they are adjacent."""
@@ -35,7 +35,7 @@ class PositionRange(NamedTuple):
 def walk_back(
     conn: sa.Connection, memory: Memory, stretch: PositionRange, skips: Callable[[Block], bool]
 ) -> Iterator[BlockColumns]:
-    """Yield the blocks that hold records of a stretch, last one first, without those to skip."""
+    """Yield the blocks with records in a range, the last one first, except those for which `skips` is true."""
     topic_id, after, upto, _ = stretch
     at = upto
     while at > after:
@@ -55,7 +55,7 @@ def walk_back(
 
 
 def _outlines_back(conn: sa.Connection, stretch: PositionRange, at: int) -> list[Block]:
-    """Read the next blocks backwards from a position, without their lines."""
+    """Read the next blocks of the range backwards from position `at`, the last one first, without their text."""
     own = "AND own = 1" if stretch.own else ""
     sql = (
         f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position <= ? AND position > ? {own}"

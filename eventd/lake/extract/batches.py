@@ -25,7 +25,11 @@ _COLUMNS: Final = (
 
 
 class BatchRow(NamedTuple):
-    """One delivered batch. `exceptions` are positions with reasons; `picked` is empty except for repairs."""
+    """One delivered batch.
+
+    `exceptions` has the reason why a record was not delivered, by position. `picked` are the positions that a repair
+    sent; empty for other batches.
+    """
 
     id: int
     cursor: str
@@ -48,7 +52,7 @@ class BatchRow(NamedTuple):
 
 
 class BatchPage(NamedTuple):
-    """Batches by id; `upto` is the id reached, and `full` says that more may exist."""
+    """Batches in order of id; `upto` is the last id that was read, and `full` says that more may exist."""
 
     batches: Sequence[BatchRow]
     upto: int

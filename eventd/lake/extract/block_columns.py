@@ -17,14 +17,14 @@ from eventd.log.core.blocks import Block
 from federation.event import UNSET, read_outlines
 
 MOST_BYTES: Final = 8 << 20
-"""Bytes of event bodies in cached blocks; split into columns they need several times as much memory."""
+"""Maximum bytes of event bodies in cached blocks; split into columns they need several times as much memory."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO: Final = timedelta(microseconds=1)
 
 
 class BlockColumns(NamedTuple):
-    """The records of a block, column by column. `block` has no lines; times are in microseconds."""
+    """The records of a block, column by column. The text of `block` is empty; times are in microseconds."""
 
     block: Block
     ids: list[str]
@@ -62,7 +62,7 @@ def take_apart(block: Block) -> BlockColumns:
 
 
 class Memory:
-    """A cache of the blocks of one log. It belongs to one reader, who may reuse it for the next extract."""
+    """A cache of the blocks of one log. It belongs to one reader, which may reuse it for the next extract."""
 
     def __init__(self) -> None:
         self._apart: OrderedDict[int, BlockColumns] = OrderedDict()  # by position, most recently used last

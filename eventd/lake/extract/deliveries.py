@@ -28,7 +28,7 @@ _NOT_SENT = (DeliveryState.EXPIRED, DeliveryState.IN_PATH)
 
 
 class DeliveryColumns(NamedTuple):
-    """Deliveries as columns, and the losses that were found."""
+    """Deliveries as columns, and the rows that cannot be made because retention evicted their events."""
 
     columns: Columns
     lost: list[EvictedRows]
@@ -37,7 +37,7 @@ class DeliveryColumns(NamedTuple):
 def spread(
     conn: sa.Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
 ) -> DeliveryColumns:
-    """Return the deliveries that these batches prove, in order."""
+    """Return the rows of these batches in order, including the events that were refused or not sent."""
     columns, lost = no_rows(Ledger.DELIVERIES), []
     for batch in batches:
         peer = places.peers[batch.cursor]
@@ -96,7 +96,7 @@ class _LeftOut(NamedTuple):
 
 
 def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
-    """Yield the records that the batch did not deliver, with the outcome and the error class."""
+    """Yield the outcome, the error class, and the records that the batch did not deliver for these."""
     if not batch.exceptions:
         return
     refused = [place for place, reason in batch.exceptions.items() if reason not in _NOT_SENT]

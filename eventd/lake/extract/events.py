@@ -20,7 +20,7 @@ from eventd.store.engine.database import fetch, fetch_in
 LOOKED_AT: Final = 2000
 """Blocks that one extract reads at most, including those of other topics."""
 MOST_BYTES: Final = 32 << 20
-"""Bytes of event bodies that one extract reads at most."""
+"""Bytes of event bodies after which one extract ends."""
 _COLUMNS: Final = ", ".join(Block._fields)
 _HOLDING: Final = "coalesce((SELECT max(position) FROM blocks WHERE position <= ?), 0)"
 
@@ -33,7 +33,7 @@ _PAYLOADS: Final = msgspec.json.Decoder(_Payload)
 
 
 class _BlockSelection(NamedTuple):
-    """The positions of the blocks to read, the position reached, and whether more exist."""
+    """The blocks to read as (position, bytes), the position that the extract reaches, and whether more may exist."""
 
     positions: Sequence[tuple[int, int]]
     upto: int
@@ -43,7 +43,7 @@ class _BlockSelection(NamedTuple):
 def read_events(
     conn: sa.Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory
 ) -> Extract:
-    """Read the events after a position."""
+    """Read about `rows` events after the position `after`."""
     chosen = _choose(conn, places, after, rows)
     columns = no_rows(Ledger.EVENTS)
     for block in _read(conn, chosen.positions):
@@ -74,7 +74,7 @@ def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _Block
 
 
 def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    """Read the blocks at these positions, in portions."""
+    """Read the blocks at these (position, bytes), in portions."""
     portion: list[int] = []
     size = 0
     for position, bytes_ in positions:

@@ -57,12 +57,12 @@ def _read_batches(conn: sa.Connection, book: Ledger, places: Scope, after: int, 
 
 
 def table_of(book: Ledger) -> str:
-    """Return the table whose ids number a ledger's rows; for events that is the log itself."""
+    """Return the table whose ids are the row numbers of a ledger other than `events` (numbered by position)."""
     return LISTS[book][0] if book in LISTS else "batches"
 
 
 def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
-    """Add the rows that were deleted before they were read; a ledger whose end was deleted ends there."""
+    """Add the rows that were deleted before they were read; if no later row exists, the extract reaches to them."""
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)
     edge = min(forgotten, upto)

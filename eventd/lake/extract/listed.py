@@ -1,4 +1,4 @@
-"""Ledgers that are read from one table: receipts of peers, receipts given, gaps, refusals."""
+"""Converts table rows to ledger rows: `receipts` (from batches), `inbound`, `gaps` and `refusals`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def as_columns(book: Ledger, rows: Iterator[Row]) -> Columns:
 
 
 def receipts(batches: Sequence[BatchRow], places: Scope, selections: Selections) -> Iterator[Row]:
-    """Yield the answers of peers to batches."""
+    """Yield a row of `receipts` for each batch: the peer's answer to it."""
     for batch in batches:
         peer = places.peers[batch.cursor]
         proof, signer = read_proof(batch.receipt), read_signer(batch.receipt)
@@ -70,7 +70,7 @@ def receipts(batches: Sequence[BatchRow], places: Scope, selections: Selections)
 
 
 def inbound(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
-    """Yield the answers of this node to batches."""
+    """Yield the rows of `inbound`: this node's answers to batches of its peers."""
     for number, topic_id, node, batch_id, key_id, covers, digest, receipt, recorded_at in rows:
         place = places.topics.get(topic_id)
         if place is not None:
@@ -113,7 +113,7 @@ def _covered(text: str) -> dict[str, Any]:
 
 
 def gaps(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
-    """Yield the known gaps."""
+    """Yield the rows of `gaps`."""
     for number, topic_id, node, epoch, after, upto, reason, recorded_at in rows:
         place = places.topics.get(topic_id)
         if place is not None:
@@ -128,7 +128,7 @@ def gaps(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
 
 
 def refused(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
-    """Yield the refused requests."""
+    """Yield the rows of `refusals`."""
     groups = {place.group: place for place in places.topics.values()}
     for number, group, peer, key_id, reason, count, first_at, last_at in rows:
         if group in groups:
@@ -157,7 +157,7 @@ LISTS: Final[Mapping[Ledger, tuple[str, str, Lister]]] = {
 
 
 def read_list(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int) -> tuple[Columns, int, bool]:
-    """Return the rows after a number as columns, the number reached, and whether more exist."""
+    """Return the rows after the number `after` as columns, the number reached, and whether more may exist."""
     table, names, lister = LISTS[book]
     found = fetch(conn, f"SELECT {names} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, rows))
     columns = as_columns(book, lister(found, places))

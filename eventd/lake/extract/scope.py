@@ -31,7 +31,10 @@ class PeerCursor(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """The scope in one snapshot. `topics` by id of the groups' topics, `peers` by name of their cursors."""
+    """The scope in one snapshot: `topics` by id of a group's topic, `peers` by name of a peer's cursor.
+
+    `last` is the last position of the log.
+    """
 
     epoch: str
     last: int
@@ -45,7 +48,7 @@ def read_groups(conn: sa.Connection) -> dict[str, str]:
 
 
 def read_scope(conn: sa.Connection, node: str | None) -> Scope:
-    """Return the groups in use; with `node`, only those in which this node has that name."""
+    """Read the scope; with `node`, only the groups in which this node has that name."""
     head = read_head(conn)
     nodes = {group: name for group, name in read_groups(conn).items() if node in (None, name)}
     topics = {

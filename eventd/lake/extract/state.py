@@ -25,9 +25,10 @@ class SelectionPeriod(NamedTuple):
 
 
 class LinkState(NamedTuple):
-    """A peer's link. Times are in microseconds; all positions up to `cursor` are settled.
+    """The link to a peer. Times are in microseconds; all positions up to `cursor` are settled.
 
-    `repairs` are the ranges `(after, upto]` that running repairs still have to send.
+    It has been in `state` since `since`. `repairs` are the ranges `(after, upto]` that running repairs still have to
+    send.
     """
 
     peer: str

@@ -68,7 +68,8 @@ def test_a_manifest_replaces_nothing_beyond_its_own_node_book_and_range(lake: st
     storage.delete(path for place in own for path in (place.data, place.manifest))
     (trouble,) = survey(storage).troubles
     assert (trouble.kind, trouble.name) == (TroubleKind.CORRUPT, bad.place.name)
-    assert trouble.message == f"its manifest replaces {name}, which belongs to another ledger"
+    rule = "only an archive segment may, and only a landing segment in its range"
+    assert trouble.message == f"its manifest replaces {name}: {rule}"
 
 
 def test_only_the_archive_replaces_anything(lake: str) -> None:
