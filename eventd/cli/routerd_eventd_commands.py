@@ -190,7 +190,7 @@ def check(
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes running until Ctrl-C, to try things.")] = False,
 ) -> None:
-    """Run three nodes on this machine: they federate, one is cut off, nothing is lost."""
+    """Run three nodes on this machine: they federate, one is killed and comes back, nothing is lost."""
     from eventd.cli.demo import demo as play
 
     play.run(keep=keep)

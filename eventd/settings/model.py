@@ -61,7 +61,7 @@ __all__ = [
 
 DEFAULT = "default"
 _CREDENTIAL = "credential:"
-_NOT_OURS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
+_NOT_SETTINGS = ("EVENTD_CONFIG", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE")
 """Variables with this program's prefix that are not settings: the path of the settings file, and what `routerctl`
 reads."""
 
@@ -70,7 +70,7 @@ reads."""
 class Problem:
     """One problem and its origin: a flag, a variable, or `file: key`.
 
-    `usage`: a flag whose value can never be valid.
+    `usage`: the origin is a flag, so the command line is wrong.
     """
 
     origin: str
@@ -93,7 +93,7 @@ class BadSettings(SettingsError):
 
     @property
     def usage(self) -> bool:
-        """Return whether only the command line is wrong."""
+        """Return whether all problems are on the command line."""
         return all(problem.usage for problem in self.problems)
 
 
@@ -106,7 +106,7 @@ class SettingRow(NamedTuple):
 
 
 class Settings(BaseModel):
-    """Every setting with its default, made by `load`. Ages are microseconds, other durations seconds."""
+    """Every setting with its default, made by `load`. `Age` and `AgeOrNone` are microseconds, `Seconds` are seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -158,10 +158,17 @@ class Settings(BaseModel):
         "", repr=False, description="Folder or fsspec address of the lake for the delivery ledger; empty: none."
     )
     lake_interval: Seconds = Field(10.0, description="Longest time until new rows are shipped.")
-    lake_rows: int = Field(100_000, ge=1000, le=2_000_000, description="Rows of one segment, which is shipped at once.")
+    lake_rows: int = Field(
+        100_000,
+        ge=1000,
+        le=2_000_000,
+        description="Most rows of one segment; shipping starts early once as many are new.",
+    )
     lake_payloads: Switch = Field(False, description="Ship payloads of events, too; otherwise their digests.")
-    lake_compact_after: AgeOrNone = Field(DAY, description="How long after its end a day is archived; 0: never.")
-    lake_retention: AgeOrNone = Field(0, description="How long days are kept in the lake; 0: forever.")
+    lake_compact_after: AgeOrNone = Field(
+        DAY, description="How long after a day its segments are moved to the archive; 0: never."
+    )
+    lake_retention: AgeOrNone = Field(0, description="How long the data of a day is kept in the lake; 0: forever.")
     lake_nice: int = Field(
         19,
         ge=0,
@@ -173,20 +180,22 @@ class Settings(BaseModel):
         256,
         ge=16,
         le=65536,
-        description="Open connections of each listener; beyond it, unauthenticated ones are closed first.",
+        description="Maximum open connections of each listener; beyond it, unauthenticated ones are closed first.",
     )
     max_outbox_bytes: MemorySize = Field(
-        256 << 20, description="Memory of a process for outbound batches to all peers together."
+        256 << 20, description="Maximum memory of a process for outbound batches to all peers together."
     )
-    max_topics: int = Field(100_000, ge=0, description="Maximum number of topics; 0 here and below: no limit.")
-    max_routers: int = Field(10_000, ge=0, description="Maximum number of routers.")
-    max_total_bytes: StoredSize = Field(0, description="Maximum bytes of data and meta in all topics.")
-    max_watch_sessions: int = Field(10_000, ge=0, description="Maximum number of watch sessions kept.")
+    max_topics: int = Field(100_000, ge=0, description="Maximum number of topics; 0: no limit.")
+    max_routers: int = Field(10_000, ge=0, description="Maximum number of routers; 0: no limit.")
+    max_total_bytes: StoredSize = Field(
+        0, description="Maximum bytes of data and meta in all topics together; 0: no limit."
+    )
+    max_watch_sessions: int = Field(10_000, ge=0, description="Maximum number of watch sessions kept; 0: no limit.")
     max_sse_connections: int = Field(
-        10_000, ge=0, description="Open streams of /v0, including WebSockets; counted in addition to max_connections."
+        10_000, ge=0, description="Maximum open streams of /v0 and its WebSockets, beside max_connections; 0: no limit."
     )
-    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Open streams per API key.")
-    max_inflight_per_key: int = Field(1_000, ge=0, description="Concurrent requests per API key.")
+    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Maximum open streams per API key; 0: no limit.")
+    max_inflight_per_key: int = Field(1_000, ge=0, description="Maximum concurrent requests per API key; 0: no limit.")
     probe_auth: Switch = Field(False, description="Require a key for /healthz, /readyz, /v0/health and /v0/ready, too.")
     credentials_directory: AnyPath = Field(
         None, description="Folder of the files that `credential:NAME` names; systemd sets it."
@@ -230,7 +239,10 @@ class Settings(BaseModel):
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a setting; empty for a secret, because every user of the machine can read command lines."""
+    """Return the flag of a setting; empty if it has none.
+
+    API keys have none, because every user of the machine can read command lines; systemd sets the directory.
+    """
     if name in ("api_keys", "credentials_directory"):
         return ""
     return "--database" if name == "database_url" else f"--{name.replace('_', '-')}"
@@ -261,7 +273,7 @@ def load(
     }
     values |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
     settings = _validate(values, problems)
-    settings._warnings = (*_strangers(environ), *_open_secrets(settings))
+    settings._warnings = (*_unknown_variables(environ), *_open_secrets(settings))
     if problems:
         raise BadSettings(problems)
     return settings
@@ -275,7 +287,7 @@ def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
 
 
 def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of every plugin, without the variables of its declaration: the search path for
+    """Return the environment that every plugin gets beside the variables of its declaration: only the search path for
     programs."""
     environ = os.environ if environ is None else environ
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -290,13 +302,13 @@ def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
 
 
 def export_variables(values: Mapping[str, str]) -> None:
-    """Set variables in this process's environment, for a program that a library starts with it."""
+    """Set variables in the environment of this process, which a program started by a library inherits."""
     os.environ.update(values)
 
 
 def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a worker: without settings, which it receives, and without the service manager's
-    address."""
+    """Return the environment of a worker: without settings, which it gets from its parent, and without the variables of
+    the service manager and the terminal."""
     environ = os.environ if environ is None else environ
     return {
         name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)
@@ -323,7 +335,7 @@ def _open_secrets(settings: Settings) -> Iterator[str]:
 
 
 def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
-    """Return the valid settings; problems are added to the list."""
+    """Return the settings, with defaults for invalid ones; their problems are added to the list."""
     values = {name: value for name, (value, _) in said.items()}
     origins = {name: origin for name, (_, origin) in said.items()}
     try:
@@ -405,8 +417,8 @@ def _yaml(path: Path, text: str) -> dict[Any, Any]:
     return content or {}
 
 
-def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
-    known = [*map(variable_of, Settings.model_fields), *_NOT_OURS]
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    known = [*map(variable_of, Settings.model_fields), *_NOT_SETTINGS]
     for name in sorted(environ):
         if name.startswith("EVENTD_") and name not in known:
             yield f"{name} is not a setting{_meant(name, known)}"

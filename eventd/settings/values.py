@@ -42,7 +42,8 @@ class Endpoint(NamedTuple):
 def read_bounded(path: Path) -> str:
     """Return the text of a file with settings or a secret.
 
-    Raises OSError, and ValueError ("is …") for a file that is too large, because some have no end, or not UTF-8.
+    Raises OSError, and ValueError with a message that begins with "is" for a file that is larger than `MAX_BYTES` or
+    not UTF-8. The limit is for special files, some of which have no end.
     """
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
@@ -61,7 +62,7 @@ def rights_of_others(mode: int) -> str:
 
 
 def read_text(value: Any) -> str:
-    """Return a text without surrounding blanks."""
+    """Return a text without surrounding whitespace."""
     if not isinstance(value, str):
         raise ValueError("must be text: put it in quotes")
     if "\x00" in value:
@@ -82,7 +83,7 @@ def read_path(value: Any) -> Path:
 
 
 def read_switch(value: Any) -> bool:
-    """Return a switch."""
+    """Return whether a switch is on: 1, true, yes or on, in any case."""
     word = str(value).strip().lower()
     if word not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
         raise ValueError(f"{value!r} is not true or false")
@@ -98,7 +99,7 @@ def read_endpoint(value: Any) -> Endpoint:
 
 
 def read_age(value: Any) -> int:
-    """Return microseconds. A blank before the unit is allowed, as in `30 s`."""
+    """Return a duration in microseconds. A blank before the unit is allowed, as in `30 s`."""
     text = re.sub(r"\s+(?=[a-zµμ]+$)", "", str(value).strip())
     try:
         age = parse_duration(text)
@@ -112,7 +113,7 @@ def read_age(value: Any) -> int:
 
 
 def read_age_or_none(value: Any) -> int:
-    """Return microseconds; 0: unlimited."""
+    """Return a duration in microseconds; 0, also without a unit, means none: forever, or never."""
     return 0 if str(value).strip() == "0" else read_age(value)
 
 
@@ -125,14 +126,14 @@ def read_lake(value: Any) -> str:
 
 
 def read_seconds(value: Any) -> float:
-    """Return seconds, more than zero."""
+    """Return a duration in seconds. Raises ValueError for 0."""
     if not (microseconds := read_age(value)):
         raise ValueError("must be longer than 0s")
     return microseconds / SECOND
 
 
 def size_between(least: int, most: int) -> BeforeValidator:
-    """Return bounds in bytes, inclusive."""
+    """Return a validator of sizes from `least` to `most` bytes, both included."""
 
     def read(value: Any) -> int:
         size = read_size(value)
@@ -144,7 +145,7 @@ def size_between(least: int, most: int) -> BeforeValidator:
 
 
 def read_size(value: Any) -> int:
-    """Return bytes. A blank before the unit is allowed, as in `16 MiB`."""
+    """Return a size in bytes. A blank before the unit is allowed, as in `16 MiB`."""
     try:
         return parse_size(re.sub(r"\s+(?=[A-Za-z]+$)", "", str(value).strip()))
     except Invalid as error:
@@ -173,7 +174,7 @@ def read_group(value: Any) -> str:
 
 
 def one_of(*words: str) -> BeforeValidator:
-    """Return a parser of these words, in any case."""
+    """Return a validator that accepts these words in any case, and returns them in lowercase."""
 
     def choose(value: Any) -> str:
         if (word := str(value).strip().lower()) not in words:

@@ -39,7 +39,7 @@ class Check(NamedTuple):
 
 
 def check_settings(settings: Settings) -> Iterator[Check]:
-    """Check the settings by themselves."""
+    """Check the settings: doubtful values, and whether the API requires a key."""
     for warning in settings.warnings:
         yield Check("settings", "warning", warning)
     try:
@@ -123,7 +123,7 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
         yield Check("schema", "ok" if can_serve else "failed", f"{count(len(missing), 'migration')} to apply: {advice}")
         return
     yield Check("schema", "ok", f"revision {migrations.NEWEST}, the newest")
-    head = database.write_now(lock_head)  # rewrites the present value: the proof that writing works
+    head = database.write_now(lock_head)  # rewrites the present value, which proves that writing works
     yield Check("writing", "ok", f"works; the log ends at {head.last}, epoch {head.epoch}")
     if problem := missing_group(settings, database):
         yield Check("group", "warning", problem)

@@ -21,15 +21,15 @@ class ServiceManager:
         self._timer: asyncio.Future[None] | None = None
 
     def ready(self, status: str) -> None:
-        """The start, or a reload, is complete."""
+        """Report that the start, or a reload, is complete."""
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """A reload has begun; `ready` ends it."""
+        """Report that a reload has begun; `ready` reports its end."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * SECOND)}")
 
     def stopping(self) -> None:
-        """A stop has begun."""
+        """Report that a stop has begun."""
         self._notify("STOPPING=1", "STATUS=finishing what is under way")
 
     def keep_alive(self) -> None:

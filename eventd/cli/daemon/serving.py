@@ -65,7 +65,7 @@ class Manager(Protocol):
 class ServiceRunner:
     """Runs one node from the loop's main task.
 
-    SIGTERM and SIGINT drain it, a second one exits at once, SIGHUP re-reads its secrets.
+    SIGTERM and SIGINT drain it, a second one exits the process at once, SIGHUP re-reads the node's keys and secrets.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ServiceRunner:
     async def _unless_signalled(
         self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
     ) -> bool:
-        """Run `step`; False when one of the signals came before its end."""
+        """Run `step`. Returns False if one of the signals came before its end, which cancels it."""
         if self._end or (self._reload and signal.SIGHUP in signals):
             return False
         self._yields_to = signals
@@ -160,7 +160,7 @@ class ServiceRunner:
         self._manager.reloading()
         try:
             await self._node.reload()
-        except EventdError as error:  # what was read before stays in effect
+        except EventdError as error:  # the keys and secrets that were read before stay in effect
             logger.error("reload failed", extra={"error": str(error)})
         except Exception:  # a defect here must not end a node that works
             logger.exception("reload failed")
@@ -181,16 +181,16 @@ class ServiceRunner:
 
 
 def write_port_file(path: Path, address: Endpoint) -> None:
-    """Write where the API listens, so that no reader ever sees half of the file."""
+    """Write the address of the API, in one step: a reader never sees a part of it."""
     # Other users may write to the folder: a predictable name could be a link to another file of this user.
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             os.fchmod(handle, 0o644)
             file.write(f"{address}\n")
-        os.replace(draft, path)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(draft)
+        os.unlink(temporary)
         raise
 
 

@@ -33,7 +33,7 @@ logger = logging.getLogger("eventd.serve")
 
 
 class Standby:
-    """Serves once it has the `claim`.
+    """Runs a node once this process holds the `claim` on the database.
 
     `prepare` then checks the database; `make` returns the node, which takes over the claim and serves the API on the
     sockets that the standby listens on.
@@ -71,12 +71,12 @@ class Standby:
         try:
             if await self._claims():
                 await self._serve()
-                self._supervisor.guard(self._run_node(), "the node")  # its failure ends this process
+                self._supervisor.guard(self._run_node(), "the node")  # if it fails, so does this process
             else:
                 logger.info("standing by", extra={"served_by": self._holder})
                 self._metrics.standing_by()
                 await self._open_waiting()
-                # because a standby that cannot take over is useless
+                # if it fails, so does this process: a standby that cannot take over is useless
                 self._supervisor.guard(self._take_over(), "standing by")
         except BaseException:
             await self.stop()
@@ -128,7 +128,7 @@ class Standby:
         await self._run_node()
 
     async def _takes_over(self) -> bool:
-        """Try once to take over. Problems of the database are ignored: it may be unreachable or locked for a while."""
+        """Try once to take over. Problems of the database are only logged: it may be unreachable for a while."""
         try:
             if not await self._claims():
                 await self._end_silent()
@@ -157,7 +157,7 @@ class Standby:
         self._supervisor.failed.result()
 
     async def reload(self) -> None:
-        """Read the secrets again."""
+        """Read the keys and secrets again."""
         if self._node is not None:
             await self._node.reload()
         else:
@@ -180,12 +180,12 @@ class Standby:
 
 
 class ClaimSilence:
-    """How long each holder of a claim has not checked it, by the clock of this process."""
+    """For how long each holder of a claim has not checked it, by the clock of this process."""
 
     def __init__(self) -> None:
         self._since: dict[ClaimHolder, float] = {}
 
     def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
-        """Return the holders that were unchanged for `SILENT_SECONDS`. Call it repeatedly with all holders."""
+        """Return the holders that have not checked it for `SILENT_SECONDS`. Call this repeatedly with all holders."""
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

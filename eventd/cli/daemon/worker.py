@@ -30,18 +30,18 @@ class _Parent:
         self._timer: asyncio.Future[None] | None = None
 
     def ready(self, _status: str) -> None:
-        """The start is complete."""
+        """Report that the start is complete."""
         self.send({"ready": True})
 
-    def send(self, told: dict[str, Any]) -> None:
-        """Send a message."""
-        os.write(1, json.dumps(told).encode() + b"\n")
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the parent."""
+        os.write(1, json.dumps(message).encode() + b"\n")
 
     def reloading(self) -> None:
-        """The parent requested it."""
+        """Report nothing: the parent requested the reload."""
 
     def stopping(self) -> None:
-        """The parent requested it."""
+        """Report nothing: the parent requested the stop."""
 
     def keep_alive(self) -> None:
         """Send regular messages from the running loop: a loop that hangs sends none."""
@@ -50,13 +50,13 @@ class _Parent:
         self._timer.add_done_callback(lambda timer: None if timer.cancelled() else self.keep_alive())
 
     def close(self) -> None:
-        """Stop sending."""
+        """Stop the regular messages."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def main(lifeline: int) -> NoReturn:
-    """Read the configuration from standard input, and serve. `lifeline` is a pipe whose other end the parent holds."""
+    """Read a `WorkerConfig` from standard input, and serve until the parent closes the pipe `lifeline`, or stops it."""
     end_with(lifeline)
     tune()
     terms: WorkerConfig = pickle.load(sys.stdin.buffer)
@@ -80,7 +80,7 @@ def main(lifeline: int) -> NoReturn:
 
 
 def _sign(worker: int) -> None:
-    """Add the number of the process to each log line. The parent logs the start and the end for all."""
+    """Add the number of the worker to each log line. The parent logs the start and the stop of the node."""
 
     def sign(record: logging.LogRecord) -> bool:
         record.worker = worker

@@ -28,11 +28,11 @@ from eventd.store.engine.claim import DatabaseClaim
 
 AGAIN = Backoff(base=0.1, cap=10.0)
 STEADY_SECONDS = 60.0
-"""Seconds after which a restarted process counts as recovered."""
+"""Seconds that a worker must run for its next restart to count as the first one."""
 BEAT_SECONDS = 5.0
-"""Seconds between two messages that a process's loop runs."""
+"""Seconds between two messages by which a worker shows that its loop runs."""
 SILENT_SECONDS = 20.0
-"""Seconds without a message after which a process is killed as hung. It may take twice as long to start."""
+"""Seconds without a message after which a worker is killed as hung. Its first message may take twice as long."""
 _MAIN = """\
 from eventd.cli.daemon.worker import main
 main(int(sys.argv[1]))
@@ -42,7 +42,7 @@ logger = logging.getLogger("eventd.workers")
 
 
 class WorkerConfig(NamedTuple):
-    """The configuration of a process.
+    """The configuration of a worker.
 
     `sockets` are numbers of inherited descriptors, `origin` is that of the node's `SystemClock`.
     """
@@ -54,7 +54,7 @@ class WorkerConfig(NamedTuple):
 
 
 class Workers:
-    """The processes of one node, which end with this one, however it ends. `start`, `run_until_stopped`, `stop`."""
+    """The workers of one node, which end when this process ends for any reason."""
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class Workers:
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         self.api_address: tuple[str, int] | None = None
-        if settings.log_format == "auto" and sys.stderr.isatty():  # they write to a pipe
+        if (
+            settings.log_format == "auto" and sys.stderr.isatty()
+        ):  # workers write to a pipe, but their log appears on this terminal
             settings = settings.model_copy(update={"log_format": "text"})
         self._settings = settings
         self._clock = clock
@@ -79,7 +81,7 @@ class Workers:
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all processes; returns when all are ready. Raises `EventdError` with the message of one that is not."""
+        """Start all workers; returns when all are ready. Raises `EventdError` with the message of one that fails."""
         try:
             await self._start()
         except BaseException:
@@ -110,7 +112,7 @@ class Workers:
         return process
 
     async def _tend(self, worker: _Worker) -> None:
-        """Restart a process whenever it has ended. The others continue meanwhile."""
+        """Restart a worker whenever it has ended. The others continue meanwhile."""
         failures = 0
         while True:
             begun = self._clock.monotonic()
@@ -123,7 +125,7 @@ class Workers:
             worker.begin(resumed=True)
 
     async def run_until_stopped(self) -> None:
-        """Run until the claim on the database is lost. A process that ends is restarted."""
+        """Run until `stop` is called. Raises an error if the claim on the database is lost."""
         assert self._supervisor is not None
         stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
         waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
@@ -132,12 +134,12 @@ class Workers:
             self._supervisor.failed.result()
 
     async def reload(self) -> None:
-        """Have each process read its secrets again."""
+        """Have each worker read its keys and secrets again."""
         for worker in self._workers:
             worker.process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """Have each process finish its work, then close what they shared. May be called again."""
+        """Have each worker finish its work, then close what they shared. May be called again."""
         self._stopped.set()
         for task in self._tending:
             task.cancel()
@@ -158,7 +160,7 @@ class Workers:
 
 
 class _Worker:
-    """One of the processes, perhaps after a restart. A process that hangs is killed."""
+    """One of the workers, with its present process. A process that hangs is killed."""
 
     def __init__(self, start: Callable[[int, bool], Process], number: int, clock: Clock) -> None:
         self.number = number
@@ -169,7 +171,7 @@ class _Worker:
     def begin(self, *, resumed: bool) -> None:
         """Start the process. Raises OSError."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # retrieved, if nothing awaits it
+        # retrieves an error that nothing awaits
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._received = bytearray()
         self._said = bytearray()
@@ -195,7 +197,7 @@ class _Worker:
         self.process.kill()
 
     def _hear(self, chunk: bytes) -> None:
-        """Read its messages: its loop runs, it is ready, or why it will not be."""
+        """Read messages of the worker: that its loop runs, that it is ready, or why it cannot start."""
         self._received += chunk
         self._heard = True
         while b"\n" in self._received:
@@ -210,7 +212,7 @@ class _Worker:
                 self.ready.set_result(None)
 
     def _relay(self, chunk: bytes) -> None:
-        """Pass on its log, line by line, so that lines of two processes do not mix."""
+        """Write its log to standard error in whole lines, so that lines of two workers do not mix."""
         self._said += chunk
         whole, newline, rest = self._said.rpartition(b"\n")
         if newline:
@@ -226,11 +228,11 @@ class _Worker:
 
     @property
     def trouble(self) -> str:
-        """Why it was never ready; empty if it was."""
+        """Return why the process was never ready; empty if it was."""
         error = self.ready.exception() if self.ready.done() else None
         return "" if error is None else str(error)
 
     async def close(self) -> None:
-        """Wait for its end, including its descendants."""
+        """Kill the process if it still runs, and wait until it is gone."""
         self.process.end()
         await self.process.wait_gone()

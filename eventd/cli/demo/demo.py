@@ -36,7 +36,7 @@ from eventd.runtime.clock import SystemClock
 MANY = 300
 """Events that a node emits in one round."""
 OFFLINE = 50
-"""Events that are emitted on the node that is down."""
+"""Events that routerctl writes into the database of the killed node."""
 DOWN = "site-b"
 OTHERS = tuple(name for name in NAMES if name != DOWN)
 
@@ -47,9 +47,9 @@ _MEANWHILE = (*_EMIT, "--id", _TRACED, "--type", "door.open", "--subject", "gate
 
 
 def run(*, keep: bool = False) -> None:
-    """Play the demo. With `keep` the nodes run until Ctrl-C. Raises `DemoFailed` when a step fails.
+    """Play the demo. With `keep` the nodes run until Ctrl-C. Raises `DemoFailed` if a step fails or is interrupted.
 
-    No process and no file of it is left when this returns.
+    When this returns, all processes of the demo have ended and its files are deleted.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without the characters of the picture gets the text only
@@ -148,7 +148,7 @@ class Demo:
         self._narrator.note(
             f"Events can still be emitted on {DOWN}: routerctl has just written {OFFLINE} into its log."
         )
-        await self.stage.until(f"the links to {DOWN} to say why they wait", self._links_tell_why)
+        await self.stage.until(f"the links to {DOWN} to say why they wait", self._links_show_reasons)
         self._narrator.show(link_table(self._nodes))
         self._narrator.proven(
             f"Both links to {DOWN} show the reason, the backlog and its age. The links between the two"
@@ -174,7 +174,7 @@ class Demo:
         self._narrator.show(link_table(self._nodes))
         self._narrator.proven(
             f"Ready after {ready - began:.1f} s, on the files the crash left behind. {caught_up - ready:.1f} s later"
-            f" nothing waits any more, in either direction. Its first call told the others that it is back."
+            f" nothing waits any more, in either direction. Its first request showed the others that it is back."
         )
 
     async def _prove(self) -> None:
@@ -203,10 +203,10 @@ class Demo:
             " like this."
         )
 
-    # --- what is waited for -----------------------------------------------------------------------------------
+    # --- emitting and waiting ---------------------------------------------------------------------------------
 
     async def _emit(self, many: Sequence[tuple[str, list[str]]], *others: tuple[str, Sequence[str], str]) -> None:
-        """Emit JSON lines on some nodes and, at the same time, single events by other commands."""
+        """Emit the JSON lines of `many` by node and, at the same time, a single event by each of the `others`."""
         calls = [(name, (*_EMIT, "--stdin"), "".join(lines)) for name, lines in many]
         await self.stage.routerctl_each([*calls, *others])
         self._emitted += sum(len(lines) for _, lines in many) + len(others)
@@ -224,8 +224,8 @@ class Demo:
         await self.stage.look()
         return all(self._link_to_down(name).lag_events >= least for name in OTHERS)
 
-    async def _links_tell_why(self) -> bool:
-        """Return whether links to the stopped node back off, and all others are caught up."""
+    async def _links_show_reasons(self) -> bool:
+        """Return whether the links to the killed node back off, and no event waits on any other."""
         await self.stage.look()
         links = [(peer, link) for name in OTHERS for peer, link in self.stage.nodes[name].seen.links.items()]
         return all(link.state == "backing-off" if peer == DOWN else not link.lag_events for peer, link in links)
@@ -250,7 +250,7 @@ class Demo:
     # --- the end ----------------------------------------------------------------------------------------------
 
     def say_goodbye(self) -> None:
-        """Show what to do next; everything of the demo is deleted by now."""
+        """Show what to do next; the nodes of the demo and their files are deleted."""
         self._narrator.act("→", "Your turn")
         self._narrator.note("The three nodes and their files are deleted. To keep them and try things:")
         self._narrator.paste(f"{_program('routerd-eventd')} demo --keep")
@@ -309,17 +309,17 @@ def _program(name: str) -> str:
 
 
 def _observed(name: str, count: int, round_: int) -> tuple[str, list[str]]:
-    """Return `count` events of a site as JSON lines, as an observer of its network would write them."""
+    """Return the site and `count` of its events as JSON lines, as an observer of its network would write them."""
     site = NAMES.index(name) + 1
     lines = []
     for at in range(count):
         high, low = divmod(at, 256)
-        fact = {
+        event = {
             "type": "routerd.client.ipv4.observed",
             "subject": f"10.{site}.{10 * round_ + high}.{low}/32",
             "payload": {"mac": f"02:00:0{site}:0{round_}:{high:02x}:{low:02x}", "interface": f"ge-0/0/{at % 8}"},
         }
-        lines.append(json.dumps(fact) + "\n")
+        lines.append(json.dumps(event) + "\n")
     return name, lines
 
 

@@ -53,7 +53,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The last reported state of a node. `records` counts stored records, `ids` the distinct event ids."""
+    """The last reported state of a node. `ids` counts its events, `records` every record stored for them."""
 
     ids: int = 0
     records: int = 0
@@ -118,7 +118,7 @@ class DemoNode:
         return bool(self.api)
 
     def require_running(self) -> None:
-        """Raise `DemoFailed` when the process has ended without being killed."""
+        """Raise `DemoFailed` if the process has ended without `kill`."""
         if self._child is not None and not self.running:
             raise DemoFailed(f"{self.name} ended with status {self._child.returncode}; {self.log_tail()}")
 
@@ -130,7 +130,7 @@ class DemoNode:
 
 
 class Stage:
-    """All nodes in a temporary folder. `tick` is called a few times a second during waits.
+    """All nodes in a temporary folder. `tick` is called up to 20 times a second during waits.
 
     Use it as a context manager: at its end every process and the folder are gone.
     """
@@ -168,7 +168,7 @@ class Stage:
         return path
 
     def write_declaration(self, name: str, key: Path) -> Path:
-        """Write the YAML of one node: the group from its point of view, and the two others as peers."""
+        """Write the resources of one node as YAML: its EventGroup, and an EventPeer for each other node."""
         documents = [_group(self.nodes[name], key)]
         documents += [_peer(other) for other in self.nodes.values() if other.name != name]
         path = self.folder / f"{name}.yaml"
@@ -179,8 +179,8 @@ class Stage:
 
     async def routerctl(self, node: str, *arguments: str, stdin: str = "") -> str:
         """Run `routerctl` on the database of a node, running or not. Returns its output. Raises `DemoFailed`."""
-        (told,) = await self.routerctl_each([(node, arguments, stdin)])
-        return told
+        (output,) = await self.routerctl_each([(node, arguments, stdin)])
+        return output
 
     async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
         """Run several commands concurrently, each given as node, arguments and standard input."""
@@ -244,7 +244,7 @@ class Stage:
         return NodeState(mine[0]["events"], mine[0]["seq"], {link["peer"]: _link(link) for link in links["outbound"]})
 
     async def is_ready(self, node: DemoNode) -> bool:
-        """Return whether it listens for its peers."""
+        """Return whether the node listens for its peers."""
         if not node.listens():
             return False
         return bool((await self.ask(node, "/readyz"))["checks"].get(f"group {GROUP}") == "ok")
@@ -308,13 +308,13 @@ def _peer(node: DemoNode) -> str:
     )
 
 
-def _link(told: Mapping[str, Any]) -> Link:
+def _link(row: Mapping[str, Any]) -> Link:
     names = ("state", "reason", "lastError", "protocol", "lagEvents", "lagSeconds")
-    return Link(*(told[name] for name in names))
+    return Link(*(row[name] for name in names))
 
 
 def _hold(events: Sequence[Mapping[str, Any]]) -> Contents:
-    """Compute the digest of the events without where and when the node stored them, which differs between nodes."""
+    """Return the contents of a node. Their digest ignores where and when the node stored an event."""
     local = ("recordedAt", "seq", "path")
     portable = [{name: value for name, value in event.items() if name not in local} for event in events]
     digest = hashlib.sha256()
