@@ -17,8 +17,8 @@ from eventd.client.watching import Options, Watch
 class Client:
     """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key.
 
-    Requests that may succeed later are retried according to `retry`, but not sooner than the node asks for. Use it as a
-    context manager, on one loop. Every error is an `EventdError` with the node's `code`.
+    Requests that may succeed later are retried according to `retry`, but not sooner than the node asks for. Use a
+    client as a context manager, on one loop. Every error is an `EventdError` with the node's `code`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Client:
         limit: int = 256,
         heartbeat_ms: int = 15_000,
     ) -> Watch:
-        """Watch topics, each after a seq; None starts with what is written from now on."""
+        """Watch topics by name, each after a seq; None: only records from now on. Those of `node` are left out."""
         options = Options(
             node=node,
             limit=limit,
@@ -52,11 +52,11 @@ class Client:
         return Watch(self._connection, topics, options)
 
     def publisher(self, group: str, *, window: int = 256, requests: int = 2) -> Publisher:
-        """Emit events into a group, concurrently and individually: at most `window` events that are not stored yet."""
+        """Return a `Publisher` of events to a group: at most `window` of its events wait to be stored at a time."""
         return Publisher(self._connection, group, window=window, requests=requests)
 
     async def reach(self) -> None:
-        """Check once whether the node responds. Raises `Unavailable` without a retry."""
+        """Send one request, without retries. Raises `Unavailable` if the node does not answer it."""
         await self._connection.reach()
 
     async def close(self) -> None:

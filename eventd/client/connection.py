@@ -1,4 +1,4 @@
-"""Requests to a node over HTTP: one request and its answer, with retries where they can help, or a stream of events."""
+"""Requests to a node over HTTP: a request and its answer, with retries, or a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 60.0
 MAX_ERROR_BYTES = 1 << 20
 MAX_FRAME_BYTES = 256 << 20
-"""Bytes of one event of a stream."""
+"""The most bytes of one server-sent event of a stream."""
 _NOT_NOW = (429, 502, 503, 504)
 _ERRORS = 400
 
@@ -37,10 +37,10 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class Retry(NamedTuple):
-    """How often and how long a request is retried. Seconds.
+    """How a request is retried: `tries` attempts at most, with a delay from `base` to `most` seconds that doubles.
 
-    After `patience` no retry begins. It must be shorter than a topic's `idempotency_window_ms`, because a write that is
-    repeated later counts as another write.
+    No retry begins later than `patience` seconds after the first attempt. `patience` must be shorter than a topic's
+    `idempotency_window_ms`, because a write that is repeated later counts as another write.
     """
 
     tries: int = 10
@@ -49,7 +49,10 @@ class Retry(NamedTuple):
     patience: float = 60.0
 
     def delay(self, failures: int, chance: float, wanted: float = 0.0) -> float:
-        """Like `Connection.delay`; `chance` in [0, 1) spreads the retries of many clients."""
+        """Return the seconds to wait after `failures` failures in a row, at least `wanted`, of which an hour counts.
+
+        `chance`, from 0 to 1, spreads the retries of many clients.
+        """
         nominal = min(self.most, self.base * 2.0 ** min(failures - 1, 30))
         return max(nominal * (0.8 + 0.2 * chance), min(wanted, 3600.0))
 
@@ -59,7 +62,7 @@ ONCE = Retry(tries=1)
 
 
 class Frame(NamedTuple):
-    """One event of a stream, as it is sent."""
+    """One server-sent event, with its fields as the node sent them."""
 
     id: str
     event: str
@@ -67,7 +70,7 @@ class Frame(NamedTuple):
 
 
 async def pause(seconds: float) -> None:
-    """Wait on the loop's own clock."""
+    """Wait for so many seconds of the event loop's clock."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = asyncio.get_running_loop().call_later(seconds, lambda: None if over.done() else over.set_result(None))
     try:
@@ -78,7 +81,7 @@ async def pause(seconds: float) -> None:
 
 @contextmanager
 def only_text() -> Iterator[None]:
-    """Raises `Invalid` for text from bytes that are not UTF-8, such as names on a command line."""
+    """Raise `Invalid` if the block encodes a text that has no UTF-8 form, such as a name from undecodable bytes."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -86,9 +89,9 @@ def only_text() -> Iterator[None]:
 
 
 def path_of(family: str, *parts: str) -> str:
-    """Return the path of a named object; the name may be any non-empty text. Raises `Invalid`."""
+    """Return the path `/v0/FAMILY/PART/…`; each part percent-encoded. Raises `Invalid` for an empty part."""
     if not all(parts):
-        raise Invalid(f"the name of one of {family} is missing")
+        raise Invalid(f"a request for {family} needs a name, and it is empty")
     with only_text():
         return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
 
@@ -116,7 +119,7 @@ class Connection:
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
-        """Return the seconds to wait after `failures` in a row, at least what the node `wanted`."""
+        """Return the seconds to wait after `failures` failures in a row; `wanted` are those that the node asks for."""
         return self.retry.delay(failures, self.chance.fraction(), wanted)
 
     async def ask(
@@ -131,8 +134,9 @@ class Connection:
     ) -> T:
         """Send a request and return its answer.
 
-        `wait` extends the time limit by that many seconds. The request is repeated while the node is unreachable or
-        asks for time, so it must be idempotent. Raises the `EventdError` that the answer denotes, and `Unavailable`.
+        `wait` extends the time limit of an attempt, and the patience, by that many seconds. The request is repeated
+        while the node is unreachable or asks to retry later, so it must be idempotent. Raises the `EventdError` that
+        the answer denotes, and `Unavailable` after the last attempt.
         """
         with only_text():
             content = None if body is None else msgspec.json.encode(body)
@@ -151,7 +155,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     async def reach(self) -> None:
-        """Check once whether the node responds. Raises `Unavailable`."""
+        """Send one request, without retries. Raises `Unavailable` if the node does not answer it."""
         await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
 
     async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
@@ -160,7 +164,7 @@ class Connection:
         return answer.body
 
     def decode(self, told: bytes, answer: type[T]) -> T:
-        """Decode a message from the node."""
+        """Decode a body or an event from the node. Raises `EventdError` if it has another form than `answer`."""
         try:
             return _decode(told, answer)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -170,7 +174,7 @@ class Connection:
     async def stream(
         self, path: str, *, query: Query | None = None, last_id: str = "", silence: float
     ) -> AsyncIterator[AsyncIterator[Frame]]:
-        """Open a stream of events once. Raises `Lost` after `silence` seconds without data."""
+        """Open a stream of events, without retries. Raises `Lost` if it breaks, or is silent for `silence` seconds."""
         from aiohttp import ClientError, ClientTimeout
 
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
@@ -255,11 +259,11 @@ def _tail(query: Query | None) -> str:
 
 
 class _FrameTooLarge(Exception):
-    """An event of a stream exceeds the limit of this program."""
+    """An event of a stream exceeds `MAX_FRAME_BYTES`."""
 
 
 async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
-    """Yield the complete events of a stream; comments only keep it alive."""
+    """Yield the complete events of a stream that have data; comments only show that it is alive."""
     members: dict[bytes, bytes] = {}
     size = 0
     async for line in _lines(content):
@@ -276,7 +280,7 @@ async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
 
 
 async def _lines(content: StreamReader) -> AsyncIterator[bytes]:
-    """Yield lines without their ends."""
+    """Yield complete lines without their line ends."""
     parts: list[bytes] = []
     size = 0
     async for chunk in content.iter_any():

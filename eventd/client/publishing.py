@@ -20,12 +20,9 @@ from eventd.runtime.supervisor import Supervisor
 from federation.event import new_event_ids
 
 FULL = 512
-"""Events of a full request.
-
-A second request runs beside the first only if it is full: half-full requests cost as much.
-"""
+"""The most events of one request. A request that runs beside another one has this many: a smaller one costs as much."""
 MOST_BYTES = 1 << 20
-"""Bytes of one request, unless a single event has more."""
+"""The most bytes of one request, unless a single event has more."""
 
 
 class _Emit(Struct):
@@ -44,7 +41,7 @@ class _Fate(Struct):
 
 
 class _Answer(Struct):
-    """The answer to a request: the counts, and the result of each event that is not new."""
+    """The answer to a request: how many events have each result, and the result of each event that is not new."""
 
     counts: dict[str, int]
     results: list[_Fate]
@@ -57,9 +54,10 @@ Waiting = tuple[NewEvent, asyncio.Future[str]]
 class Publisher:
     """Emits events into one group. Use it as a context manager, on one loop; its end waits for events in flight.
 
-    A single event is sent at once. Events emitted meanwhile share the next request; only when that is full does it run
-    beside the first, up to `requests` at a time. At most `window` events are in flight; further emitters wait. A lost
-    request is repeated unchanged, and nothing is stored twice, because an event has its id before it is sent.
+    A single event is sent at once. Events emitted meanwhile share the next request. It is sent after the first is
+    answered, or, if `FULL` events wait for it, beside the first, up to `requests` at a time. At most `window` events
+    wait or are being sent; further calls of `emit` wait. A lost request is repeated unchanged, and nothing is stored
+    twice, because an event has its id before it is sent.
     """
 
     def __init__(
@@ -94,16 +92,16 @@ class Publisher:
         return await self._put(event)
 
     async def emit_all(self, events: Iterable[NewEvent]) -> list[str | EventdError]:
-        """Return the result of each event in order, as from `emit`, or the error.
+        """Store events. Returns the result of each as from `emit`, or its error, in the order of `events`.
 
-        They may be stored in another order.
+        The events may be stored in another order.
         """
         emitted = []
         for event in events:
             await self._room()
             emitted.append(self._put(event))
         for future in emitted:
-            if not future.done():  # those of one request finish together, so hardly any has to be awaited
+            if not future.done():  # the events of a request finish together, so few have to be awaited
                 await asyncio.wait([future])
         return [_fate_of(future) for future in emitted]
 
@@ -122,7 +120,7 @@ class Publisher:
         return len(self._waiting) >= FULL if self._busy else bool(self._waiting)
 
     async def _room(self) -> None:
-        """Wait for room in the window."""
+        """Wait until the window has room for one more event, and take it."""
         if self._open < self._window:
             self._open += 1
             return
@@ -149,7 +147,7 @@ class Publisher:
                 await idle
 
     def _take(self) -> Sequence[Waiting]:
-        """Return the events of the next request."""
+        """Take the events of the next request from those that wait."""
         if len(self._waiting) > FULL:
             return [self._waiting.popleft() for _ in range(FULL)]
         batch = [*self._waiting]
@@ -157,7 +155,7 @@ class Publisher:
         return batch
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
-        """Have each event stored or refused."""
+        """Send these events until each is stored or refused."""
         try:
             while batch:
                 batch = await self._ask(batch)
@@ -168,7 +166,10 @@ class Publisher:
             self._refuse(batch, error)
 
     async def _ask(self, batch: Sequence[Waiting]) -> Sequence[Waiting]:
-        """Send one request. If some events were refused, returns the others, which must be sent again."""
+        """Send one request; return the events that must be sent again, because the node refused others of the request.
+
+        A request that is too large is not sent: its second half waits again, and its first half is returned.
+        """
         content = self._encode([event for event, _ in batch])
         if content is None:
             half = len(batch) // 2
@@ -191,7 +192,7 @@ class Publisher:
         return ()
 
     def _resolve(self, batch: Sequence[Waiting], fates: Mapping[int, _Fate]) -> None:
-        """Give each emitter its result: `new` unless another is listed."""
+        """Set the result of each event: `new`, unless `fates` has another one for its index."""
         for at, (event, future) in enumerate(batch):
             if future.done():  # its emitter was cancelled
                 continue
@@ -229,7 +230,7 @@ class Publisher:
         self._release(len(batch))
 
     def _release(self, count: int) -> None:
-        """Release room for `count` events; waiting emitters get it at once."""
+        """Free the room of `count` events in the window; waiting calls of `emit` get it at once."""
         self._open -= count
         while self._crowd and self._open < self._window:
             place = self._crowd.popleft()
@@ -243,7 +244,7 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._senders = Supervisor(self._clock)
         for number in range(self._requests):
-            # These tasks must live: emitters wait for them.
+            # Supervised, so that they do not end: callers of `emit` wait for them.
             self._senders.keep(self._send_for_ever, f"publisher {number}")
         return self
 

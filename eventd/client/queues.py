@@ -1,4 +1,4 @@
-"""Queues: jobs that this client holds for a limited time, and their results."""
+"""Queues: claim jobs for a limited time, and settle them."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ class _Settle(Struct, kw_only=True, omit_defaults=True):
 class Queues:
     """The queues of a node.
 
-    `node` is the worker's name: it holds a job until the job is settled or its lease expires.
+    `node` is the name under which this client holds a job, until the job is settled or its lease expires.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def claim(self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None) -> Claimed:
-        """Claim jobs. If the answer is lost, they return to the queue when their lease expires."""
+        """Claim up to `most` jobs. If the answer is lost, they return to the queue when their lease expires.
+
+        Without `lease_ms` the queue's `lease_ms` applies.
+        """
         body = _Claim(node=node, max=most, lease_ms=lease_ms)
         return await self._connection.ask("POST", path_of("topics", queue, "claim"), Claimed, body)
 
     async def ack(self, queue: str, node: str, jobs: Iterable[Job | int]) -> Settled:
-        """Acknowledge jobs: they are done and removed. A job is acked only under the lease it was claimed with, a bare
-        seq under any.
+        """Acknowledge jobs: they are done and removed. A `Job` is acked only under the lease it was claimed with, a
+        bare seq under any lease of `node`.
         """
         return await self._connection.ask("POST", path_of("topics", queue, "ack"), Settled, _settle(node, jobs))
 
@@ -56,7 +59,7 @@ class Queues:
         return await self._connection.ask("POST", path_of("topics", queue, "nack"), Settled, body)
 
     async def extend(self, queue: str, node: str, jobs: Iterable[Job | int], *, lease_ms: int) -> Extended:
-        """Extend the leases to `lease_ms` from now."""
+        """Let the leases of jobs end `lease_ms` milliseconds from now."""
         body = _settle(node, jobs)
         body.lease_ms = lease_ms
         return await self._connection.ask("POST", path_of("topics", queue, "extend"), Extended, body)
@@ -66,8 +69,9 @@ class Queues:
     ) -> AsyncGenerator[Job, None]:
         """Yield jobs as they arrive, at most `most` unsettled ones at a time; settle each with `ack` or `nack`.
 
-        When the connection breaks, unsettled jobs return to the queue and the stream continues. Raises `NotFound` or
-        `Conflict` when the queue is deleted. Close it, as `aclosing` does, to return unsettled jobs.
+        When the connection breaks, unsettled jobs return to the queue, and a new connection is opened. Raises
+        `NotFound` or `Conflict` when the queue is deleted. Close the generator, as `aclosing` does, to return unsettled
+        jobs.
         """
         failures = 0
         while True:
@@ -100,7 +104,7 @@ class _End(Struct):
 
 
 def _raise_end(queue: str, end: _End) -> None:
-    """Raise the node's reason for the end of the stream. A node that stops may be back soon."""
+    """Raise the node's reason for the end of the stream: `Unavailable` if the node stops, so that work continues."""
     words = end.error or end.message or str(end.code)
     if end.code == "server_shutting_down":
         raise Unavailable(f"the node stops: {words}")

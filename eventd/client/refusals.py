@@ -1,4 +1,4 @@
-"""The node's errors under /v0 as exceptions, each with the node's `code` and, where given, `detail`."""
+"""The node's error answers as exceptions, each with the node's `code` and `detail`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class _Problem(Struct):
 
 
 class Throttled(Unavailable):
-    """A limit of the node is reached, or it asks to retry later."""
+    """The node answered 429: one of its limits is reached, and the request may succeed later."""
 
     code = "throttled"
 
 
 class Lost(Unavailable):
-    """The connection broke, or no answer came in time. The request may have been carried out."""
+    """The connection broke, or no usable answer came in time. The request may have been carried out."""
 
     code = "unavailable"
 
@@ -58,7 +58,7 @@ _KINDS: dict[int, type[EventdError]] = {
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """Return the error that an answer denotes. An answer in another form comes from another program."""
+    """Return the error that an answer denotes. If its body has another form than a node's, the status alone decides."""
     try:
         problem = msgspec.json.decode(body)["error"]
         code, message, detail = str(problem["code"]), str(problem["message"]), problem.get("detail")
@@ -73,20 +73,20 @@ def restore(status: int, body: bytes) -> EventdError:
 
 
 def another(error: EventdError, message: str) -> EventdError:
-    """Copy an error with its own message: several waiters must not share one exception."""
+    """Return a new error with the type, hint and code of `error`, and this message: waiters share no exception."""
     same = type(error)(message, hint=error.hint)
     vars(same).update(code=error.code)
     return same
 
 
 def detail_of(error: EventdError) -> dict[str, Any]:
-    """Return the details of an error by name; empty for errors of the client itself."""
+    """Return the members of an error's `detail`; empty if it has none, as errors of the client itself."""
     detail = getattr(error, "detail", None)
     return detail if isinstance(detail, dict) else {}
 
 
 def problems_of(error: EventdError) -> dict[int, str]:
-    """Return the problems of individual events of a request, by index; empty if the whole request is concerned."""
+    """Return the messages for single events of a refused request, by index; empty if it was refused as a whole."""
     detail = getattr(error, "detail", None)
     try:
         return {each.index: each.message for each in msgspec.convert(detail, list[_Problem])}

@@ -26,13 +26,13 @@ class Routers:
         return await self._connection.ask("PUT", path_of("routers", router), RouterState, spec)
 
     async def get(self, router: str) -> RouterState:
-        """Return its options and counters. Raises `NotFound`."""
+        """Return the router's options and counters. Raises `NotFound` if it does not exist."""
         return await self._connection.ask("GET", path_of("routers", router), RouterState)
 
     async def list(
         self, prefix: str = "", *, source: str = "", dest: str = "", page_size: int = 1000
     ) -> AsyncIterator[RouterState]:
-        """Yield every router whose name has this prefix, by name. Lists have fewer fields than `get`."""
+        """Yield every router whose name has this prefix, by name, with fewer fields than `get` returns."""
         cursor: str | None = ""
         while cursor is not None:
             query: Query = {"prefix": prefix, "source": source, "dest": dest, "page_size": page_size, "cursor": cursor}
@@ -42,5 +42,5 @@ class Routers:
             cursor = found.next_cursor
 
     async def delete(self, router: str) -> RouterDeletion:
-        """Delete it; the copies that it made stay."""
+        """Delete the router; the records that it copied stay."""
         return await self._connection.ask("DELETE", path_of("routers", router), RouterDeletion)

@@ -23,7 +23,7 @@ from eventd.client.values import (
 )
 
 WAIT_MS = 30_000
-"""Milliseconds that one read of a topic waits for new records."""
+"""Milliseconds that a read with `follow` waits for new records in one request."""
 
 
 class _TopicList(Struct, kw_only=True):
@@ -56,7 +56,7 @@ class _Purge(Struct, kw_only=True):
 
 
 class Topics:
-    """The topics of a node. Methods raise `NotFound` for a missing topic."""
+    """The topics of a node. Methods that neither create nor delete a topic raise `NotFound` for a missing one."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -66,11 +66,11 @@ class Topics:
         return await self._connection.ask("PUT", path_of("topics", topic), TopicPut, config or Config())
 
     async def patch(self, topic: str, **changes: Any) -> TopicPut:
-        """Change these fields of its configuration and keep the others; None restores the default."""
+        """Change these fields of a topic's configuration and keep the others; None restores the default."""
         return await self._connection.ask("PATCH", path_of("topics", topic), TopicPut, changes)
 
     async def get(self, topic: str, *, touch: bool = True) -> TopicState:
-        """Return its state. Without `touch` this does not count as reading it."""
+        """Return the topic's state. Without `touch` the request does not count as a read of the topic."""
         return await self._connection.ask("GET", path_of("topics", topic), TopicState, query={"touch": touch})
 
     async def list(self, prefix: str = "", *, page_size: int = 1000) -> AsyncIterator[TopicRow]:
@@ -84,7 +84,7 @@ class Topics:
             cursor = found.next_cursor
 
     async def delete(self, topic: str, *, if_empty: bool = False) -> TopicDeletion:
-        """Delete it with its records and its routers. With `if_empty` only if it holds no records."""
+        """Delete the topic, its records, and all routers from and to it. With `if_empty` only if it has no records."""
         path = path_of("topics", topic)
         return await self._connection.ask("DELETE", path, TopicDeletion, query={"if_empty": if_empty})
 
@@ -98,10 +98,10 @@ class Topics:
         config: Config | None = None,
         idempotency_key: str = "",
     ) -> Written:
-        """Write a batch, all of it or nothing. `node` is for records without their own.
+        """Write a batch of records, all or none. `node` is the writer's name for records that name none.
 
-        The batch has an idempotency key, generated unless given: however often it is sent, it is written once. `create`
-        says whether a missing topic is created, and `config` how.
+        The batch has an idempotency key, generated unless given: while the topic remembers the key, the batch is
+        written once, however often it is sent. `create`: whether a missing topic is created, and `config`: how.
         """
         body = _Write(
             records=list(records),
@@ -125,10 +125,10 @@ class Topics:
         max_batch_bytes: int = 0,
         epoch: str | None = None,
     ) -> Page:
-        """Read once after `from_seq`, without the records of `node`.
+        """Read one page of records with seqs above `from_seq`, without those of `node`. 0: the node's default limit.
 
-        Without new records it waits up to `wait_ms`. If `epoch` is no longer the topic's, the page starts from the
-        beginning, with a gap that reports it.
+        If there is no record, the node waits for one for up to `wait_ms`. `epoch` is that of the previous page: if the
+        topic was created again since, the page starts at its beginning and has a gap with the reason `recreated`.
         """
         body = _Diff(
             from_seq=from_seq,
@@ -155,10 +155,10 @@ class Topics:
         page: int = 0,
         epoch: str | None = None,
     ) -> AsyncIterator[Record | Gap]:
-        """Yield every record after `from_seq`, and a `Gap` wherever records are missing that no client deleted.
+        """Yield every record with a seq above `from_seq`, and a `Gap` wherever records were lost; not for deleted ones.
 
-        It continues after an interruption. With `follow` it also continues at the end with new records. To resume
-        later, keep the `seq` of the last record that was processed.
+        Each request is retried. With `follow` it also waits at the end for new records, without end. To resume later,
+        keep the `seq` of the last record that was processed.
         """
         async for found in self.pages(
             topic, from_seq, limit=page, node=node, tags=tags, meta=meta, follow=follow, epoch=epoch
@@ -180,7 +180,7 @@ class Topics:
         follow: bool = False,
         epoch: str | None = None,
     ) -> AsyncGenerator[Page, None]:
-        """Like `read`, in pages."""
+        """Like `read`, a page of up to `limit` records at a time."""
         wait_ms = WAIT_MS if follow else 0
         while True:
             found = await self.diff(
@@ -192,7 +192,10 @@ class Topics:
                 return
 
     async def purge(self, topic: str, *, before_seq: int | None = None, match: Any = None) -> Purged:
-        """Delete the records before a seq, with a tag (`jobs:1`, `jobs:*`, `["tag", "Eq", "jobs:*"]`), or both."""
+        """Delete the records below `before_seq`, or whose tag matches `match`; with both, those that meet both.
+
+        `match` is a tag, a pattern or a predicate: `jobs:1`, `jobs:*`, `["tag", "Eq", "jobs:*"]`.
+        """
         body = _Purge()
         if before_seq is not None:
             body.before_seq = before_seq

@@ -15,11 +15,11 @@ from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-"""Bytes of an answer."""
+"""The most bytes of an answer."""
 
 
 class Transport:
-    """Sends requests to one node, over TCP or a Unix `socket`, any number concurrently."""
+    """Sends requests to one node, over TCP or a Unix `socket`; any number of them may be under way."""
 
     def __init__(self, address: Address, key: str, socket: Path | None) -> None:
         if not key.isprintable():
@@ -35,7 +35,7 @@ class Transport:
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, method: str, path: str, content: bytes | None, seconds: float) -> Answer:
-        """Send one request and return its answer, within `seconds`. Raises `Lost`."""
+        """Send one request and return its answer, of any status. Raises `Lost` without an answer within `seconds`."""
         content_headers = (
             "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         )
@@ -62,7 +62,7 @@ class Transport:
         return exchange
 
     def lost(self, words: str) -> Lost:
-        """Return the error for a lost connection."""
+        """Return the error for a request without an answer; `words` say why."""
         return Lost(
             f"cannot reach {self._address}: {words}",
             hint="check that the node is running and that this is the address of its API",

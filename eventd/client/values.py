@@ -1,4 +1,7 @@
-"""The values sent to and received from /v0. Times named `…_ms` and `ts` are milliseconds."""
+"""The values sent to a node and received from it.
+
+Fields `…_ms` are durations in milliseconds; `ts`, `…_ts` and deadlines are milliseconds since 1970 UTC.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from msgspec import Struct, field
 
 
 class Config(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """How a topic stores its records; each field has the node's default.
+    """How a topic stores its records. The defaults here are those of the node.
 
-    With an empty `durability` the node chooses; its answer is never empty.
+    If `durability` is empty, the node chooses one, and answers with it.
     """
 
     type: str = "log"
@@ -34,7 +37,7 @@ class Config(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class NewRecord(Struct, frozen=True, omit_defaults=True):
-    """A record to write. `data` is any JSON value, `node` is its author."""
+    """A record to write. `data` is any JSON value, `node` the name of its writer."""
 
     data: Any
     tag: str | None = None
@@ -43,9 +46,9 @@ class NewRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
-    """An event to emit into a group. The node fills in missing fields, and the publisher the id.
+    """An event to emit into a group. The publisher sets an empty `id`, and the node fills in other missing fields.
 
-    Times are aware. `ttl`, such as `90s`, gives the lifetime instead of `expires_at`.
+    Times must have a time zone. `ttl`, such as `90s`, gives the lifetime instead of `expires_at`.
     """
 
     type: str
@@ -60,7 +63,7 @@ class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
 
 
 class Record(Struct, kw_only=True, frozen=True):
-    """A record that was read. Tags and data are None if they were not requested."""
+    """A record that was read. `tag`, `data` and `meta` are None if the reader excluded them."""
 
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")
@@ -71,9 +74,9 @@ class Record(Struct, kw_only=True, frozen=True):
 
 
 class Gap(Struct, kw_only=True, frozen=True):
-    """Records `first` to `last` that a reader cannot get any more, and why.
+    """The records from `first` to `last`, inclusive, which were lost before the reader got them, and the `reason`.
 
-    `recreated`: the topic was deleted and created again, and is read from its beginning.
+    With the reason `recreated`, the topic was deleted and created again, and is now read from its beginning.
     """
 
     reason: str
@@ -87,7 +90,7 @@ class Gap(Struct, kw_only=True, frozen=True):
 class Page(Struct, kw_only=True, frozen=True):
     """The result of one read of a topic.
 
-    Continue at `next_from_seq`. `epoch` identifies the topic of that name, if the node reports it.
+    Pass `next_from_seq` and `epoch` to the next read. `epoch` is another one after the topic was created again.
     """
 
     topic: str
@@ -102,7 +105,7 @@ class Page(Struct, kw_only=True, frozen=True):
 
 
 class Written(Struct, kw_only=True, frozen=True):
-    """The result of writing a batch. `deduped`: it was written before, under the same idempotency key."""
+    """The result of writing a batch. `deduped`: the batch was already written under the same idempotency key."""
 
     topic: str
     first_seq: int
@@ -115,7 +118,7 @@ class Written(Struct, kw_only=True, frozen=True):
 
 
 class Purged(Struct, kw_only=True, frozen=True):
-    """How many records were deleted, and the state of the topic."""
+    """How many records were deleted, and the state of the topic afterwards."""
 
     topic: str
     deleted: int
@@ -126,7 +129,7 @@ class Purged(Struct, kw_only=True, frozen=True):
 
 
 class QueueCounts(Struct, kw_only=True, frozen=True):
-    """The jobs of a queue: available, claimed, given up."""
+    """The numbers of jobs of a queue that can be claimed, that are claimed, and that became dead letters."""
 
     ready: int
     in_flight: int
@@ -134,7 +137,7 @@ class QueueCounts(Struct, kw_only=True, frozen=True):
 
 
 class TopicState(Struct, kw_only=True, frozen=True):
-    """One topic."""
+    """The state of a topic. `bytes`: of the records it holds. `queue` is None unless it is a queue."""
 
     topic: str
     type: str
@@ -198,10 +201,10 @@ class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class RouterState(Struct, kw_only=True, frozen=True):
-    """One router. Creating it returns `created`, reading it the counters; lists have fewer fields.
+    """One router. `put` sets `created`, `get` the counters; `list` sets neither.
 
-    `lag` counts waiting seqs of its source, `refused_total` records that became dead letters. `state` is `running` or
-    `backing-off`, for `reason`.
+    `lag`: how many seqs of the source are not copied yet. `refused_total`: records that became dead letters. `state` is
+    `running`, or `backing-off` because of `reason`.
     """
 
     router: str
@@ -230,7 +233,7 @@ class RouterDeletion(Struct, kw_only=True, frozen=True):
 
 
 class Job(Struct, kw_only=True, frozen=True):
-    """A record of a queue that this client holds until `deadline`. `deliveries` counts how often it was handed out."""
+    """A record of a queue, claimed until `deadline`. `deliveries` counts its claims, this one included."""
 
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")
@@ -243,7 +246,7 @@ class Job(Struct, kw_only=True, frozen=True):
 
 
 class Claimed(Struct, kw_only=True, frozen=True):
-    """The claimed jobs, and how many more are available."""
+    """The claimed jobs; `ready` counts those that can still be claimed."""
 
     topic: str
     claimed: list[Job]
@@ -251,7 +254,10 @@ class Claimed(Struct, kw_only=True, frozen=True):
 
 
 class Settled(Struct, kw_only=True, frozen=True):
-    """How many jobs were acked or nacked. `skipped` jobs were not held, or not any more."""
+    """How many jobs were acked or nacked. `skipped`: the seqs of those that the node name did not hold.
+
+    `ready` and `in_flight` count the jobs of the queue afterwards that can be claimed, and that are claimed.
+    """
 
     topic: str
     skipped: list[int]
@@ -262,7 +268,7 @@ class Settled(Struct, kw_only=True, frozen=True):
 
 
 class Extended(Struct, kw_only=True, frozen=True):
-    """How many jobs are held longer, and until when, by seq. `skipped` jobs were not held, or not any more."""
+    """How many leases were extended, and their new ends, by seq. `skipped`: the seqs of jobs that were not held."""
 
     topic: str
     extended: int
@@ -274,7 +280,7 @@ class Extended(Struct, kw_only=True, frozen=True):
 
 
 class Batch(Struct, kw_only=True, frozen=True):
-    """Records of one topic; everything up to `to_seq` has been read."""
+    """Records of one topic; a watch has now seen everything up to `to_seq`."""
 
     topic: str
     from_seq: int
@@ -284,7 +290,7 @@ class Batch(Struct, kw_only=True, frozen=True):
 
 
 class CaughtUp(Struct, kw_only=True, frozen=True):
-    """The topic has no more records at the moment."""
+    """The watch has seen every record of the topic up to `head_seq`, its last one."""
 
     topic: str
     head_seq: int

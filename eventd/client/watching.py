@@ -1,4 +1,4 @@
-"""Watches topics: existing records, then new ones, across interruptions."""
+"""Watches topics: existing records, then new ones, also after interruptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from eventd.errors import NotFound, Unavailable
 
 
 class Options(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a watch returns. Records of `node` are left out; without `include_data` records come without data."""
+    """Which records a watch delivers, and with which members. Records of `node` are left out.
+
+    `limit` and `max_batch_bytes` bound a batch, and the node sends something at least every `heartbeat_ms`.
+    """
 
     node: Sequence[str] = ()
     limit: int = 256
@@ -45,9 +48,9 @@ class _Session(Struct):
 
 
 class Watch:
-    """Iterate over it to receive items; `cursors` has the position in each topic, for a later watch.
+    """An asynchronous iterable of `Batch`, `Gap`, `CaughtUp` and `TopicDeleted`.
 
-    A topic that starts at None is watched from what is written from now on.
+    `topics` maps names to the seq after which a topic is watched; None: only records written from now on.
     """
 
     def __init__(self, connection: Connection, topics: Mapping[str, int | None], options: Options) -> None:
@@ -61,14 +64,17 @@ class Watch:
 
     @property
     def cursors(self) -> dict[str, int]:
-        """The position reached in each topic, without topics whose position is unknown."""
+        """The seq reached in each topic, for a later watch; without topics at None before the node has answered."""
         return {topic: seq for topic, seq in self._starts.items() if seq is not None}
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
         return self._run()
 
     async def _run(self) -> AsyncGenerator[Sight, None]:
-        """Restart after every interruption; a session that the node forgot is created again."""
+        """Yield items; open the stream again after an interruption, and a new session if the node forgot the old one.
+
+        Raises `Unavailable` after as many failures in a row as a request has tries.
+        """
         while self._starts:
             try:
                 if not self._session:
@@ -94,7 +100,7 @@ class Watch:
                 await self._connection.pause(self._connection.delay(self._failures))
 
     async def _begin(self) -> None:
-        """Create a session from the current positions."""
+        """Create a session that begins at the seqs reached."""
         starts = {topic: _Start(from_seq=seq or 0, tail=seq is None) for topic, seq in self._starts.items()}
         ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
         session = await self._connection.ask("POST", "/v0/watch", _Session, ask)
@@ -107,7 +113,7 @@ class Watch:
         self._known.discard(topic)
 
     async def _follow(self) -> AsyncGenerator[Sight, None]:
-        """Follow one stream to its end."""
+        """Yield the items of one stream until it ends."""
         silence = 3 * max(self._options.heartbeat_ms, 1000) / 1000
         path = path_of("watch", self._session)
         async with self._connection.stream(path, last_id=self._last_id, silence=silence) as frames:
@@ -127,7 +133,7 @@ class Watch:
             case "tombstone":
                 gap = decode(frame.data, Gap)
                 seen = self._starts.get(gap.topic) or 0
-                # Nothing was seen of another topic with this name; of the same topic, the position stays.
+                # A seq above the head is that of an earlier topic of this name: nothing of the present one was seen.
                 self._starts[gap.topic] = 0 if seen > gap.head_seq else max(seen, gap.last)
                 return gap
             case "caught-up":

@@ -22,7 +22,7 @@ from eventd.store.rows.registry import StoredResource, announce, delete_resource
 
 
 class Action(StrEnum):
-    """What happens to a resource, as commands print it."""
+    """What a plan does with a resource; commands print the value."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -48,7 +48,7 @@ class Change:
         return self.identity.name
 
     def diff(self) -> str:
-        """Return a unified diff of the resource as YAML; empty without a change."""
+        """Return a unified diff of the stored and the applied resource as YAML; empty if it is unchanged."""
         if self.action is Action.UNCHANGED:
             return ""
         lines = difflib.unified_diff(
@@ -68,7 +68,7 @@ def _yaml_before(before: StoredResource | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will happen to each resource: those of the input in order, then deleted ones."""
+    """The change of each resource of the input, in its order and also if it is unchanged, then of each deleted one."""
 
     changes: tuple[Change, ...]
 
@@ -78,11 +78,11 @@ class Plan:
         return any(change.action is not Action.UNCHANGED for change in self.changes)
 
     def count(self, action: Action) -> int:
-        """Return the number of resources with this action."""
+        """Return the number of resources whose action is `action`."""
         return sum(change.action is action for change in self.changes)
 
     def diff(self) -> str:
-        """Return all changes as one unified diff; empty without a change."""
+        """Return the diffs of all resources as one text; empty if the plan changes nothing."""
         return "".join(change.diff() for change in self.changes)
 
 
@@ -93,9 +93,9 @@ def plan(
     prune: bool = False,
     allow_empty: bool = False,
 ) -> Plan:
-    """Plan to apply `desired`. With `prune`, stored resources that are not desired are deleted.
+    """Plan to apply `desired`. With `prune`, stored resources that are not in `desired` are deleted.
 
-    Raises Conflict when pruning with an empty input would delete everything, unless `allow_empty`.
+    Raises Conflict when `desired` is empty and pruning would delete every stored resource, unless `allow_empty`.
     """
     rows = {identity_of(row): row for row in stored}
     changes = [_change(resource, rows.get(resource.identity)) for resource in desired]
@@ -105,7 +105,7 @@ def plan(
         if doomed and not desired and not allow_empty:
             what = f"the input contains no resources: pruning would delete all {len(doomed)} that are stored"
             raise Conflict(what, hint="check the input, or use --force")
-        changes += [_deletion(row) for row in _peers_first(doomed)]
+        changes += [_deletion(row) for row in _referring_first(doomed)]
     return Plan(tuple(changes))
 
 
@@ -130,14 +130,17 @@ def _deletion(row: StoredResource) -> Change:
     return Change(Action.DELETED, identity_of(row), row, None)
 
 
-def _peers_first(rows: Sequence[StoredResource]) -> list[StoredResource]:
-    """Order resources so that referring ones are deleted first."""
+def _referring_first(rows: Sequence[StoredResource]) -> list[StoredResource]:
+    """Return the rows in an order in which each stands before the resources that it refers to."""
     order = [*KINDS, *sorted({row.kind for row in rows} - set(KINDS))]
     return sorted(rows, key=lambda row: (-order.index(row.kind), *identity_of(row)))
 
 
 def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) -> Plan:
-    """Plan to delete these. Raises NotFound for one that is not stored, Conflict when another resource refers to it."""
+    """Plan to delete the resources `doomed`.
+
+    Raises NotFound if one of them is not stored, and Conflict if a resource that is not deleted refers to one of them.
+    """
     rows = {identity_of(row): row for row in stored}
     for identity in doomed:
         if identity not in rows:
@@ -151,13 +154,13 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
             blockers = ", ".join(str(identity_of(row)) for row in left)
             what = "still has peers" if all(row.kind == EVENT_PEER.name for row in left) else "is still used"
             raise Conflict(f"{identity} {what}: {blockers}", hint="delete those first, or together with it")
-    return Plan(tuple(_deletion(row) for row in _peers_first([rows[identity] for identity in going])))
+    return Plan(tuple(_deletion(row) for row in _referring_first([rows[identity] for identity in going])))
 
 
 def execute(conn: Connection, planned: Plan, *, now: int) -> None:
-    """Execute the plan in the open transaction and notify running nodes; `now` in microseconds.
+    """Write the plan in the open transaction; running nodes are notified by its commit. `now` in microseconds.
 
-    The records of a deleted group are out of use from here on; a node deletes them later.
+    The topic of a deleted group is marked as deleted; a node removes its events later.
     """
     for change in planned.changes:
         version, kind, name = change.identity
@@ -188,9 +191,9 @@ def apply_loaded(
     allow_empty: bool = False,
     dry_run: bool = False,
 ) -> Plan:
-    """Validate what was read against what is stored, and apply it unless `dry_run`, in one transaction.
+    """Validate the drafts together with the stored resources, and apply them in the open transaction unless `dry_run`.
 
-    Raises Rejected with every problem, Invalid for an empty input, and what `plan` raises.
+    Raises InvalidResources with the problems, Invalid for an empty input without `prune`, and what `plan` raises.
     """
     if not dry_run:
         lock_head(conn)  # locked first: what was validated must still hold when it is written

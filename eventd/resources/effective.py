@@ -1,6 +1,6 @@
-"""The configuration of a node: declared resources with all defaults, as plain values that can be compared.
+"""What the declared resources mean for a node: values with every default filled in, which can be compared.
 
-Nothing has to be done for equal configurations; where they differ, equal parts keep running.
+A node restarts only those of its tasks whose values differ after a change. Plugins' proposals have no part in this.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from federation.peers import ANY
 from federation.selector import Selector
 
 SHORTEST_INTERVAL = SECOND
-"""Microseconds between two scheduled runs at least, however short the declared interval."""
+"""The shortest time between two scheduled runs, in microseconds; a shorter declared interval counts as this."""
 
 S = TypeVar("S", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyConfig:
-    """One key of the ring. `owner` is `*` for a shared key; `speaks_for` is None if it may send for every other node.
+    """One key of a group. `owner` is the node that signs with it, `*` for a key of all members.
 
-    A file is an absolute path, `credential:NAME`, or empty.
+    `speaks_for`: the nodes whose events may be sent with the key; None for all but this node. `secret_file` and
+    `public_key_file` are an absolute path, `credential:NAME`, or empty.
     """
 
     id: str
@@ -57,7 +58,7 @@ class KeyConfig:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """Where peers reach the node."""
+    """The address and TCP port on which this node listens for its peers."""
 
     address: str
     port: int
@@ -65,7 +66,11 @@ class ListenConfig:
 
 @dataclass(frozen=True, slots=True)
 class RetentionConfig:
-    """What is kept. Ages in microseconds, sizes in bytes; None: unlimited."""
+    """How many events of a group are kept; None: no limit.
+
+    `max_age` in microseconds. A group with `max_bytes` bytes refuses new events. `keep_undelivered`: events that a peer
+    has not received are not evicted. `ids`: for how many microseconds the id of an evicted event is recognised.
+    """
 
     max_events: int | None
     max_age: int | None
@@ -76,7 +81,7 @@ class RetentionConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Limits of what is accepted from others, in bytes and counts."""
+    """Limits of what is accepted from other nodes: `…_bytes` in bytes, the others are counts."""
 
     max_event_bytes: int
     max_batch_bytes: int
@@ -87,7 +92,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class PeerConfig:
-    """A peer to send to. `name` is the resource's, `node_name` the node's."""
+    """A peer to send to. `name` is the name of its EventPeer, `node_name` the peer's name in the group."""
 
     name: str
     group: str
@@ -123,13 +128,13 @@ class GroupConfig:
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
 
     def same_but_peers(self, other: GroupConfig) -> bool:
-        """Return whether nothing but peers differs."""
+        """Return whether both are equal apart from their peers."""
         return replace(self, peers={}) == replace(other, peers={})
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig:
-    """Which events run a plugin, and how its result is treated. Times in microseconds, `backoff` in seconds.
+    """Which events run a plugin, and how its result is treated. `batch_window`, `debounce` and `grace` in microseconds.
 
     `batch_window` and `debounce` are None if they are not set.
     """
@@ -149,7 +154,10 @@ class SubscriptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """A plugin: either `executable` or `entry_point` is empty. Times in microseconds."""
+    """A plugin: either `executable` or `entry_point` is empty. `timeout` and `ttl` in microseconds.
+
+    `ttl` applies to results of an entry point that have none.
+    """
 
     name: str
     executable: str
@@ -164,9 +172,10 @@ class PluginConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleConfig:
-    """A scheduled plugin. Times in microseconds; `ttl` limits how long a result lasts, None does not.
+    """A plugin that runs at intervals. `every`, in microseconds, is the time between two runs.
 
-    `owner` is `Plugin/NAME` or `DynamicConfigSource/NAME`.
+    `ttl`: for how many microseconds a result lasts at most; None: no limit beside its own ttl. `owner` is `Plugin/NAME`
+    or `DynamicConfigSource/NAME`, the resource that declares the interval.
     """
 
     owner: str
@@ -177,7 +186,7 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, slots=True)
 class SloConfig:
-    """The service level objectives of a group. Times in whole seconds."""
+    """The service level objectives of a group. `lag_warn`, `lag_fail` and `expires_soon` in whole seconds."""
 
     group: str
     lag_warn: int
@@ -189,7 +198,10 @@ class SloConfig:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """What one source, or all parts of one owner, may do to which declared resources."""
+    """The `operations` on the declared resources `targets` that one part, or all parts of one owner, may propose.
+
+    `source` names the part or the owner.
+    """
 
     source: str
     operations: frozenset[str]
@@ -202,7 +214,7 @@ def topic_of(group: str) -> str:
 
 
 def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
-    """Return the groups by name, each with its peers. Raises Invalid for a row this program cannot read.
+    """Return the configuration of each declared group, by name. Raises Invalid for a row this program cannot read.
 
     A peer whose group is missing is left out.
     """
@@ -233,7 +245,7 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
 
 
 def subscriptions(stored: Iterable[StoredResource]) -> dict[str, SubscriptionConfig]:
-    """The subscriptions by name. Raises Invalid for a row this program cannot read."""
+    """Return the subscriptions by name. Raises Invalid for a row this program cannot read."""
     specs = _specs(stored, EVENT_SUBSCRIPTION, EventSubscriptionSpec)
     return {name: _subscription(name, spec) for name, spec in specs.items()}
 
@@ -261,7 +273,7 @@ def _subscription(name: str, spec: EventSubscriptionSpec) -> SubscriptionConfig:
 
 
 def plugins(stored: Iterable[StoredResource]) -> dict[str, PluginConfig]:
-    """The plugins by name. Raises Invalid for a row this program cannot read."""
+    """Return the plugins by name. Raises Invalid for a row this program cannot read."""
     return {name: _plugin(name, spec) for name, spec in _specs(stored, PLUGIN, PluginSpec).items()}
 
 
@@ -273,7 +285,7 @@ def _plugin(name: str, spec: PluginSpec) -> PluginConfig:
         timeout=spec.timeout,
         concurrency=spec.concurrency,
         ttl=spec.ttl,
-        # An environment cannot contain the others.
+        # A process environment cannot contain an empty name or a name with "=".
         env=tuple(sorted((key, value) for key, value in spec.env.items() if key.strip() and "=" not in key)),
         capabilities=frozenset(spec.capabilities),
         context=tuple(map(_ref, spec.context.resources)),
@@ -285,7 +297,7 @@ def _ref(reference: ResourceReference) -> ResourceRef:
 
 
 def schedules(stored: Iterable[StoredResource]) -> dict[str, ScheduleConfig]:
-    """Return the schedules by owner; of several intervals the shortest counts.
+    """Return the schedules by owner; of several intervals of one owner, the shortest counts.
 
     Raises Invalid for a row this program cannot read.
     """
@@ -304,7 +316,7 @@ def _schedule(owner: str, plugin: str, triggers: Iterable[PluginTrigger], ttl: i
 
 
 def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
-    """Return the objectives by group. Raises Invalid for a row this program cannot read."""
+    """Return the objectives by group name. Raises Invalid for a row this program cannot read."""
     found = _specs(stored, FEDERATION_SLO, FederationSloSpec)
     return {spec.group_ref: _slo(spec) for spec in found.values()}
 
@@ -331,7 +343,7 @@ def policies(stored: Iterable[StoredResource]) -> tuple[PolicyRule, ...]:
 
 
 def startup(stored: Iterable[StoredResource]) -> list[StoredResource]:
-    """Return the base of the effective configuration: every declared resource, by kind, name and apiVersion."""
+    """Return every declared resource, sorted by kind, name and apiVersion: what plugins' parts are merged into."""
     return sorted(stored, key=lambda row: (row.kind, row.name, row.api_version))
 
 
@@ -389,7 +401,7 @@ def _peer(name: str, spec: EventPeerSpec, group: EventGroupSpec) -> PeerConfig:
 
 
 def _protocol(spec: EventPeerSpec, group: EventGroupSpec) -> str:
-    """Return the peer's protocol; nothing is negotiated if the group speaks only one."""
+    """Return the protocol for the peer: `auto` only if the group speaks more than one."""
     if spec.protocol == "auto" and len(group.protocols) == 1:
         return group.protocols[0]
     return spec.protocol

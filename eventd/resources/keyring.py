@@ -1,7 +1,4 @@
-"""Reads the files of a group's keys into a key ring.
-
-The only module that reads a secret; none of its messages contains one.
-"""
+"""Reads the files of a group's keys into a key ring. No message of this module contains a secret."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from federation.keys import Algorithm, Key, KeyRing
 from federation.peers import SHARED_KEY_ID
 
 CREDENTIAL = "credential:"
-"""The prefix of a file in the service manager's folder of credentials."""
+"""`credential:NAME` is the file NAME in the directory `$CREDENTIALS_DIRECTORY`, which the service manager provides."""
 MAX_BYTES = 64 * 1024
 logger = logging.getLogger("eventd.resources")
 
 
 def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
-    """Read every key of the group. Raises `SecretUnreadable`, which names the group and the file."""
+    """Read every key of the group. Raises `SecretUnreadable`, which names the group and the file or the key."""
     keys = [_key(group.name, key, credentials) for key in group.keys]
     try:
         if group.secret_file:
@@ -85,7 +82,7 @@ def _read(group: str, name: str, credentials: Path | None) -> bytes:
 
 @cache
 def _warn_if_open(group: str, path: Path, mode: int) -> None:
-    """Warn once for each version of the file: keys are read again and again."""
+    """Warn if other users have rights on the file, once for each group, path and mode: keys are read repeatedly."""
     if rights := rights_of_others(mode):
         about = {"group": group, "file": str(path), "mode": f"{stat.S_IMODE(mode):04o}", "others": rights}
         logger.warning("key file exposed", extra=about | {"hint": "chmod o= the file"})

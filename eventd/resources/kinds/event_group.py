@@ -1,4 +1,4 @@
-"""EventGroup: the bus that this node joins, its name there, and its address."""
+"""EventGroup: a group that this node is a member of, with the node's name and address in it."""
 
 from __future__ import annotations
 
@@ -86,27 +86,27 @@ class Retention(Spec):
         default="keep", description="Whether live events that a peer has not received are kept (`keep`) or evicted."
     )
     max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
-        default=0, description="Refuse new events when the group holds this many bytes; 0: no limit."
+        default=0, description="New events are refused while the group holds this many bytes; 0: no limit."
     )
     ids: Annotated[Duration, duration_between(0, LONGEST)] = Field(
         default=24 * HOUR,
-        description="How long the id of an evicted event is recognised, at least for the replay window.",
+        description="How long the id of an evicted event is recognised; never less than the replay window.",
     )
 
 
 class AuthKey(Spec):
-    """One key of the ring: the node it belongs to and what it may be used for."""
+    """One key of the group: the node that signs with it, and what it may be used for."""
 
     id: KeyId = Field(description="The key's name, the same on every node that has it.")
     owner: Annotated[str, AfterValidator(_node_or_any)] = Field(
         validation_alias=AliasChoices("owner", "node"),
         serialization_alias="owner",
-        description="The node that signs with it; `*` means all members. `node` is another name of this field.",
+        description="The node that signs with the key; `*` means all members. `node` is another name of this field.",
     )
     algorithm: Literal["hmac-sha256", "ed25519"] = Field(default="hmac-sha256", description="The signature algorithm.")
     state: Literal["pending", "active", "retiring", "revoked"] = Field(
         default="active",
-        description="pending and retiring keys verify, the active one also signs, a revoked one is refused by name.",
+        description="pending and retiring keys only verify, an active key also signs, a revoked key is refused.",
     )
     secret_file: SecretPath = Field(default="", description="The shared secret, or this node's own private key.")
     public_key_file: SecretPath = Field(default="", description="The public key of another node (ed25519).")
@@ -121,7 +121,7 @@ class AuthKey(Spec):
         | None
     ) = Field(
         default=None,
-        description="The nodes whose events may be sent with it: its owner if absent, `*` for every node.",
+        description="The nodes whose events may be sent with the key; absent: its owner; `*`: every node but this one.",
     )
 
     model_config = ConfigDict(json_schema_extra=_owner_or_node)
@@ -134,7 +134,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Yield missing files of a key, as far as that does not depend on its owner."""
+        """Yield files of the key that are missing or excluded, regardless of its owner, and an owner that it cannot have."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
@@ -146,7 +146,7 @@ class AuthKey(Spec):
 
 
 class Auth(Spec):
-    """What proves that a message comes from a member of the group."""
+    """The keys that prove that a message comes from a member of the group."""
 
     refused: ClassVar[Mapping[str, Finding]] = {
         "secretRef": Finding((), "is not supported and would be ignored", "write auth.secretFile"),
@@ -159,10 +159,12 @@ class Auth(Spec):
         default="",
         description="The file of the secret that all members share, or `credential:NAME`.",
     )
-    keys: tuple[AuthKey, ...] = Field(default=(), description="The keys for v2, one or more for each node.")
+    keys: tuple[AuthKey, ...] = Field(
+        default=(), description="The keys for v2, one or more for each member; one with hmac-sha256 also for v1."
+    )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield duplicate key names, and keys that a node would sign with at once."""
+        """Yield repeated key names, and a second active key of one owner and algorithm."""
         for at, key in enumerate(self.keys):
             if self.secret_file and key.id == SHARED_KEY_ID:
                 yield Finding(("keys", at, "id"), f"the key id {SHARED_KEY_ID} belongs to auth.secretFile")
@@ -179,23 +181,23 @@ class Auth(Spec):
 
 
 class Listen(Spec):
-    """Where peers reach this node."""
+    """The address and port on which this node listens for its peers."""
 
     address: Address = Field(
         default="", description="IP address or host name to listen on; absent: this node only sends."
     )
-    port: Annotated[Whole, Field(ge=0, le=65535)] = Field(default=0, description="TCP port, 1 to 65535.")
+    port: Annotated[Whole, Field(ge=0, le=65535)] = Field(default=0, description="TCP port, 1 to 65535; 0: absent.")
 
     def findings(self) -> Iterator[Finding]:
         """Require address and port together: a port alone would listen on every interface."""
         if self.address and not self.port:
-            yield Finding(("port",), "is required when an address is set", "a port between 1 and 65535")
+            yield Finding(("port",), "is required when an address is set", "write a port between 1 and 65535")
         if self.port and not self.address:
             yield Finding(("address",), "is required when a port is set", "write 0.0.0.0 to listen on every interface")
 
 
 class GroupLimits(Spec):
-    """Limits of what this node accepts from others."""
+    """Limits of what this node accepts from other nodes."""
 
     max_event_bytes: Annotated[Size, size_between(KIB, 64 * MIB)] = Field(
         default=MIB, description="The largest event in bytes."
@@ -204,17 +206,17 @@ class GroupLimits(Spec):
         default=8 * MIB, description="The largest v2 batch in bytes."
     )
     max_batch_events: Annotated[Whole, Field(ge=1, le=100_000)] = Field(
-        default=10_000, description="Maximum events of a batch."
+        default=10_000, description="Maximum number of events in a batch."
     )
     max_hops: Annotated[Whole, Field(ge=1, le=64)] = Field(
-        default=8, description="Maximum nodes that may have forwarded an event."
+        default=8, description="Maximum number of nodes that an event may have come through."
     )
     max_waiting_bytes: Annotated[Size, size_between(KIB, 16 * GIB)] = Field(
-        default=64 * MIB, description="Bytes that may wait in the reorder buffer of a link for a missing range."
+        default=64 * MIB, description="Maximum bytes of a link's batches that wait in memory for a preceding batch."
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield limits smaller than those they must contain."""
+        """Yield limits that are smaller than those of what they hold."""
         if self.max_batch_bytes < self.max_event_bytes:
             yield Finding(("maxBatchBytes",), "must not be less than maxEventBytes: the largest event would never fit")
         if self.max_waiting_bytes < self.max_batch_bytes:
@@ -232,20 +234,20 @@ class EventGroupSpec(Spec):
     node_name: NodeName = Field(
         description="This node's name in the group, which becomes the source of events emitted here."
     )
-    listen: Listen = Field(default=Listen(), description="Where peers reach this node.")
+    listen: Listen = Field(default=Listen(), description="The address and port on which this node listens for peers.")
     auth: Auth = Field(default=Auth(), description="The keys that prove membership.")
     protocols: Annotated[tuple[Literal["v1", "v2"], ...], AfterValidator(_known_protocols)] = Field(
         default=(PROTOCOL_V1, PROTOCOL_V2), description="The protocols spoken in this group."
     )
     replay_window: Annotated[Duration, AfterValidator(_window)] = Field(
         default=DEFAULT_WINDOW,
-        description="How far a message's time may differ from this node's clock; 0 or less: the default.",
+        description="How far a message's time may differ from this node's clock; 0 or less: the default, 5m.",
     )
     retention: Retention = Field(default=Retention(), description="How many events are kept.")
     limits: GroupLimits = Field(default=GroupLimits(), description="Limits of what is accepted from other nodes.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield missing parts of keys, which depend on whether the key is this node's own."""
+        """Yield what is wrong with keys, as far as it depends on whether a key is this node's own."""
         for at, key in enumerate(self.auth.keys):
             for finding in self._key_findings(key):
                 yield Finding(("auth", "keys", at, *finding.path), finding.message, finding.hint)

@@ -26,13 +26,13 @@ from eventd.text.size import GIB, KIB, MIB
 
 
 class PeerLimits(Spec):
-    """Limits of one request."""
+    """Limits of the requests to a peer."""
 
     in_flight: Annotated[Whole, Field(ge=1, le=16)] = Field(
-        default=4, description="Batches in flight at the same time."
+        default=4, description="Maximum number of batches in flight at a time."
     )
     batch_events: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        default=2500, description="Maximum events in a batch."
+        default=2500, description="Maximum number of events in a batch."
     )
     batch_bytes: Annotated[Size, size_between(KIB, GIB)] = Field(default=MIB, description="Maximum bytes in a batch.")
     timeout: Annotated[Duration, duration_between(100 * MILLISECOND, HOUR)] = Field(
@@ -41,7 +41,7 @@ class PeerLimits(Spec):
 
 
 class Retry(Spec):
-    """How long to wait after a failure; the delay doubles with each failure."""
+    """How long to wait after a failed request; the wait doubles with each failure in a row."""
 
     base_backoff: Annotated[Duration, duration_between(MILLISECOND, HOUR)] = Field(
         default=200 * MILLISECOND, description="The wait after the first failure."
@@ -65,14 +65,14 @@ class EventPeerSpec(Spec):
         default="push", description="Only push; empty means the same."
     )
     protocol: Literal["auto", "v1", "v2"] = Field(
-        default="auto", description="auto detects the peer's protocol and remembers it."
+        default="auto", description="auto detects whether the peer speaks v1 or v2, and remembers it."
     )
     types: tuple[EventType, ...] = Field(
-        default=(), description="Send only events of these types; `a.b.*` means every type below a.b. All if empty."
+        default=(), description="Send only events of these types, all if empty; `a.b.*` means every type below a.b."
     )
     subject_prefixes: tuple[SubjectPrefix, ...] = Field(
         default=(), description="Send only events whose subject begins with one of these; all if empty."
     )
-    relay: Flag = Field(default=False, description="Forward events of other nodes, too.")
-    limits: PeerLimits = Field(default=PeerLimits(), description="Limits of one request.")
+    relay: Flag = Field(default=False, description="Send the peer also events that came from other nodes.")
+    limits: PeerLimits = Field(default=PeerLimits(), description="Limits of the requests to the peer.")
     retry: Retry = Field(default=Retry(), description="How long to wait after a failure.")

@@ -53,17 +53,19 @@ class Match(Spec):
 
 
 class Trigger(Spec):
-    """What runs, and how long events are collected before."""
+    """The plugin to run, and how long events are collected before a run."""
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
     batch_window: _Wait = Field(
         default=0, description="Collect events for this long after the first one; 0 or less: not set."
     )
-    debounce: _Wait = Field(default=0, description="Run when no event has arrived for this long; 0 or less: not set.")
+    debounce: _Wait = Field(
+        default=0, description="Run when no further event has arrived for this long; 0 or less: not set."
+    )
 
 
 class RunRetry(Spec):
-    """What happens after a failed run; the delay doubles with each failure."""
+    """What happens after a failed run; the wait doubles with each failure in a row."""
 
     max_attempts: Annotated[Whole, Field(ge=1, le=100)] = Field(
         default=3, description="After this many failed runs an event becomes a dead letter."
@@ -81,13 +83,14 @@ class RunRetry(Spec):
 
 
 class Lifetime(Spec):
-    """How long the proposals of a run last, in addition to the ttl of its result."""
+    """When the proposals of a run end, other than by the ttl of its result."""
 
     clamp_to_events: Flag = Field(
         default=False, description="Proposals expire no later than the events that they were made for."
     )
     withdraw_on_expired: Flag = Field(
-        default=True, description="Proposals for a subject end when an event reports that the subject has gone."
+        default=True,
+        description="Proposals for a subject end, after the grace, when an event reports that the subject has gone.",
     )
     grace: Annotated[Duration, duration_between(0, 168 * HOUR)] = Field(
         default=30 * SECOND, description="How long a withdrawn proposal remains in effect."

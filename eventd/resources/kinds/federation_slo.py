@@ -15,7 +15,7 @@ LAG_WARN = 60
 LAG_FAIL = 180
 EXPIRES_SOON = 120
 _LONGEST = 10**9
-"""Seconds, about 31 years."""
+"""The longest bound in seconds, about 31 years."""
 
 
 def _or(default: int) -> AfterValidator:
@@ -30,19 +30,20 @@ class DeliverySlo(Spec):
     """Bounds of delivery, in seconds."""
 
     lag_warn_seconds: Annotated[_Seconds, _or(LAG_WARN)] = Field(
-        default=LAG_WARN, description="A delivery that took longer is a warning; 0 means the default."
+        default=LAG_WARN, description="A delivery that takes this long or longer is a warning; 0 means the default."
     )
     lag_fail_seconds: Annotated[_Seconds, _or(LAG_FAIL)] = Field(
-        default=LAG_FAIL, description="A delivery that took longer is a failure; 0 means the default."
+        default=LAG_FAIL, description="A delivery that takes this long or longer is a failure; 0 means the default."
     )
     expires_soon_seconds: Annotated[_Seconds, _or(EXPIRES_SOON)] = Field(
-        default=EXPIRES_SOON, description="An undelivered event that expires sooner is a warning; 0 means the default."
+        default=EXPIRES_SOON,
+        description="An event that expires sooner is a failure if undelivered, else a warning; 0 means the default.",
     )
 
     def findings(self) -> Iterator[Finding]:
         warn, fail = self.lag_warn_seconds, self.lag_fail_seconds
         if warn >= fail:
-            # Reported at a field that was given: the other may be a default.
+            # Reported at a field that was written: the other one may be a default.
             field = "lagWarnSeconds" if "lag_warn_seconds" in self.model_fields_set else "lagFailSeconds"
             message = f"lagWarnSeconds must be less than lagFailSeconds, but {warn} is not less than {fail}"
             yield Finding((field,), message, f"the defaults are {LAG_WARN} and {LAG_FAIL}")

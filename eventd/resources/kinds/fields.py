@@ -1,4 +1,4 @@
-"""The types of fields: each parses text, returns the node's value, and reports what is wrong."""
+"""The types of spec fields: each checks a written value, converts it, and words what is wrong with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _name_rule(longest: int, others: str) -> str:
 
 
 def _named(pattern: str, longest: int, others: str) -> Callable[[str], str]:
-    """Return a check of names; empty counts as absent."""
+    """Return a check of a name against a pattern; blank is refused as absent."""
 
     def check(value: str) -> str:
         if not value.strip():
@@ -43,7 +43,7 @@ def _named(pattern: str, longest: int, others: str) -> Callable[[str], str]:
 
 
 def _parsed(parse: Callable[[str], int]) -> Callable[[Any], int]:
-    """Return a check that parses text and reports the parser's error for the field."""
+    """Return a validator that parses text and reports the parser's error as that of the field."""
 
     def read(value: Any) -> int:
         if not isinstance(value, str | int | float):  # formatted, a list of aliases may exceed the memory
@@ -66,12 +66,12 @@ def _between(low: int, high: int, show: Callable[[int], str]) -> AfterValidator:
 
 
 def duration_between(low: int, high: int) -> AfterValidator:
-    """Return bounds in microseconds, inclusive."""
+    """Return a check that a duration is at least `low` and at most `high` microseconds."""
     return _between(low, high, duration.format_duration)
 
 
 def size_between(low: int, high: int) -> AfterValidator:
-    """Return bounds in bytes, inclusive."""
+    """Return a check that a size is at least `low` and at most `high` bytes."""
     return _between(low, high, size.format_size)
 
 
@@ -84,7 +84,7 @@ def _check_entry(value: str) -> str:
 
 
 def _check_type(value: str) -> str:
-    """Check a type, or a wildcard for the types below one."""
+    """Check an event type, or a pattern: `*` or `a.b.*`."""
     begin = value.removesuffix("*")
     if "*" in begin or (begin != value and not re.fullmatch(r"|.+\.", begin, re.DOTALL)):
         raise wrong("may contain * only alone, or at the end after a dot", "a.b.* means every type below a.b")
@@ -98,7 +98,7 @@ def _check_name(value: str) -> str:
 
 
 def _check_text(value: str) -> str:
-    """Check a text that is compared exactly."""
+    """Check a text that is later compared as it is written."""
     if not value.strip():
         raise wrong("is required")
     if value != value.strip():
@@ -123,7 +123,10 @@ def _check_program(value: str) -> str:
 
 
 def _check_secret_path(value: str) -> str:
-    """Check an absolute path, or a credential's name. The value may be a secret by mistake: never show it."""
+    """Check an absolute path, or `credential:NAME`; blank becomes empty.
+
+    The value may be a secret by mistake: never show it.
+    """
     if not value.strip():
         return ""
     if value.startswith(CREDENTIAL):
@@ -142,7 +145,7 @@ def _check_secret_path(value: str) -> str:
 
 
 def _check_address(value: str) -> str:
-    """Check an IP address or host name, without port and brackets; empty counts as absent."""
+    """Check an IP address or host name, without port and brackets; blank becomes empty."""
     value = value.strip()
     if not value:
         return ""
@@ -157,7 +160,7 @@ def _check_address(value: str) -> str:
 
 
 def _is_host(value: str) -> bool:
-    """Return whether it can be a host name; digits and dots alone are a mistyped address."""
+    """Return whether the text can be a host name. One whose last label is a number is a mistyped address."""
     labels = value.removesuffix(".").split(".")
     return len(value) <= 253 and not labels[-1].isdigit() and all(_HOST_LABEL.fullmatch(label) for label in labels)
 
@@ -246,11 +249,11 @@ EventType = Annotated[str, AfterValidator(_check_type)]
 SubjectPrefix = Annotated[str, AfterValidator(_check_entry)]
 SourceNode = Annotated[str, AfterValidator(_check_name)]
 Reference = Annotated[str, AfterValidator(_check_text)]
-"""The name of something elsewhere, which need not exist."""
+"""An identifying text of something that need not exist, such as the name of a resource."""
 
 PluginName = Annotated[str, AfterValidator(_check_entry_point)]
 ProgramPath = Annotated[
     str, AfterValidator(_check_program), WithJsonSchema({"type": "string", "pattern": "^(?:/.*[^/])?$"})
 ]
 Texts = dict[str, str]
-"""Texts by key, unchanged, including empty ones."""
+"""Texts by key, as written; an empty text stays."""

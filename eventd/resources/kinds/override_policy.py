@@ -1,4 +1,4 @@
-"""DynamicOverridePolicy: which sources may mask which declared resources."""
+"""DynamicOverridePolicy: which parts may mask which declared resources, so that these take no effect."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def _exact(value: str) -> str:
     if "*" in value:
         raise wrong(
             "is compared as a whole, so * would match nothing",
-            "an owner such as EventSubscription/NAME includes all its sources",
+            "an owner such as EventSubscription/NAME stands for all of its parts",
         )
     return value
 
 
 class Allowance(Spec):
-    """What one source may do."""
+    """What one part, or all parts of one owner, may do."""
 
     source: Annotated[Reference, AfterValidator(_exact)] = Field(
-        description="A source, or EventSubscription/NAME for all sources of this subscription."
+        description="The source of a part, or an owner such as EventSubscription/NAME for all of its parts."
     )
     operations: tuple[Literal["mask"], ...] = Field(
         default=(), description="The permitted operations; only mask exists."
     )
-    targets: tuple[ResourceReference, ...] = Field(default=(), description="The declared resources that it may mask.")
+    targets: tuple[ResourceReference, ...] = Field(default=(), description="The declared resources that may be masked.")
 
 
 class DynamicOverridePolicySpec(Spec):

@@ -1,4 +1,4 @@
-"""Plugin and DynamicConfigSource: a program that turns events into proposals, and its permissions."""
+"""Plugin and DynamicConfigSource: a program or function that turns events into proposals, and when it runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ _Span = Annotated[Duration, AfterValidator(_positive)]
 
 
 class PluginTrigger(Spec):
-    """When a plugin also runs by a schedule. A trigger of type event is only a note."""
+    """When a plugin runs in addition to subscriptions. Only the type interval has an effect."""
 
-    type: Literal["interval", "event"] = Field(description="By an interval, or by events.")
+    type: Literal["interval", "event"] = Field(
+        description="interval runs the plugin at intervals; event is accepted and has no effect."
+    )
     every: _Span | None = Field(default=None, description="The time between two runs; for type interval.")
-    topic: str = Field(default="", description="The topic of the events; for type event.")
+    topic: str = Field(default="", description="For type event; has no effect.")
 
     def findings(self) -> Iterator[Finding]:
         """Yield fields that do not fit the type."""
@@ -56,34 +58,38 @@ class ResourceReference(Spec):
 
 
 class PluginContext(Spec):
-    """The part of the configuration that a plugin may see."""
+    """The resources that a plugin receives with each run."""
 
     resources: tuple[ResourceReference, ...] = Field(
-        default=(), description="The resources that it receives, without secrets; they need not exist."
+        default=(), description="The resources that the plugin receives, without secrets; they need not exist."
     )
 
 
 class PluginSpec(Spec):
     """The spec of a Plugin."""
 
-    executable: ProgramPath = Field(default="", description="Absolute path of the program that is run for each batch.")
+    executable: ProgramPath = Field(
+        default="", description="Absolute path of the program, which is started for each run."
+    )
     entry_point: PluginName = Field(
         default="", description="Instead of executable: a name in the entry point group eventd.plugins."
     )
     timeout: _Span = Field(default=10 * SECOND, description="How long one run may take.")
-    concurrency: Annotated[Whole, Field(ge=1, le=64)] = Field(default=4, description="Maximum concurrent runs.")
+    concurrency: Annotated[Whole, Field(ge=1, le=64)] = Field(
+        default=4, description="Maximum number of concurrent runs."
+    )
     ttl: _Span = Field(
         default=10 * MINUTE, description="With entryPoint: how long a result without a ttl remains in effect."
     )
     env: Texts = Field(default={}, description="Added to the program's environment.")
-    capabilities: tuple[Capability, ...] = Field(default=(), description="What its results may contain.")
-    triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When it is run in addition to subscriptions.")
-    context: PluginContext = Field(
-        default=PluginContext(), description="The part of the configuration that it receives."
+    capabilities: tuple[Capability, ...] = Field(default=(), description="What the plugin's results may contain.")
+    triggers: tuple[PluginTrigger, ...] = Field(
+        default=(), description="When the plugin runs in addition to subscriptions."
     )
+    context: PluginContext = Field(default=PluginContext(), description="The resources that the plugin receives.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield contradictions: a plugin is run in one way, and an executable sets the ttl of each result itself."""
+        """Require executable or entryPoint, not both, and ttl only with entryPoint: an executable sets it by result."""
         if self.executable and self.entry_point:
             yield Finding(("entryPoint",), "executable and entryPoint exclude each other", "leave one of them out")
         elif not (self.executable or self.entry_point):
@@ -95,7 +101,7 @@ class PluginSpec(Spec):
 
 
 class MergePolicy(Spec):
-    """What happens when two sources define one resource."""
+    """What happens when two owners propose one resource."""
 
     conflict: Annotated[Literal["", "reject"], AfterValidator(lambda value: value or "reject")] = Field(
         default="reject", description="Only reject; empty means the same."
@@ -106,6 +112,8 @@ class DynamicConfigSourceSpec(Spec):
     """The spec of a DynamicConfigSource."""
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
-    ttl: _Span = Field(description="Maximum duration of a result.")
-    merge_policy: MergePolicy = Field(default=MergePolicy(), description="What happens on a conflict.")
+    ttl: _Span = Field(description="How long a result remains in effect at most.")
+    merge_policy: MergePolicy = Field(
+        default=MergePolicy(), description="What happens when two owners propose one resource."
+    )
     triggers: tuple[PluginTrigger, ...] = Field(default=(), description="When the plugin is run.")

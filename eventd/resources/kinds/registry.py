@@ -60,10 +60,10 @@ KINDS: dict[str, Kind] = {
         DYNAMIC_OVERRIDE_POLICY,
     )
 }
-"""By name, groups and plugins before what refers to them."""
+"""By name. A kind stands before the kinds that refer to it."""
 
 PART = "DynamicConfigPart"
-"""The kind under which plugins' proposals are shown; created at run time and never declared."""
+"""The kind as which plugins' proposals are shown; a part is created at run time and cannot be declared."""
 
 _OUR_GROUPS = frozenset(kind.api_version.partition("/")[0] for kind in KINDS.values())
 _OUR_NAMES = frozenset(name.lower() for name in KINDS)
@@ -72,7 +72,7 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,126}")
 
 
 def is_group_version(api_version: str) -> bool:
-    """Return whether it has the form `group/version`."""
+    """Return whether an apiVersion has the form `group/version`."""
     return bool(_API_VERSION.fullmatch(api_version))
 
 
@@ -83,9 +83,10 @@ def is_ours(api_version: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_foreign(api_version: str, kind: str) -> bool:
-    """Return whether it is another program's kind, whose resources are kept unchanged.
+    """Return whether this is the kind of another program, whose resources are kept unchanged.
 
-    Its apiVersion is `group/version` of another group, and it has none of the kind names of this program.
+    Its apiVersion has the form `group/version` and a group without kinds of this program, and its name is none of their
+    names.
     """
     return (
         is_group_version(api_version)
@@ -97,7 +98,7 @@ def is_foreign(api_version: str, kind: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_misspelt(api_version: str, kind: str) -> bool:
-    """Return whether both look like a misspelling of a known kind, which must not be kept as another program's."""
+    """Return whether apiVersion and kind resemble those of one of this program: a misspelling, no foreign kind."""
     group = api_version.partition("/")[0].lower()
     return bool(
         difflib.get_close_matches(group, _OUR_GROUPS, 1, 0.9) and difflib.get_close_matches(kind.lower(), _OUR_NAMES, 1)
@@ -105,7 +106,7 @@ def is_misspelt(api_version: str, kind: str) -> bool:
 
 
 def find_kind(word: str) -> Kind:
-    """Return the kind meant by `EventPeer`, `eventpeers`, `peer` …, in any case. Raises NotFound."""
+    """Return the kind meant by `EventPeer`, `eventpeers`, `peer` …, in upper or lower case. Raises NotFound."""
     wanted = word.lower()
     for kind in KINDS.values():
         if wanted in (kind.name.lower(), kind.plural, *kind.short):
@@ -116,7 +117,7 @@ def find_kind(word: str) -> Kind:
 
 
 def known_kinds(word: str) -> str:
-    """Return a hint: the kind that was probably meant, or all of them."""
+    """Return a hint for an unknown kind: the kind that was probably meant, or the names of all kinds."""
     names = {name.lower(): name for name in KINDS}
     close = difflib.get_close_matches(word.lower(), [*names, *(kind.plural for kind in KINDS.values())], 1)
     meant = next((kind.name for kind in KINDS.values() if close and close[0] in (kind.name.lower(), kind.plural)), None)

@@ -40,7 +40,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
-    """Write defaults as in a file; remove titles that only repeat the name."""
+    """Replace the defaults by their canonical text, and remove titles, which only repeat names."""
     schema.pop("title", None)
     defaults = defaults_of(section)
     for info in section.model_fields.values():

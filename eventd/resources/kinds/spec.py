@@ -14,12 +14,12 @@ from pydantic_core import PydanticCustomError
 from eventd.resources.reading.problems import FieldPath
 
 WORDED = "worded"
-"""The error type of a problem that is already worded for the reader."""
+"""The pydantic error type of a problem whose message is already written for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A contradiction between fields; `path` starts at the section that found it."""
+    """A problem of a spec; `path` leads to its field from the section or the field whose check yields it."""
 
     path: FieldPath
     message: str
@@ -27,22 +27,22 @@ class Finding:
 
 
 def wrong(message: str, hint: str = "") -> PydanticCustomError:
-    """Return the error of a field's validator; the message continues after the field's path."""
+    """Return an error for a validator of a field to raise; `message` is shown after the field's path."""
     return worded([Finding((), message, hint)])
 
 
 def worded(findings: Iterable[Finding]) -> PydanticCustomError:
-    """Return several findings of one section as one error."""
+    """Return one error that carries these findings, for a validator to raise."""
     return PydanticCustomError(WORDED, "see findings", {"findings": tuple(findings)})
 
 
 class Spec(BaseModel):
-    """A section of a spec: camelCase names, no unknown fields, immutable."""
+    """The base of a spec and of each section in it: written in camelCase, no unknown fields, immutable."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, protected_namespaces=())
 
     refused: ClassVar[Mapping[str, Finding]] = {}
-    """Fields of other documents that may be expected here, and why they are refused."""
+    """By name, fields of other programs that are refused here with a message of their own."""
 
     def findings(self) -> Iterator[Finding]:
         """Yield contradictions between individually valid fields."""
@@ -57,7 +57,7 @@ class Spec(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """One field of a kind: `path` is `auth.keys[].id`; `section` is the model it belongs to."""
+    """One field of a kind. `path` starts below `spec`: `auth.keys[].id`; `section` is the model that has the field."""
 
     path: str
     info: FieldInfo
@@ -65,24 +65,24 @@ class SpecField:
 
 
 def name_of(info: FieldInfo) -> str:
-    """Return the written name."""
+    """Return the name of a field as it is written in a spec, in camelCase."""
     return info.serialization_alias or info.alias or ""
 
 
 def defaults_of(section: type[Spec]) -> dict[str, Any]:
-    """Return the defaults of a section as they would be written: `5m0s`, `8MiB`, `auto`; without nested sections."""
+    """Return the defaults of a section by name, as canonical text: `5m0s`, `8MiB`, `auto`; without nested sections."""
     written = section.model_construct().model_dump(mode="json", by_alias=True)
     inner = {name_of(info) for info in section.model_fields.values() if section_of(info)}
     return {name: value for name, value in written.items() if name not in inner and value is not None}
 
 
 def section_of(info: FieldInfo) -> type[Spec] | None:
-    """Return the model of the sections in a field, directly or in a list."""
+    """Return the model of the section, or of each section of the list, that the field holds; None for a plain value."""
     return _find_section(info.annotation)
 
 
 def section_under(section: type[Spec], name: str) -> type[Spec] | None:
-    """Return the model of the sections under a name of this one; None for a plain value or an unknown name."""
+    """Like `section_of`, for the field `name` of a section; None also for an unknown name."""
     return next((section_of(info) for info in section.model_fields.values() if name_of(info) == name), None)
 
 
@@ -93,7 +93,7 @@ def _find_section(annotation: Any) -> type[Spec] | None:
 
 
 def walk(section: type[Spec], prefix: str = "") -> Iterator[SpecField]:
-    """Yield every field in order of declaration, sections before their content."""
+    """Yield every field of a section and of those nested in it, as declared; a section stands before its fields."""
     for info in section.model_fields.values():
         path = f"{prefix}{name_of(info)}"
         yield SpecField(path, info, section)

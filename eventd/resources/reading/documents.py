@@ -29,16 +29,16 @@ from eventd.resources.reading.problems import MOST_FOUND, FieldPath, Problem, re
 from eventd.resources.reading.yaml_text import read_yaml
 
 MAX_BYTES = 16 * 1024 * 1024
-"""The largest source that is read."""
+"""The largest source that is accepted."""
 MAX_TOTAL_BYTES = 4 * MAX_BYTES
-"""The total size of the sources of one command."""
+"""The largest total size of the sources of one command."""
 
 ROUTER = ("routerd.net/v1alpha1", "Router")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Identity(NamedTuple):
-    """The identity of a resource."""
+    """What distinguishes a resource from every other; shown as `Kind/name`."""
 
     api_version: str
     kind: str
@@ -50,7 +50,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A resource as written, so far only known to be a mapping."""
+    """A resource as written, known to be a mapping and not validated otherwise."""
 
     source: str
     node: Mapping
@@ -68,28 +68,28 @@ class Draft:
 
     @property
     def identity(self) -> Identity | None:
-        """Return the identity of the resource, if the draft has one."""
+        """Return the identity of the resource; None if apiVersion, kind or name is missing or no text."""
         version, kind = self.node.text("apiVersion"), self.node.text("kind")
         return Identity(version, kind, self.name) if version and kind and self.name else None
 
     @property
     def label(self) -> str:
-        """Return `Kind/name` as far as they are given."""
+        """Return `Kind/name`, or the one of them that is given."""
         return "/".join(part for part in (self.node.text("kind"), self.name) if part)
 
     def line_of(self, path: FieldPath) -> int:
-        """Return the line of the field, or of the nearest enclosing one that exists."""
+        """Return the line of the field at `path`; if it is absent, that of the nearest enclosing field that is not."""
         return line_of(self.node, path)
 
     def problem(self, path: FieldPath, message: str, hint: str = "") -> Problem:
-        """Return a problem at this field."""
+        """Return a problem at the field `path`."""
         line, label = self.line_of(path), shorten(self.label)
         return Problem(self.source, line, 0, render_path(path), shorten(message, 400), shorten(hint, 400), label)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What was read. With problems, the drafts are those that could be read anyway."""
+    """The drafts of some sources, and the problems of reading; with problems, drafts may be missing."""
 
     drafts: tuple[Draft, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -99,7 +99,7 @@ class ReadResult:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the file's bytes, at most one above the limit, which suffices to refuse it."""
+    """Return at most the first `MAX_BYTES` + 1 bytes of a file: a file that is too large is refused, not read."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
@@ -123,14 +123,14 @@ def read_sources(
 
 
 class _BudgetExceeded(Exception):
-    """The sources exceed the total limit; `source` is the first beyond it."""
+    """The sources exceed `MAX_TOTAL_BYTES` together; `source` is the one whose bytes exceeded it."""
 
     def __init__(self, source: str) -> None:
         self.source = source
 
 
 class _Budget:
-    """Reads files, and counts their bytes. Raises `_BudgetExceeded`."""
+    """Reads files and counts the bytes of all sources. Raises `_BudgetExceeded` beyond `MAX_TOTAL_BYTES`."""
 
     def __init__(self, read: Callable[[Path], bytes]) -> None:
         self._read = read
@@ -201,7 +201,7 @@ def _unreadable(source: str, message: str) -> ReadResult:
 
 
 def load_bytes(source: str, content: bytes) -> ReadResult:
-    """Return the drafts in a source's bytes, which must be UTF-8 and at most `MAX_BYTES`."""
+    """Return the drafts in the bytes of a source; bytes that are not UTF-8, or over `MAX_BYTES`, are a problem."""
     if len(content) > MAX_BYTES:
         return _unreadable(source, f"is larger than {MAX_BYTES // 1024 // 1024} MiB, the most that is read")
     try:
@@ -213,9 +213,10 @@ def load_bytes(source: str, content: bytes) -> ReadResult:
 
 
 def load_text(source: str, text: str, most: int = MAX_VALUES) -> ReadResult:
-    """Return the drafts in a text with at most `most` values.
+    """Return the drafts in the text of a source; more than `most` values are a problem.
 
-    A name ending in `.json` is JSON; a text that begins like JSON is tried as JSON first.
+    A source whose name ends in `.json` is read as JSON. Another one that begins like JSON is tried as JSON,
+    then as YAML.
     """
     if text.lstrip()[:1] in ("{", "[") and not source.lower().endswith(".json"):
         as_json = _load(source, text, _json_documents, most)
@@ -256,7 +257,7 @@ class _Unpacker:
             self.problems.append(problem)
 
     def add(self, node: Node) -> None:
-        """Add a document, or a member of one."""
+        """Add the resources of a document, or of a member of it."""
         if isinstance(node, Sequence):
             for item in node.items:
                 self.add(item)

@@ -26,9 +26,9 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Node:
-    """Parse the one value of a JSON text; recoverable faults are added to `flaws`. `most` limits its values.
+    """Parse a JSON text; mistakes after which it can still be parsed are added to `flaws`.
 
-    Raises Malformed where the text cannot be parsed any further.
+    Raises ParseError for any other mistake, and for a text with more than `most` values.
     """
     reader = _Reader(text, flaws, most)
     node = reader.value(1)

@@ -14,7 +14,7 @@ from eventd.resources.reading.problems import FieldPath, shorten
 MAX_DEPTH = 64
 MAX_VALUES = 500_000
 MAX_FLAWS = 100
-"""Faults after which a text is given up, because each takes more memory than its cause."""
+"""The most flaws that are collected in one text, because each takes more memory than the text that causes it."""
 
 
 class ParseError(Exception):
@@ -29,7 +29,7 @@ class ParseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A fault after which the rest of the text can still be parsed."""
+    """A mistake in a text after which the rest of the text can still be parsed."""
 
     line: int
     column: int
@@ -37,7 +37,7 @@ class Flaw:
 
 
 class Flaws(list[Flaw]):
-    """The faults of one text, in order. `append` raises Malformed beyond the limit."""
+    """The flaws of one text, in order. `append` raises ParseError when there are `MAX_FLAWS` already."""
 
     def append(self, flaw: Flaw) -> None:
         if len(self) >= MAX_FLAWS:
@@ -57,7 +57,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A list; `size` counts its values with aliases expanded."""
+    """A list. `size` counts it and the values in it, aliases expanded; `height` counts its levels, 1 if it is empty."""
 
     line: int
     items: tuple[Node, ...]
@@ -67,7 +67,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The place of a key, and its value."""
+    """The line of a key, and the value under it."""
 
     line: int
     node: Node
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping in the written order."""
+    """A mapping by key, in the written order; `size` and `height` as of a list."""
 
     line: int
     entries: dict[str, Entry]
@@ -96,13 +96,13 @@ Node = Scalar | Sequence | Mapping
 
 
 def sequence(line: int, column: int, items: list[Node]) -> Sequence:
-    """Complete a list. Raises Malformed when it is too deep or too large."""
+    """Return the list of these items. Raises ParseError when it is too deep or too large."""
     size, height = _measure(line, column, items)
     return Sequence(line, tuple(items), size, height)
 
 
 def mapping(line: int, column: int, entries: dict[str, Entry]) -> Mapping:
-    """Complete a mapping. Raises Malformed when it is too deep or too large."""
+    """Return the mapping of these entries. Raises ParseError when it is too deep or too large."""
     size, height = _measure(line, column, [entry.node for entry in entries.values()])
     return Mapping(line, entries, size, height)
 
@@ -122,14 +122,14 @@ def too_deep(line: int, column: int) -> ParseError:
 
 
 def repeated_key(key: str, line: int, column: int, first: int) -> Flaw:
-    """Return the fault of a repeated key, whose first value would be lost silently."""
+    """Return the flaw of a repeated key; without it, one of the two values would be lost silently."""
     return Flaw(line, column, f"the key {shorten(key)} stands twice in one mapping, first on line {first}")
 
 
 def text_flaw(text: str) -> str:
-    """Return why this text cannot be stored; empty if it can.
+    """Return why a text cannot be stored; empty if it can.
 
-    Databases and JSON readers disagree about both characters.
+    Databases and JSON readers disagree about U+0000 and halves of surrogate pairs.
     """
     if "\x00" in text:
         return "text must not contain the character U+0000"
@@ -150,7 +150,7 @@ def plain(node: Node) -> Any:
 
 
 def line_of(node: Node, path: FieldPath) -> int:
-    """Return the line of a field, or of the nearest enclosing one if it is absent."""
+    """Return the line of the field at `path`; if it is absent, that of the nearest enclosing field that is not."""
     line = node.line
     for step in path:
         if isinstance(node, Mapping) and isinstance(step, str) and step in node.entries:

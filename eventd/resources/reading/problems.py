@@ -12,7 +12,7 @@ FieldPath = tuple[str | int, ...]
 
 
 def render_path(path: FieldPath) -> str:
-    """Return `spec.auth.keys[0].id`; keys with a dot or a blank stand in brackets: `metadata.annotations["a.b/c"]`."""
+    """Return `spec.auth.keys[0].id`; a key that is no identifier is quoted: `metadata.annotations["a.b/c"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -25,21 +25,21 @@ def render_path(path: FieldPath) -> str:
 
 
 def shorten(text: str, longest: int = 80) -> str:
-    """Return the text cut to a length, because values may be longer than any line."""
+    """Return the first `longest` characters of a text, with `…` if more follow."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _one_line(text: str) -> str:
-    """Return the text on one line, without characters that control a terminal."""
+    """Return the text with line breaks and other unprintable characters as `\\uXXXX`."""
     return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem.
+    """One problem of a source. `line` and `column` count from 1; 0: unknown.
 
-    `line` and `column` count from 1 and are 0 without a place: the resource is already stored, or the file could not be
-    read. `path` is empty if the document itself is the problem. `resource` is `Kind/name` as far as known.
+    `path` is the field as `render_path` writes it, empty if the problem concerns no field. `resource` is `Kind/name` as
+    far as known.
     """
 
     source: str
@@ -62,12 +62,12 @@ class Problem:
 
 
 MOST_FOUND = 100
-"""Problems after which the search ends."""
+"""The search for problems ends after this many."""
 MOST_SHOWN = 20
 
 
 class InvalidResources(Invalid):
-    """Declared resources have problems; nothing was written. `problems` holds those found, sorted by place."""
+    """Resources of the input have problems; nothing was written. `problems` are sorted by source, line and column."""
 
     code = "invalid_resources"
 

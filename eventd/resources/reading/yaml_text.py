@@ -44,10 +44,10 @@ _MAX_DIGITS = 40
 
 
 def read_yaml(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Iterator[Node]:
-    """Yield the documents of a YAML text, one at a time; recoverable faults are added to `flaws`.
+    """Yield the documents of a YAML text; mistakes after which it can still be parsed are added to `flaws`.
 
-    `most` limits the values of all documents, with aliases expanded. Raises Malformed where the text cannot be parsed
-    any further.
+    Raises ParseError for any other mistake, and when all documents together have more than `most` values, aliases
+    expanded.
     """
     composer = _Composer(_events(text), flaws, most)
     while (document := composer.document()) is not None:
@@ -232,14 +232,14 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def write_double_quoted(self, text: str, split: bool = True) -> None:
-        """Write the text with escapes for everything but ASCII if part of it would be invisible."""
+        """Write the text; if one of its characters is invisible, all that are not ASCII become escapes."""
         allowed, self.allow_unicode = self.allow_unicode, not UNSEEN.search(text)
         super().write_double_quoted(text, split)
         self.allow_unicode = allowed
 
 
 def _text(dumper: _Dumper, text: str) -> Any:
-    # Outside double quotes they are written unchanged, and some are read back as blanks or line breaks.
+    # Outside double quotes, invisible characters are not escaped, and some are read back as blanks or line breaks.
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, '"' if UNSEEN.search(text) else None)
 
 

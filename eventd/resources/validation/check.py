@@ -1,4 +1,4 @@
-"""Validates drafts: all problems of every draft and of the references between them, in one pass."""
+"""Validates drafts, and the references between them and to stored resources; reports all problems at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _IGNORED_METADATA = (
 _PART_HINT = "parts are created at run time by plugins; list them with routerctl dynamic list"
 _MAX_ANNOTATIONS = 256 * 1024
 MAX_OWN_VALUES = 10_000
-"""Values in one resource of this program's kinds."""
+"""The most values in one resource of this program's kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CheckResult:
     problems: tuple[Problem, ...]
 
     def accepted(self) -> tuple[Declaration, ...]:
-        """Return the resources. Raises Rejected when there is any problem."""
+        """Return the resources. Raises InvalidResources if there is a problem."""
         if self.problems:
             raise InvalidResources(self.problems)
         return self.resources
@@ -71,7 +71,7 @@ def check(loaded: ReadResult, stored: Sequence[StoredResource], *, prune: bool =
 
 
 def _problems(loaded: ReadResult, stored: Sequence[StoredResource], found: list[Declaration]) -> Iterator[Problem]:
-    """Yield problems until the caller stops reading; valid resources are appended to `found`."""
+    """Yield the problems of reading, of each draft and of references; append each valid resource to `found`."""
     yield from loaded.problems
     for draft in loaded.drafts:
         result = check_draft(draft)
@@ -84,7 +84,7 @@ def _problems(loaded: ReadResult, stored: Sequence[StoredResource], found: list[
 
 
 def check_draft(draft: Draft) -> Declaration | list[Problem]:
-    """Validate one resource by its own rules."""
+    """Return the resource of a draft, or the problems that it has on its own, without regard to other resources."""
     problems = [*islice(chain(_check_members(draft), _check_metadata(draft)), MOST_FOUND)]
     if is_foreign_draft(draft):
         problems += islice(spec_problems(draft), MOST_FOUND)
@@ -160,7 +160,7 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:
-    """Check a mapping of texts. It is bounded because it is stored and shown with the resource."""
+    """Check a mapping of texts. Its length is limited because it is stored and shown with the resource."""
     node = metadata.get(member)
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return
@@ -176,7 +176,7 @@ def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Probl
 
 
 def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None:
-    data = _without_nothing(draft.data.get("spec"), kind.spec)
+    data = _without_null(draft.data.get("spec"), kind.spec)
     if data is None:
         problems.append(draft.problem(("spec",), "is required"))
         return None
@@ -188,22 +188,20 @@ def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None
         return None
 
 
-def _without_nothing(value: Any, section: type[Spec] | None) -> Any:
-    """Return the value without members that are null: an empty field counts as absent.
+def _without_null(value: Any, section: type[Spec] | None) -> Any:
+    """Return the value without fields that are null, which count as absent.
 
-    Null stays under keys that the writer chose: they are not fields, and removing them would change the meaning.
+    In a mapping whose keys are free, such as `env`, null stays: it is refused there.
     """
     if isinstance(value, list):
-        return [_without_nothing(inner, section) for inner in value]
+        return [_without_null(inner, section) for inner in value]
     if not isinstance(value, dict) or section is None:
         return value
-    return {
-        key: _without_nothing(inner, section_under(section, key)) for key, inner in value.items() if inner is not None
-    }
+    return {key: _without_null(inner, section_under(section, key)) for key, inner in value.items() if inner is not None}
 
 
 def _is_complete(loaded: ReadResult) -> bool:
-    """Return whether every source could be read; otherwise a missing resource could be a second, false problem."""
+    """Return whether every resource of the input is known; if not, one that seems missing may be in the unread part."""
     return not loaded.problems and all(
         draft.identity and (draft.identity.kind in KINDS or is_foreign_draft(draft)) for draft in loaded.drafts
     )

@@ -1,6 +1,7 @@
 """Validates resources of other programs' kinds, and finds the kind that a word on the command line means.
 
-They are stored unchanged, because plugins may propose, mask or read them; their content is not validated.
+Resources of other programs' kinds are stored unchanged, because plugins may propose, mask or read them. Whether their
+specs have a meaning is not checked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from eventd.store.rows.registry import StoredResource
 from eventd.text.size import MIB
 
 MAX_SPEC = MIB
-"""The largest spec in bytes of JSON. Its depth is limited where documents are read."""
+"""The largest spec, in bytes of JSON. How deep it is nested is limited where documents are read."""
 MAX_NAME = 512
 
 FOREIGN_RULE = "is not a group and version such as net.example/v1, which kinds of other programs need"
@@ -35,14 +36,14 @@ def is_foreign_draft(draft: Draft) -> bool:
 
 
 def foreign_resource(draft: Draft) -> ForeignResource:
-    """Return the resource of a draft without problems."""
+    """Return the resource of a draft that has no problems."""
     data, metadata = draft.data, draft.data["metadata"]
     identity = Identity(data["apiVersion"], data["kind"], metadata["name"])
     return ForeignResource(identity, metadata.get("annotations") or {}, data["spec"])
 
 
 def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
-    """Check the name: other programs have other naming rules."""
+    """Yield what is wrong with the name of a foreign resource: other programs have freer rules for names."""
     path = ("metadata", "name")
     if not name.strip():
         yield draft.problem(path, "is required")
@@ -53,7 +54,7 @@ def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
 
 
 def spec_problems(draft: Draft) -> Iterator[Problem]:
-    """Check that the spec is a mapping which every JSON reader understands in the same way."""
+    """Yield why the spec is no mapping, is too long, or has numbers that JSON readers do not read alike."""
     spec = draft.node.get("spec")
     if spec is None or (isinstance(spec, Scalar) and spec.value is None):
         yield draft.problem(("spec",), "is required", "write {} for an empty spec")
@@ -86,7 +87,7 @@ KindId = tuple[str, str]
 
 
 def meant_kinds(word: str, stored: Iterable[StoredResource]) -> Sequence[KindId]:
-    """Return the kinds that a word means: one of this program, or those of stored resources with this name.
+    """Return the kinds that a word means: the one of this program, else the foreign kinds of stored resources.
 
     A foreign kind is also found as `Kind.group` and `Kind.version.group`. Raises NotFound.
     """

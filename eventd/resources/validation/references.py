@@ -28,7 +28,7 @@ from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
 _MOST_COMPARED = 1_000
-"""Names that are compared with a wrong one to suggest the closest: each takes ten microseconds."""
+"""With more declared names than this, none is suggested for a wrong one: each comparison takes ten microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ REFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedResource:
-    """A resource after the change: from a draft, or stored and unchanged."""
+    """A resource as it will be after the change: that of a draft, or a stored one, with `draft` None, that stays."""
 
     kind: str
     name: str
@@ -59,17 +59,17 @@ class PlannedResource:
     draft: Draft | None = None
 
     def text(self, *path: str) -> str:
-        """Return the text at a path of the spec; empty if it is absent."""
+        """Return the text at a path of the spec; empty if it is absent or no text."""
         value = self._at(path)
         return value if isinstance(value, str) else ""
 
     def list(self, *path: str) -> list[Any]:
-        """Return the list at a path of the spec; empty if it is absent."""
+        """Return the list at a path of the spec; empty if it is absent or no list."""
         value = self._at(path)
         return value if isinstance(value, list) else []
 
     def number(self, *path: str) -> int:
-        """Return the whole number at a path of the spec; 0 if it is absent."""
+        """Return the whole number at a path of the spec; 0 if it is absent or no whole number."""
         value = self._at(path)
         return value if isinstance(value, int) else 0
 
@@ -81,8 +81,8 @@ class PlannedResource:
 
 
 @dataclass(frozen=True, slots=True)
-class _FieldReference:
-    """A field where a problem can be reported, and the message for it."""
+class _ReportPlace:
+    """A field where a problem can be reported, and the message to report there."""
 
     at: PlannedResource
     path: FieldPath
@@ -123,8 +123,8 @@ def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResour
     return [*untouched, *declared.values()]
 
 
-def _report(*places: _FieldReference) -> Iterator[Problem]:
-    """Yield one problem, at the first of the fields that belongs to a draft."""
+def _report(*places: _ReportPlace) -> Iterator[Problem]:
+    """Yield one problem, at the first of `places` in a draft; none if all are in stored resources."""
     for place in places:
         if place.at.draft is not None:
             yield place.at.draft.problem(("spec", *place.path), place.message, place.hint)
@@ -140,12 +140,12 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
                 close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
                 hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
                 yield from _report(
-                    _FieldReference(one, reference.path, f"{reference.to.name} {ref} is not declared", hint)
+                    _ReportPlace(one, reference.path, f"{reference.to.name} {ref} is not declared", hint)
                 )
 
 
 def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[StoredResource]:
-    """Return the stored resources that refer to this one, by kind and name."""
+    """Return the stored resources that refer to the resource `name` of a kind, sorted by kind and name."""
     found = [
         row
         for row in stored
@@ -157,14 +157,14 @@ def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[S
 
 
 def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
-    """Yield second objectives for one group: it would be undefined which one holds."""
+    """Yield a problem for each further FederationSLO of a group: which one holds would be undefined."""
     first: dict[str, PlannedResource] = {}
     for slo in slos:
         ref = slo.text("groupRef")
         other = first.setdefault(ref, slo)
         if ref and other is not slo:
             message = f"group {ref} already has FederationSLO/{other.name}"
-            yield from _report(_FieldReference(slo, ("groupRef",), message, "a group can have only one"))
+            yield from _report(_ReportPlace(slo, ("groupRef",), message, "a group can have only one"))
 
 
 def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
@@ -176,20 +176,18 @@ def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource
         other = first.setdefault((ref, node), peer)
         if other is not peer:
             message = f"EventPeer/{other.name} already is node {node} of group {ref}"
-            yield from _report(_FieldReference(peer, ("nodeName",), message))
+            yield from _report(_ReportPlace(peer, ("nodeName",), message))
         if ref in groups and node == groups[ref].text("nodeName"):
             message = f"{node} is this node in group {ref}"
             hint = f"EventPeer/{peer.name} would make the node send to itself"
             yield from _report(
-                _FieldReference(peer, ("nodeName",), message, "name another node"),
-                _FieldReference(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
+                _ReportPlace(peer, ("nodeName",), message, "name another node"),
+                _ReportPlace(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
             )
 
 
 def _taken_addresses(groups: list[PlannedResource]) -> Iterator[Problem]:
-    there: dict[
-        tuple[int, str], dict[str, PlannedResource]
-    ] = {}  # by port and address; empty: every address of the port
+    there: dict[tuple[int, str], dict[str, PlannedResource]] = {}  # by port and address; "": all groups of the port
     for group in groups:
         port = group.number("listen", "port")
         if not port or not _listens(group):
@@ -217,10 +215,10 @@ def _addresses(group: PlannedResource) -> set[str]:
         return {address}
 
 
-def _clash(at: PlannedResource, other: PlannedResource) -> _FieldReference:
+def _clash(at: PlannedResource, other: PlannedResource) -> _ReportPlace:
     taken = f"{other.text('listen', 'address')} port {other.number('listen', 'port')}"
     message = f"EventGroup/{other.name} already listens on {taken}"
-    return _FieldReference(at, ("listen", "port"), message, "each group needs an address or a port of its own")
+    return _ReportPlace(at, ("listen", "port"), message, "each group needs an address or a port of its own")
 
 
 def _needed_keys(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
@@ -232,24 +230,24 @@ def _needed_keys(groups: dict[str, PlannedResource], peers: list[PlannedResource
             yield from _report(*_key_places(group, members, uses[0]))
 
 
-def _key_places(group: PlannedResource, members: list[PlannedResource], use: str) -> Iterator[_FieldReference]:
-    """Yield the fields where a group that cannot sign is reported; none if it can."""
+def _key_places(group: PlannedResource, members: list[PlannedResource], use: str) -> Iterator[_ReportPlace]:
+    """Yield the fields where it can be reported that a group cannot sign; none if it can. `use`: why it must sign."""
     keys, node = group.list("auth", "keys"), group.text("nodeName")
     if any(isinstance(key, dict) and _signs(key, node) for key in keys):
         return
     if keys:
         message = f"contain no active key of this node, {node}, so it could not sign: {use}"
-        yield _FieldReference(group, ("auth", "keys"), message, "add one, or write auth.secretFile")
+        yield _ReportPlace(group, ("auth", "keys"), message, "add one, or write auth.secretFile")
         lacks = f"EventGroup/{group.name} has no active key of its own node"
     else:
-        yield _FieldReference(group, ("auth", "secretFile"), f"is required: {use}", "or write auth.keys")
+        yield _ReportPlace(group, ("auth", "secretFile"), f"is required: {use}", "or write auth.keys")
         lacks = f"EventGroup/{group.name} has neither auth.secretFile nor auth.keys"
     for peer in members:
-        yield _FieldReference(peer, ("groupRef",), f"{lacks}, so nothing could be sent", "give the group a key first")
+        yield _ReportPlace(peer, ("groupRef",), f"{lacks}, so nothing could be sent", "give the group a key first")
 
 
 def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-sha256", "ed25519")) -> bool:
-    """Return whether the node signs with this key."""
+    """Return whether `node` signs with this key, and by one of `algorithms`."""
     owner = key.get("owner", key.get("node"))
     active = key.get("state", "active") == "active"
     return owner in (node, ANY) and active and key.get("algorithm", "hmac-sha256") in algorithms
@@ -263,19 +261,19 @@ def _protocols(groups: dict[str, PlannedResource], peers: list[PlannedResource])
         spoken = group.list("protocols") or [PROTOCOL_V1, PROTOCOL_V2]
         if protocol not in spoken:
             yield from _report(
-                _FieldReference(peer, ("protocol",), f"group {group.name} does not speak {protocol}"),
-                _FieldReference(group, ("protocols",), f"EventPeer/{peer.name} needs {protocol}"),
+                _ReportPlace(peer, ("protocol",), f"group {group.name} does not speak {protocol}"),
+                _ReportPlace(group, ("protocols",), f"EventPeer/{peer.name} needs {protocol}"),
             )
         elif protocol == PROTOCOL_V1 and not _has_shared_secret(group):
             message = f"v1 needs a shared secret, and group {group.name} has none"
             yield from _report(
-                _FieldReference(peer, ("protocol",), message, "write auth.secretFile in the group"),
-                _FieldReference(group, ("auth", "secretFile"), f"is required: EventPeer/{peer.name} speaks v1"),
+                _ReportPlace(peer, ("protocol",), message, "write auth.secretFile in the group"),
+                _ReportPlace(group, ("auth", "secretFile"), f"is required: EventPeer/{peer.name} speaks v1"),
             )
 
 
 def _has_shared_secret(group: PlannedResource) -> bool:
     keys = [key for key in group.list("auth", "keys") if isinstance(key, dict)]
     own = any(_signs(key, group.text("nodeName"), ("hmac-sha256",)) for key in keys)
-    # A group without any key has a problem of its own.
+    # _needed_keys reports a group without any key.
     return own or bool(group.text("auth", "secretFile").strip()) or not keys

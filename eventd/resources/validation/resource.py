@@ -1,4 +1,4 @@
-"""A valid resource: its spec is parsed, its defaults are known, its text is canonical."""
+"""Valid resources: those of this program's kinds, with a parsed spec, and those of other programs, as written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventd.resources.validation import wording
 from eventd.store.rows.registry import StoredResource
 
 ResourceRef = Identity
-"""A resource named elsewhere: (api_version, kind, name); it need not exist."""
+"""The identity of a resource that another resource names; it need not exist."""
 
 
 def identity_of(stored: StoredResource) -> Identity:
@@ -28,7 +28,7 @@ def identity_of(stored: StoredResource) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A declared resource, valid by its own rules; references to others are not validated here."""
+    """A declared resource of this program's kinds. Its spec is valid; resources that it refers to may be missing."""
 
     kind: Kind
     name: str
@@ -47,11 +47,11 @@ class Resource:
         return pruned if isinstance(pruned, dict) else {}
 
     def effective(self) -> dict[str, Any]:
-        """Return the spec with every default filled in: specs with the same meaning are equal here."""
+        """Return the spec with every default filled in, equal for all specs with the same meaning."""
         return self.spec.model_dump(mode="json", by_alias=True)
 
     def means(self, other: Declaration) -> bool:
-        """Return whether both declare the same, however they are written."""
+        """Return whether both have the same annotations and specs with the same meaning, however these are written."""
         return dict(self.annotations) == dict(other.annotations) and self.effective() == other.effective()
 
     def document(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ForeignResource:
-    """A declared resource of another program's kind: stored as written, and part of the configuration."""
+    """A declared resource of another program's kind: stored as written."""
 
     identity: Identity
     annotations: Mapping[str, str]
@@ -76,11 +76,11 @@ class ForeignResource:
         return dict(self.spec)
 
     def effective(self) -> dict[str, Any]:
-        """Return the spec: its defaults are not known here."""
+        """Return the spec as it was written: its defaults are not known here."""
         return dict(self.spec)
 
     def means(self, other: Declaration) -> bool:
-        """Return whether both declare the same; the order of keys does not matter."""
+        """Return whether both have the same annotations and spec; the order of keys does not matter."""
         return dict(self.annotations) == dict(other.annotations) and _text(self.spec) == _text(other.effective())
 
     def document(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class ForeignResource:
 
 
 Declaration = Resource | ForeignResource
-"""Anything that can be declared."""
+"""A declared resource of any kind."""
 
 
 def _text(spec: Mapping[str, Any]) -> str:
@@ -98,7 +98,7 @@ def _text(spec: Mapping[str, Any]) -> str:
 
 
 def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a resource in the usual order."""
+    """Return a resource as a document: apiVersion, kind, metadata and spec, in this order."""
     metadata: dict[str, Any] = {"name": identity.name}
     if annotations:
         metadata["annotations"] = dict(sorted(annotations.items()))
@@ -106,7 +106,7 @@ def document(identity: Identity, annotations: Mapping[str, str], spec: Mapping[s
 
 
 def from_stored(stored: StoredResource) -> Declaration:
-    """Return the resource of a row. Raises Invalid if this version of the program cannot read it."""
+    """Return the resource of a stored row. Raises Invalid if this version of the program cannot read it."""
     if is_foreign(stored.api_version, stored.kind):
         return ForeignResource(identity_of(stored), stored.annotations, stored.spec)
     kind = KINDS.get(stored.kind)
@@ -123,9 +123,9 @@ def from_stored(stored: StoredResource) -> Declaration:
 
 
 def without_empty(value: Any, section: type[Spec] | None) -> Any:
-    """Return the value without empty sections, lists and texts, which mean the same as their absence.
+    """Return the value without fields that are an empty section, list or text, which mean the same if absent.
 
-    Values under keys that the writer chose stay: there an empty text has a meaning.
+    In a mapping whose keys are free, such as `env`, empty texts stay: there they have a meaning.
     """
     if isinstance(value, list):
         return [without_empty(inner, section) for inner in value]

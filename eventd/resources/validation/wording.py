@@ -35,7 +35,7 @@ def _choices(context: dict[str, Any]) -> str:
 
 
 def findings(error: ValidationError, spec: type[Spec]) -> Iterator[Finding]:
-    """Yield the problems of a spec, with paths from the top of the resource; at most the first of very many."""
+    """Yield the problems of a spec, with paths from the top of the resource, for its first MOST_FOUND errors."""
     for detail in error.errors(include_url=False)[:MOST_FOUND]:
         yield from _reword(detail, spec)
 

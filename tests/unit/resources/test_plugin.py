@@ -176,7 +176,7 @@ def test_every_rule_of_every_policy_counts() -> None:
         (
             "{source: EventSubscription/claims/*}",
             "spec.allow[0].source: is compared as a whole, so * would match nothing "
-            "(an owner such as EventSubscription/NAME includes all its sources)",
+            "(an owner such as EventSubscription/NAME stands for all of its parts)",
         ),
         ("{source: a, operations: [delete]}", "spec.allow[0].operations[0]: must be mask"),
         ("{source: a, targets: [{apiVersion: a/b, kind: C}]}", "spec.allow[0].targets[0].name: is required"),

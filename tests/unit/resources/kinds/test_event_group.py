@@ -84,11 +84,11 @@ ADDRESS_RULE = "must be an IP address or a host name"
     [
         (
             "listen: {address: 10.0.0.1}",
-            "spec.listen.port: is required when an address is set (a port between 1 and 65535)",
+            "spec.listen.port: is required when an address is set (write a port between 1 and 65535)",
         ),
         (
             "listen: {address: 10.0.0.1, port: 0}",
-            "spec.listen.port: is required when an address is set (a port between 1 and 65535)",
+            "spec.listen.port: is required when an address is set (write a port between 1 and 65535)",
         ),
         (
             "listen: {port: 8787}",
