@@ -89,7 +89,7 @@ def _check_topic(conn: sa.Connection, books: TopicRow) -> None:
 
 
 def _lines(name: str, block: Block, *, of_records: bool) -> Sequence[BlockRecord]:
-    facts = [*block.facts()]
+    facts = [*block.entries()]
     assert block.text.count("\n") == len(facts) == block.records, f"{name}: a block has other lines than it says"
     assert block.bytes == sum(weight_of(body) for _, body in facts) > 0, f"{name}: a block has other bytes"
     shift = block.seq - block.position

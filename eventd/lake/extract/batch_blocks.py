@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.log.core.blocks import BLOCK_RECORDS, Block
-from eventd.log.core.scan import PORTION_BYTES, blocks_at
+from eventd.log.core.scan import BYTES_PER_READ, blocks_at
 from eventd.store.engine.database import fetch, fetch_in
 
 AHEAD: Final = 64
@@ -69,7 +69,7 @@ def _affordable(found: Sequence[Block]) -> Sequence[Block]:
     size = 0
     for count, block in enumerate(found):
         size += block.bytes
-        if size > PORTION_BYTES:
+        if size > BYTES_PER_READ:
             return found[: max(1, count)]
     return found
 

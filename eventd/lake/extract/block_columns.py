@@ -41,7 +41,7 @@ class BlockColumns(NamedTuple):
 
 def take_apart(block: Block) -> BlockColumns:
     """Split a whole block into columns."""
-    paths, bodies = zip(*block.facts(), strict=True)
+    paths, bodies = zip(*block.entries(), strict=True)
     outlines = read_outlines(bodies)
     raw = [body.encode() for body in bodies]
     sha256 = hashlib.sha256

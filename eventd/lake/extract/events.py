@@ -14,7 +14,7 @@ from eventd.lake.extract.result import Columns, EvictedRows, Extract, no_rows
 from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
 from eventd.log.core.blocks import Block
-from eventd.log.core.scan import PORTION_BYTES
+from eventd.log.core.scan import BYTES_PER_READ
 from eventd.store.engine.database import fetch, fetch_in
 
 LOOKED_AT: Final = 2000
@@ -80,7 +80,7 @@ def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator
     for position, bytes_ in positions:
         portion.append(position)
         size += bytes_
-        if size > PORTION_BYTES:
+        if size > BYTES_PER_READ:
             yield from _load(conn, portion)
             portion, size = [], 0
     yield from _load(conn, portion)

@@ -1,8 +1,9 @@
 """Appends drafts to the log: finds the new ones and assigns positions and seqs. The head must be locked.
 
 Most drafts are new, so that is tried first: their ids are inserted, and the table's primary key shows whether one was
-known. In that case the insert is undone and the known ids are read, including repeats inside the batch, and only the
-remaining drafts get positions and seqs: both have no holes. A conflict at the second insert is a bug.
+known. If so, the transaction restarts and reads the known ids. Then only new events and refreshes get positions and
+seqs, so that neither has holes; an id that occurs twice in a batch counts as known at its second place. A conflict of
+primary keys at the second insert is a bug.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from federation.event import content_digest, content_of, expiry_micros, read_out
 from federation.lines import size_of
 
 IDS: Final = ("topic_id", "event_id", "position")
-"""Columns of a new id; the others are null."""
+"""The columns that are set in the row of a new event id; the others are null."""
 _TIMES_DIFFER = 14
 """Characters by which the two times of one content can differ: each may have a fraction of a second."""
 
@@ -32,8 +33,8 @@ _TIMES_DIFFER = 14
 class KnownId(NamedTuple):
     """A known event id.
 
-    Its content is the `body` of its latest record or, if retention has removed the record, a `digest`. A body of a size
-    that no draft can equal is not loaded: then it is empty. Without a body and a digest the record is lost.
+    `body` is that of its latest record: empty if no draft of this transaction can equal it, judging by the sizes, None
+    if the record is not stored. If retention removed the record, `digest` is that of its content; None: it is lost.
     """
 
     position: int
@@ -54,7 +55,7 @@ class KnownId(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The outcome of the drafts of each unit, the next free position, and the written blocks."""
+    """The result of each unit, the next free position, and the written blocks."""
 
     fates: list[AppendResult]
     next_position: int
@@ -80,7 +81,7 @@ def place_new(
 
 
 def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
-    """Append the drafts of several units to one topic; any of them may be known."""
+    """Append the drafts of several units to one topic. Their ids may be known: see `Outcome`."""
     candidates = [_candidates(unit) for unit in units]
     known = read_known(conn, topic_id, [*chain.from_iterable(candidates)])
     placing = _Placer(topic_id, next_position, known)
@@ -92,7 +93,7 @@ def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_p
 def _name_owners(
     conn: sa.Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
 ) -> Iterator[AppendResult]:
-    """Count the conflicts of all units, in their order, and add the owner of each id to the results."""
+    """Count the id conflicts of all units, and yield the units' results with the owner of each id in conflict."""
     owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
     for unit in appended:
         at = [index for index, outcome in enumerate(unit.outcomes) if outcome is Outcome.CONFLICT] if conflicts else []
@@ -100,7 +101,7 @@ def _name_owners(
 
 
 class Candidate(NamedTuple):
-    """A draft that may be known."""
+    """A draft whose id may be known."""
 
     event_id: str
     path: str
@@ -124,7 +125,10 @@ _GROW = (
 def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
-    """Insert drafts that have their ids and positions. `ids`: the number of new ids of the topic."""
+    """Insert the blocks of drafts whose ids are inserted already; `position` is that of the first.
+
+    `ids`: by how much the number of the topic's ids with a record grows.
+    """
     made: list[Block] = []
     first = position
     kinds = (part for unit in units for part in unit.of_one_kind())
@@ -149,7 +153,7 @@ def write_blocks(conn: sa.Connection, made: Sequence[Block]) -> None:
 def place_records(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
 ) -> Placement:
-    """Append the records of several units to a topic, except copies whose identity it already has."""
+    """Append the records of several units to a topic, except routers' copies whose record ids the topic has already."""
     known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
     fates: list[AppendResult] = []
     parts: list[Drafts] = []
@@ -177,7 +181,10 @@ def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dic
 
 
 def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[AppendResult, Drafts]:
-    """Return the outcomes of copies that keep an identity, and the new ones among them, from `position` on."""
+    """Return the outcomes of copies that keep their record ids, and the new ones among them.
+
+    The new ones get positions from `position` on, and are added to `known`.
+    """
     outcomes: list[Outcome] = []
     positions: list[int] = []
     new: list[int] = []
@@ -201,7 +208,7 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
-    """Return the known ids among the drafts, with their contents."""
+    """Return those event ids of the drafts that are known, each with what is stored of it."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
@@ -222,7 +229,7 @@ def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) 
 
 
 class _Placer:
-    """Places drafts in one topic, for the length of a transaction."""
+    """Decides which drafts of one transaction enter one topic, and at which positions."""
 
     def __init__(self, topic_id: int, position: int, known: dict[str, KnownId]) -> None:
         self.position = position
@@ -272,7 +279,7 @@ class _Placer:
         return position
 
     def write(self, conn: sa.Connection, now: int) -> list[Block]:
-        """Insert what was accepted."""
+        """Insert the new events and refreshes of all units taken; return their blocks."""
         if not self._units:
             return []
         bulk_insert(conn, event_ids, IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
@@ -300,7 +307,7 @@ def _compare(draft: Candidate, known: KnownId) -> Outcome:
 
 
 def _same_content(draft: Candidate, known: KnownId) -> bool:
-    """Return whether both have the same content, times aside. The source is part of the content."""
+    """Return whether both have the same content: everything except the times of observation and expiry."""
     if known.body is None:
         return content_digest(draft.body) == known.digest
     return known.body != "" and content_of(draft.body) == content_of(known.body)

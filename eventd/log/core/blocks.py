@@ -1,9 +1,10 @@
 """Blocks: records that were stored together, as one text of lines. Pure.
 
 One row per record would be expensive: every column is bound and every index gets an entry. So the records of one append
-are one row, whose text has one canonical event per line. The text does not contain positions: a batch is stored as it
-was read, and sent as it is stored. What most readers check first (expiries, types and sources) is stored in columns of
-its own, so a block that is wanted completely, or not at all, is never split into records.
+are one row, whose text has one canonical event, or one record of a topic of records, per line. The text does not
+contain positions: a batch is stored as it was read, and sent as it is stored. What most readers check first (expiries,
+types and sources) is stored in separate columns, so a block that is wanted completely, or not at all, is never split
+into records.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_NAMES = 16
 """Names (types, sources or paths) that a block lists; with more, it must be split to find them."""
 
 NO_PATH = '[""]'
-"""The paths of a block whose records entered the log at this node."""
+"""The column `paths` of a block whose records all entered the log at this node."""
 
 
 class Block(NamedTuple):
@@ -55,17 +56,17 @@ class Block(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Return the position of its last record."""
+        """Return the position of the block's last record."""
         return self.position + self.records - 1
 
     @property
     def last_seq(self) -> int:
-        """Return the seq of its last record."""
+        """Return the seq of the block's last record."""
         return self.seq + self.records - 1
 
     @property
     def path(self) -> str | None:
-        """Return the path of all its records; None if each line has its own."""
+        """Return the path of all records of the block; None if each line has its own."""
         paths = names(self.paths)
         return next(iter(paths)) if paths is not None and len(paths) == 1 else None
 
@@ -78,13 +79,13 @@ class Block(NamedTuple):
         """Return the bodies in these lines."""
         return self.bodies_of(self.rows(start, stop))
 
-    def facts(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
-        """Yield paths and bodies in these lines."""
+    def entries(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the path and the body of each of these lines."""
         rows, path = self.rows(start, stop), self.path
         return map(_split, rows) if path is None else zip(repeat(path), rows, strict=False)
 
     def bodies_of(self, rows: list[str]) -> list[str]:
-        """Return the bodies in some of its lines."""
+        """Return the bodies in some lines of the block."""
         return rows if self.path is not None else [row[row.index("\t") + 1 :] for row in rows]
 
     @property
@@ -100,7 +101,7 @@ class Block(NamedTuple):
         return "\n\n" in self.text or self.text.startswith("\n")
 
     def within(self, after: int, until: int) -> Self | None:
-        """Return the part of it in `(after, until]`; None if that is empty."""
+        """Return the part of the block at positions in `(after, until]`; None if there is none."""
         if after < self.position and until >= self.last:
             return self
         start, stop = max(0, after + 1 - self.position), min(self.records, until + 1 - self.position)
@@ -110,7 +111,7 @@ class Block(NamedTuple):
         return self.made_of(rows, start, sum(map(weight_of, self.bodies_of(rows))))
 
     def made_of(self, rows: Sequence[str], start: int, size: int) -> Self:
-        """Return a block of these lines, the first of which is its line `start`."""
+        """Return a block of some lines of this one: `rows`, from its line `start` on, with `size` bytes of bodies."""
         return self._replace(
             position=self.position + start,
             seq=self.seq + start,
@@ -120,7 +121,7 @@ class Block(NamedTuple):
         )
 
     def fitting(self, records: int, size: int) -> int:
-        """Return how many of its first records fit into `records` and `size` bytes of bodies."""
+        """Return how many of the block's first records are at most `records`, and `size` bytes of bodies."""
         if self.records <= records and self.bytes <= size:
             return self.records
         return bisect_right([*accumulate(map(weight_of, self.bodies(0, min(records, self.records))))], size)
@@ -132,18 +133,21 @@ def _split(row: str) -> tuple[str, str]:
 
 
 def weight_of(body: str) -> int:
-    """Return the counted size of a body: all bytes of an event, data and meta of a record."""
+    """Return the bytes of a body that count as its size: all of an event, data and meta of a record."""
     return size_of(body) if body.startswith('{"id":') else content_size(body)
 
 
 @lru_cache(maxsize=64)  # the same few occur in block after block; other nodes choose them, hence the limit
-def names(told: str) -> frozenset[str] | None:
-    """Return the names that a block lists; None for too many."""
-    return frozenset(json.loads(told)) if told else None
+def names(listed: str) -> frozenset[str] | None:
+    """Return the names in a block's column `types`, `sources` or `paths`; None if there are too many to list."""
+    return frozenset(json.loads(listed)) if listed else None
 
 
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    """Yield the blocks of drafts of one kind. `seq` and `position`: of the first."""
+    """Yield the blocks of drafts that all entered the log at this node, or all came from other nodes.
+
+    `seq` and `position` are those of the first draft.
+    """
     summary = (int(drafts.own), drafts.expires_first, _listed(drafts.types), _listed(drafts.sources))
     for paths, records, size, lines in _texts(drafts):
         yield Block(position, topic_id, seq, records, size, now, *summary, paths, lines)
@@ -210,15 +214,15 @@ def _write(names: frozenset[str]) -> str:
 
 
 def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:
-    """Return its records, in order; only those of `wanted` bodies, if given."""
-    facts = [*enumerate(block.facts(), block.position)]
+    """Return a block's records, in order; with `wanted`, only those whose body it accepts."""
+    entries = [*enumerate(block.entries(), block.position)]
     if wanted is not None:
-        facts = [fact for fact in facts if wanted(fact[1][1])]
-    outlines = read_outlines([body for _, (_, body) in facts])
+        entries = [entry for entry in entries if wanted(entry[1][1])]
+    outlines = read_outlines([body for _, (_, body) in entries])
     shift, topic_id, recorded_at = block.seq - block.position, block.topic_id, block.recorded_at
     return [
         _record(position, topic_id, position + shift, recorded_at, path, body, outline)
-        for (position, (path, body)), outline in zip(facts, outlines, strict=True)
+        for (position, (path, body)), outline in zip(entries, outlines, strict=True)
     ]
 
 

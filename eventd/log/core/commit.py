@@ -26,19 +26,21 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 GROUP_RECORDS = 1000
-"""Records after which a transaction takes no further unit, so that the next units do not wait long."""
+"""Sum of the units' weights from which a transaction takes no further unit, so that the next units do not wait long."""
 
 
 class TransactionTimes:
-    """The duration of a transaction in seconds: of its writes, and of its commit. Filled in before its units get
-    results."""
+    """How long a transaction took in seconds: `append` until all was written, `flush` from then until it was committed.
+
+    Filled in before its units get their results.
+    """
 
     append = 0.0
     flush = 0.0
 
 
 class Transaction:
-    """The shared state of a transaction's units. The head is locked; positions of cursors are read under lock.
+    """What the units of a transaction share. The head is locked, and so are the cursors whose `positions` it holds.
 
     A unit whose result may only be returned after the flush sets `must_flush`.
     """
@@ -54,9 +56,9 @@ class Transaction:
         self.spent = spent
         self.must_flush = False
         self.shared: dict[Any, Any] = {}  # shared by the units of one kind in this transaction
-        self.coming: Counter[int] = Counter()  # records that the units so far will add, by topic id
+        self.coming: Counter[int] = Counter()  # drafts of the units admitted so far, by topic id
         self.blocks: list[Block] = []  # the placed drafts; `finish` may place more, from `next_position` on
-        self.record_bytes = 0  # of those, the ones in topics of records
+        self.record_bytes = 0  # bytes of bodies added to topics of records
 
     @property
     def next_position(self) -> int:
@@ -83,8 +85,8 @@ class Unit(Protocol[R_co]):
     positions. Any other error undoes the whole transaction, and its units are tried again one by one, each in its own
     savepoint.
 
-    A transaction without `durable` units returns before its flush. Units of one `turn` are written in the order of
-    their arrival.
+    The results of a transaction without `durable` units are returned before it is flushed to disk. Units of one `turn`
+    are written in the order of their arrival.
     """
 
     @property
@@ -97,7 +99,7 @@ class Unit(Protocol[R_co]):
 
     @property
     def cursor(self) -> str | None:
-        """Return the cursor whose position must be locked for it."""
+        """Return the name of the cursor that the unit needs in `Transaction.positions`; None: it needs none."""
         ...
 
     @property
@@ -135,11 +137,13 @@ class Change(ABC, Generic[R]):
 
 
 PlaceDrafts = Callable[..., Placement]
-"""`place_new` or `place`."""
+"""`place_new` or `place`: how drafts of events are placed."""
 
 
 class CommitResult:
-    """The results of a transaction's units in order, errors included, and its appends to the log at `head`.
+    """The results of a transaction's units in order, errors included, and the blocks it appended.
+
+    `head` is the head before them; `record_bytes` are their bytes in topics of records.
 
     `must_flush`: results may only be returned after the flush, even if no unit is durable.
     """
@@ -157,7 +161,7 @@ class CommitResult:
         return self.blocks[-1].last if self.blocks else self.head.last
 
     def topics(self) -> dict[int, bool]:
-        """Return the topics that grew; True if records entered the log at this node."""
+        """Return the ids of the topics that grew; True if some of the new records entered the log at this node."""
         grown: dict[int, bool] = {}
         for block in self.blocks:
             grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)
@@ -173,9 +177,10 @@ def commit(
     durable: bool,
     seen: int = 0,
 ) -> CommitResult:
-    """Write all units in the open transaction; a failing unit is left out.
+    """Write all units in the open transaction; a failing unit is left out, and its error is its result.
 
-    If the database itself has undone the transaction, all of them fail. `seen`: a position known to be assigned.
+    If the database itself has undone the transaction, its error is raised. `durable`: the commit will be flushed to
+    disk. `seen`: a position known to be assigned.
     """
     head = require_whole(conn, lock_head(conn), seen)
     try:  # as if every draft were new, which is the usual case
@@ -189,7 +194,7 @@ def commit(
     if done.blocks:
         move_head(conn, done.last + 1, done.record_bytes)
         notify_head(conn)
-    if not durable and not head.unsynced:  # this mark must be flushed before the first commit that is not
+    if not durable and not head.unsynced:  # the mark itself must be flushed before the first commit that is not flushed
         mark_unsynced(conn, run_of_system(conn))
         done.must_flush = True
     if (
@@ -202,7 +207,10 @@ def commit(
 def _carefully(
     conn: sa.Connection, units: Sequence[Unit[Any]], head: Head, at: Moment, spent: TransactionTimes, *, together: bool
 ) -> CommitResult:
-    """Read the known ids, then write all units `together` if only a known id was the problem, or else one by one."""
+    """Write all units again after a failure, now reading the known ids.
+
+    All `together`, if only a known id was the problem; otherwise, or if that fails, one by one.
+    """
     if together:
         try:
             with savepoint(conn):

@@ -1,7 +1,7 @@
 """Remembers in this process which topics require a flush before records are acknowledged.
 
-A transaction must know this before it begins. An unknown topic counts as requiring it; if the topic's row says
-otherwise, the transaction flushes a second time.
+A transaction must know this before it begins. An unknown topic counts as requiring it. If a topic turns out to require
+it although this process remembers otherwise, a flush of its own follows the transaction.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 REMEMBERED = 10_000
-"""Topics that are remembered, those written most recently."""
+"""How many topics are remembered: those written most recently."""
 
 
 class DurabilityCache:

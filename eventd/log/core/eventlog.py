@@ -80,12 +80,12 @@ class EventLog:
 
     @property
     def chance(self) -> Chance:
-        """Return the randomness of the node, just as `clock` is its time."""
+        """Return the node's source of randomness, which tests replace as they replace `clock`."""
         return self.database.chance
 
     async def topic(self, name: str) -> int:
-        """Return the id of a topic, which is created if missing. Do not cache it by name: another topic may get the
-        name."""
+        """Return the id of a group's topic, which is created if missing. Do not cache it by name: after a deletion,
+        another topic may get the name."""
         return await self.database.write(ensure_topic, name, self.clock.now())
 
     def _committed(self, done: CommitResult) -> None:
@@ -116,7 +116,7 @@ class EventLog:
             self._acknowledged = None
 
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> AppendResult:
-        """Append; when this returns, the drafts are durable. One unit: all of them or none."""
+        """Append events, all of them or none; when this returns, they are durable."""
         return await self.submit(Publish(topic_id, drafts))
 
     @property
@@ -138,7 +138,7 @@ class EventLog:
         await self.submit(Settle(step, effect))
 
     async def postpone(self, failure: Postponement) -> None:
-        """Record a failed attempt."""
+        """Record a failed attempt of a consumer, unless its cursor has moved since."""
         await self.submit(Postpone(failure))
 
     async def lines(
@@ -152,7 +152,7 @@ class EventLog:
         until: int | None = None,
         at_tail: bool = False,
     ) -> WirePage:
-        """Return a page of one topic after position `after` in the form sent to peers; `until` ends the scan.
+        """Return a page of one topic, in the form sent to peers, of the positions in `(after, until]`.
 
         `at_tail` allows pages from memory, which do not show what retention has removed meanwhile: for readers that
         follow the end of the log.
@@ -167,7 +167,7 @@ class EventLog:
         return fill_wire_page(recent.blocks, ahead, wanted, limit=limit, max_bytes=max_bytes, now=now)
 
     def _at_tail(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """Return the blocks of a topic after `after` from memory; None if the database must be read."""
+        """Return the blocks of a topic after position `after` from memory; None if the database must be read."""
         known = self.wakeups.head
         return self.tail.nothing_beyond(after, known) or self.tail.beyond(topic_id, after, own=own)
 
@@ -199,7 +199,10 @@ class EventLog:
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
-        """Watch some topics, or only records that enter them at this node; register before the first read."""
+        """Watch some topics, or all; with `own`, only for records that enter the log at this node.
+
+        Enter the context before the first read, so that no append is missed.
+        """
         watch = self.wakeups.watch(topics, own=own)
         try:
             yield watch

@@ -49,7 +49,7 @@ def shrink(conn: sa.Connection, size: int) -> None:
 
 
 def mark_unsynced(conn: sa.Connection, run: str) -> None:
-    """Record that commits may be lost if this boot of the system ends in a crash; empty: that none can be."""
+    """Record that commits may be lost if the system boot named `run` ends in a crash; empty: that none can be lost."""
     execute(conn, "UPDATE log_heads SET unsynced = ? WHERE id = 1", (run,))
 
 
@@ -62,7 +62,10 @@ def touch_head(conn: sa.Connection) -> None:
 
 
 def settle_unsynced(conn: sa.Connection) -> Head:
-    """Record that everything is flushed once this is committed, by `Database.write`; return the head."""
+    """Record that no commit can be lost any more, and return the head.
+
+    True once this is committed by `Database.write`, which flushes everything committed before.
+    """
     head = lock_head(conn)
     if head.unsynced:
         mark_unsynced(conn, "")
@@ -70,7 +73,10 @@ def settle_unsynced(conn: sa.Connection) -> Head:
 
 
 class Recovery(NamedTuple):
-    """The head of a log that is opened, the name of its database, and why a new epoch began; empty if none did."""
+    """The head of a log that is opened, the random name of its database (`instance`), and why a new epoch began.
+
+    `reason` is empty if none began.
+    """
 
     head: Head
     instance: str
@@ -103,8 +109,10 @@ def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
 
 
 def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
-    """Return whether the same database was further along, or in another epoch: new epochs are recorded where they
-    begin."""
+    """Return whether this node has acknowledged more of the database named `instance` than `head` shows.
+
+    Another epoch shows that as well: the head file gets a new epoch as soon as it begins.
+    """
     if instance != acknowledged.instance:
         return False
     return head.epoch != acknowledged.epoch or head.last < acknowledged.last
@@ -126,7 +134,9 @@ def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
 
 
 def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
-    """Increase the version of topics, routers and keys, and notify at commit; return it. The head must be locked.
+    """Increase `topics_version`, which covers topics, routers and API keys, and notify other processes at commit.
+
+    Returns the new version. The head must be locked.
 
     `deleted`: the number of deleted topics of records.
     """
@@ -138,7 +148,7 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
 
 def renew_epoch(conn: sa.Connection) -> str:
-    """Begin a new epoch: positions that others remember become invalid. For restored copies."""
+    """Begin a new epoch, for a log that was restored or lost commits: positions that others remember become invalid."""
     epoch = new_epoch(conn)
     conn.execute(log_heads.update().values(epoch=epoch))
     return epoch

@@ -17,16 +17,16 @@ from federation.loops import decode_path
 
 UNKNOWN: Final = "?"
 """Stands for a source or a key that is unknown, or no longer stored."""
-KINDS: Final = 1000
+MOST_KINDS: Final = 1000
 """Kinds of conflicts that are kept for a topic, the most recent ones: sources may be invented."""
-AT_ONCE: Final = 100
-"""Kinds that one transaction adds, and keys that it looks up; beyond, both sides are recorded as unknown."""
+KINDS_PER_TRANSACTION: Final = 100
+"""Kinds that one transaction adds, and keys that it looks up; beyond, owner and source are recorded as unknown."""
 
 
 class Origin(NamedTuple):
     """The origin of a stored event: its source, its encoded path, and when it was recorded (microseconds).
 
-    `key_id` is that of an event of this transaction; None if it must be looked up.
+    `key_id` is the key that signed it, if the event is of this transaction; None: the key must be looked up.
     """
 
     source: str
@@ -36,7 +36,10 @@ class Origin(NamedTuple):
 
 
 class IdConflict(NamedTuple):
-    """A conflict: the event that has the id, None if its record is removed, and the source and key of the other."""
+    """A conflict: the event that has the id (`owner`), and the source and key of the one that is not stored.
+
+    `owner` is None if its record is removed.
+    """
 
     event_id: str
     owner: Origin | None
@@ -45,9 +48,10 @@ class IdConflict(NamedTuple):
 
 
 class ConflictCount(NamedTuple):
-    """Conflicts of one kind. Times in microseconds; `event_id` is that of the last one.
+    """The conflicts between one owner and one source: how many (`times`), and when the first and the last was.
 
-    A key that is empty stands for an event that was emitted at this node.
+    `event_id` is that of the last one. A key that is empty stands for an event that was emitted at this node. Times in
+    microseconds.
     """
 
     owner: str
@@ -67,7 +71,7 @@ def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflic
     kinds: dict[tuple[str, str, str, str], tuple[int, str]] = {}
     for each, owner in zip(found, owners, strict=True):
         kind = (*owner, each.source, each.key_id)
-        if kind not in kinds and len(kinds) >= AT_ONCE:
+        if kind not in kinds and len(kinds) >= KINDS_PER_TRANSACTION:
             kind = (UNKNOWN, UNKNOWN, UNKNOWN, each.key_id)
         kinds[kind] = (kinds.get(kind, (0, ""))[0] + 1, each.event_id)
     for kind, (times, event_id) in kinds.items():
@@ -92,12 +96,12 @@ def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict
         return IdOwner(origin.source, "")
     came = (decode_path(origin.path)[-1], origin.recorded_at)
     if came not in keys:
-        keys[came] = _key_of(conn, topic_id, *came) if len(keys) < AT_ONCE else UNKNOWN
+        keys[came] = _key_of(conn, topic_id, *came) if len(keys) < KINDS_PER_TRANSACTION else UNKNOWN
     return IdOwner(origin.source, keys[came])
 
 
 def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> str:
-    """Return the key of the batch in which a node sent what was recorded then, as long as its receipt is kept."""
+    """Return the key of the batch that a node sent and that was recorded then; `UNKNOWN` if its row is deleted."""
     sql = "SELECT key_id FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? AND node = ? LIMIT 1"
     rows = fetch(conn, sql, (recorded_at, topic_id, node))
     return str(rows[0][0]) if rows else UNKNOWN
@@ -105,18 +109,18 @@ def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> 
 
 def _bound(conn: sa.Connection, topic_id: int) -> None:
     [(kinds,)] = fetch(conn, "SELECT count(*) FROM id_conflicts WHERE topic_id = ?", (topic_id,))
-    if kinds <= KINDS + AT_ONCE:
+    if kinds <= MOST_KINDS + KINDS_PER_TRANSACTION:
         return
     [(last,)] = fetch(
         conn,
         "SELECT last_at FROM id_conflicts WHERE topic_id = ? ORDER BY last_at DESC LIMIT 1 OFFSET ?",
-        (topic_id, KINDS),
+        (topic_id, MOST_KINDS),
     )
     execute(conn, "DELETE FROM id_conflicts WHERE topic_id = ? AND last_at <= ?", (topic_id, last))
 
 
 def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
-    """Return the kinds of conflicts seen since then (microseconds), the most frequent first."""
+    """Return the kinds of conflicts that occurred again at `since` (microseconds) or later, the most frequent first."""
     sql = f"SELECT {', '.join(ConflictCount._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
     rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))
     return [ConflictCount(*row) for row in rows]  # type: ignore[arg-type]

@@ -17,15 +17,16 @@ from eventd.store.engine.database import fetch, fetch_in
 from federation.event import is_alive, written
 
 OUTLINES = 32
-"""Blocks that are read together without their lines when most of them may be skipped."""
+"""Blocks whose columns are read together, without their lines, when most of the blocks may be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
     """Which events to list. Times in microseconds; `None` and empty mean any.
 
-    `now` hides expired events; `after` and `before` are positions for paging, exclusive. A page holds at most `limit`
-    records and `max_bytes` of their bodies, but at least one record.
+    `since` and `until` bound the time of observation, inclusive. With `now`, events that have expired by that time are
+    left out. `after` and `before` are positions for paging, exclusive. A page holds at most `limit` records and
+    `max_bytes` of their bodies, but at least one record.
     """
 
     topic_id: int
@@ -59,7 +60,7 @@ class EventQuery:
         return self.rules_out_by_names(block) or self._subject not in block.text
 
     def rules_out_by_names(self, block: Block) -> bool:
-        """Return the same without reading its text."""
+        """Return the same by the types and sources that the block lists, without reading its text."""
         types, sources = names(block.types), names(block.sources)
         return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
             self.source and sources is not None and self.source not in sources
@@ -78,8 +79,9 @@ class EventQuery:
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """Records in the order of the query. `seen` is the position from which the next page continues where there is
-    `more`.
+    """Records in the order of the query.
+
+    If there may be `more`, the next page begins after the position `seen` or, with the newest first, before it.
     """
 
     records: Sequence[Record]
@@ -106,8 +108,8 @@ def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
 
 
 def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
-    """Yield pages of matching records, whether or not latest of their id, each with the last position read, and whether
-    to stop."""
+    """Yield portions of matching records, superseded ones included, each with the last position read and whether the
+    limit of work per page is reached."""
     fitting: list[Record] = []
     looked = seen = 0
     may_be = ask.sieve()
@@ -144,7 +146,7 @@ def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
 
 
 def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
-    """Yield the next blocks; those that their names exclude come whole and without their lines."""
+    """Yield the blocks of a query by type or source; those that their names rule out are uncut, without lines."""
     look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
     for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
         if ask.rules_out_by_names(block):
@@ -169,6 +171,9 @@ _REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"
 
 
 def refreshed_span(conn: sa.Connection, topic_id: int) -> tuple[int, int]:
-    """Return the range `[first, end)` that contains all refreshed records."""
+    """Return the range of positions `[first, end)` that contains every record a later refresh has superseded.
+
+    The last refresh itself is at `end`. (0, 0) if no event was refreshed.
+    """
     [(first, end)] = fetch(conn, f"SELECT min(first_position), max(position) {_REFRESHED}", (topic_id,))
     return (first, end) if first is not None else (0, 0)

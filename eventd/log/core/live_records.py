@@ -15,18 +15,18 @@ from eventd.store.engine.database import fetch
 _EVERYWHERE = 1 << 62
 
 Range = tuple[int, int]
-"""The first and the last of some seqs."""
+"""Consecutive seqs: the first and the last."""
 
 
 def held_blocks(conn: sa.Connection, topic: TopicRow) -> Iterator[Block]:
-    """Yield the blocks after the floor, in order; without their lines where no line can be empty."""
+    """Yield the blocks after the floor (`evicted_seq`), in order; without their lines if no line can be empty."""
     if topic.deleted or topic.is_queue:
         return scan_seqs(conn, topic.id, topic.evicted_seq, topic.head_seq)
     return outlines(conn, topic.id, 0, _EVERYWHERE)
 
 
 def read_done(conn: sa.Connection, topic: TopicRow, first: int, last: int) -> dict[int, int]:
-    """Return the seqs of finished jobs whose records are stored, with bytes of content."""
+    """Return the finished jobs from seq `first` to `last` whose records are still stored: bytes of content, by seq."""
     if not topic.is_queue:
         return {}
     sql = "SELECT seq, size FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
@@ -41,7 +41,7 @@ def empty_seqs(block: Block) -> list[int]:
 
 
 def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upto: int) -> list[Range]:
-    """Yield the seqs in `(after, upto]` that have a record: all in blocks, except empty lines and the `removed`."""
+    """Return the seqs in `(after, upto]` that have a record: all in blocks, except empty lines and the `removed`."""
     ranges: list[Range] = []
     for block in held:
         inside = range(max(block.seq, after + 1), min(block.last_seq, upto) + 1)

@@ -1,4 +1,4 @@
-"""Losses of a topic: exact ranges of seqs that were removed without a request, each with its reason.
+"""Losses of a topic: the ranges of seqs whose records were removed without a request, each with its reason.
 
 Records deleted by request are not included, so readers are only notified of records they missed.
 """
@@ -15,14 +15,14 @@ from eventd.store.engine.database import bulk_insert, execute, execute_many, fet
 from eventd.store.schema.tables import topic_losses
 
 CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
-"""Why records were lost: over a limit, too old, never copied because their source lost them; several of these."""
+"""Why records were lost: over a limit; too old; lost by a router's source before it copied them; several of these."""
 
 MOST_RANGES = 1000
-"""Ranges that a topic keeps. Beyond that the oldest are joined, and then include a few records that were not lost."""
+"""Ranges that a topic keeps. Beyond that the oldest are joined, and then include records that a request deleted."""
 
 
 class Loss(NamedTuple):
-    """The records `first` to `last`, all of which were lost. Seqs."""
+    """The records of the topic with the seqs `first` to `last`, all of which were lost for one reason."""
 
     first: int
     last: int
@@ -34,7 +34,7 @@ class Loss(NamedTuple):
 
 
 def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> None:
-    """Store losses of a topic: in order, none of them stored before. The head must be locked.
+    """Store losses of a topic, which are in order and not stored yet. The head must be locked.
 
     Adjacent ranges with the same reason become one.
     """
@@ -62,7 +62,7 @@ def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
 
 
 def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[Loss]:
-    """Return the losses of a topic in `(after, upto]`, in order; the first and last are cut to it."""
+    """Return the losses of a topic with seqs in `(after, upto]`, in order; the first and last are cut to that range."""
     start = "coalesce((SELECT max(first_seq) FROM topic_losses WHERE topic_id = ? AND first_seq <= ?), 0)"
     rows = fetch(
         conn,
@@ -74,13 +74,13 @@ def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> li
 
 
 def reason_of(lost: Iterable[Loss]) -> str:
-    """Return the one reason of some losses; `mixed` for several."""
+    """Return the reason of some losses; `mixed` if they have several."""
     reasons = {loss.reason for loss in lost}
     return reasons.pop() if len(reasons) == 1 else MIXED
 
 
 def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
-    """Return the ids of topics with more than `most` ranges. Reads all rows: not for use under a lock."""
+    """Return the ids of topics with more than `most` ranges. Reads the whole table: not for use under a lock."""
     sql = "SELECT topic_id FROM topic_losses GROUP BY topic_id HAVING count(*) > ? ORDER BY topic_id"
     return [topic_id for (topic_id,) in fetch(conn, sql, (most,))]
 

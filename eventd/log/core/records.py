@@ -37,7 +37,7 @@ class RecordParts(NamedTuple):
 
 
 class View(NamedTuple):
-    """The parts of a record for a reader, besides its seq, its time and its node."""
+    """Which parts of a record a reader gets besides its seq, its time and its node, which it always gets."""
 
     tags: bool = False
     meta: bool = True
@@ -45,9 +45,10 @@ class View(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """How a record reached its topic: how many routers forwarded it, and the identity of its original.
+    """How a record reached its topic: how many routers forwarded it, and the record id it keeps.
 
-    `id` is that of the original, where routers keep it; empty otherwise.
+    `id` is the record id (see `record_id`) that it got in the topic it was first written to, or the id of the event of
+    a group that it was made of; empty unless all routers on its way keep ids (`fan_in`).
     """
 
     hops: int
@@ -55,7 +56,10 @@ class Provenance(NamedTuple):
 
 
 class RecordId(NamedTuple):
-    """The parts of a record's id: the topic it was written to, its seq there, and when, in milliseconds."""
+    """The parts of a record's id: the instance number of its topic, its seq there, and when it was written.
+
+    `millis`: milliseconds since 1970.
+    """
 
     instance: int
     seq: int
@@ -112,7 +116,7 @@ def _after_node(body: str) -> int:
 
 
 def _after_tag(body: str, at: int) -> int:
-    """Return where the member after `$tag` begins, if that one would begin at `at`."""
+    """Return where the member after `$tag` begins; `at` if `$tag` does not begin there."""
     return body.index(_END, at + len(_TAG)) + 2 if body.startswith(_TAG, at) else at
 
 
@@ -162,7 +166,7 @@ def _without_tag(body: str) -> str:
 
 
 def read_provenance(path: str) -> Provenance:
-    """Return the provenance in a line's path; without a path, the record was written to its topic."""
+    """Return the provenance that a line's path holds. Empty: the record was written to its topic, not copied."""
     hops, _, origin = path.partition(" ")
     return Provenance(int(hops or "0"), origin)
 
@@ -192,7 +196,7 @@ def record_id(instance: int, seq: int, recorded_at: int) -> str:
 
 
 def parse_record_id(text: str) -> RecordId | None:
-    """Return the parts of an id, if `record_id` can have made it."""
+    """Return the parts of an id; None if `record_id` cannot have made it."""
     digits = text.replace("-", "")
     if len(text) != 36 or len(digits) != 32 or not all(digit in _DIGITS for digit in digits) or digits[12] != "7":
         return None

@@ -11,13 +11,13 @@ from eventd.log.core.blocks import Block, unpack
 from eventd.log.core.values import Record
 from eventd.store.engine.database import fetch, fetch_in
 
-AT_FIRST = 2
-"""Blocks of the first read: a reader that has caught up needs one."""
-PORTION = 256
-"""Blocks of a read when there are many, as long as they are small."""
-PORTION_BYTES = 1 << 20
-"""Bytes of bodies of a read; at least one block."""
-PLACES = 250
+FIRST_BLOCKS = 2
+"""Blocks that the first read of a scan gets: a reader that has caught up needs one."""
+BLOCKS_PER_READ = 256
+"""Blocks that one read gets at most, as long as they are small."""
+BYTES_PER_READ = 1 << 20
+"""Bytes of bodies that one read gets at most, unless a single block has more."""
+POSITIONS_PER_STATEMENT = 250
 """Positions looked up in one statement."""
 
 _COLUMNS = ", ".join(Block._fields)
@@ -27,9 +27,9 @@ _START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AN
 
 
 def scan(conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
-    """Yield the blocks of a topic in `(after, until]`, in order; the first and last are cut to it.
+    """Yield the blocks of a topic at positions in `(after, until]`, in order; the first and last are cut to that range.
 
-    With `own`, only those of records that entered the log at this node.
+    With `own`, only those whose records entered the log at this node.
     """
     for block in _read(conn, "position", topic_id, after, until, _OWN[own]):
         part = block.within(after, until)
@@ -45,20 +45,23 @@ def scan_seqs(conn: sa.Connection, topic_id: int, after: int, until: int) -> Ite
 
 
 def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
-    """Yield the blocks from the one at `after`, by position or seq, to the one at `until`; `which`: a condition."""
+    """Yield the blocks, uncut, from the one that contains `after + 1` or precedes it to the one that contains `until`.
+
+    Both are positions or seqs, by `key`. `which` is a further condition.
+    """
     place = Block._fields.index(key)
     condition = f"topic_id = ? AND {{}} AND {key} <= ?{which} ORDER BY {key} LIMIT ?"
     first = fetch(
         conn,
         f"SELECT {_COLUMNS} FROM blocks WHERE {condition.format(_START.format(key=key))}",
-        (topic_id, topic_id, after + 1, until, AT_FIRST),
+        (topic_id, topic_id, after + 1, until, FIRST_BLOCKS),
     )
     yield from map(Block._make, first)
-    full = len(first) == AT_FIRST
+    full = len(first) == FIRST_BLOCKS
     at = first[-1][place] + 1 if first else 0
-    sql, portion = condition.format(f"{key} >= ?"), AT_FIRST
+    sql, portion = condition.format(f"{key} >= ?"), FIRST_BLOCKS
     while full:
-        portion = min(PORTION, 4 * portion)
+        portion = min(BLOCKS_PER_READ, 4 * portion)
         sizes = fetch(conn, f"SELECT {key}, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
         count = _affordable([size for _, size in sizes])
         yield from map(
@@ -70,11 +73,11 @@ def _read(conn: sa.Connection, key: str, topic_id: int, after: int, until: int, 
 
 
 def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> Iterator[Block]:
-    """Yield the blocks of a topic in `(after, before)`, the newest first."""
-    at, portion = before, AT_FIRST
+    """Yield the blocks of a topic at positions in `(after, before)`, cut to that range, the newest first."""
+    at, portion = before, FIRST_BLOCKS
     sql = "FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
     while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, portion)):
-        portion = min(PORTION, 4 * portion)
+        portion = min(BLOCKS_PER_READ, 4 * portion)
         count = _affordable([size for _, size in sizes])
         yield from _cut(fetch(conn, f"SELECT {_COLUMNS} {sql}", (topic_id, at, count)), after, before - 1)
         at = sizes[count - 1][0]
@@ -83,10 +86,9 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
 
 
 def outlines(
-    conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = PORTION
+    conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
-    """Yield the blocks with positions in `(after, until]`, whole and without their lines; `portion` are read
-    at once."""
+    """Yield the blocks with positions in `(after, until]`, uncut and without their lines; read `portion` at once."""
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
     rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
@@ -97,9 +99,9 @@ def outlines(
 
 
 def outlines_back(
-    conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = PORTION
+    conn: sa.Connection, topic_id: int, after: int, before: int, *, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
-    """Yield the blocks with positions in `(after, before)`, whole and without their lines, the newest first."""
+    """Yield the blocks with positions in `(after, before)`, uncut and without their lines, the newest first."""
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
     at = before
     while rows := fetch(conn, sql, (topic_id, at, portion)):
@@ -121,7 +123,7 @@ def _affordable(sizes: Sequence[int]) -> int:
     total = 0
     for count, size in enumerate(sizes):
         total += size
-        if total > PORTION_BYTES:
+        if total > BYTES_PER_READ:
             return max(1, count)
     return len(sizes)
 
@@ -132,10 +134,13 @@ def read_block(conn: sa.Connection, position: int) -> Block:
 
 
 def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
-    """Yield the blocks of these positions, each with its positions in order; removed positions are left out."""
+    """Yield the blocks that contain these positions, each with those of them that it contains, in order.
+
+    Positions that no stored block contains are left out.
+    """
     wanted = sorted(set(positions))
-    for start in range(0, len(wanted), PLACES):
-        some = wanted[start : start + PLACES]
+    for start in range(0, len(wanted), POSITIONS_PER_STATEMENT):
+        some = wanted[start : start + POSITIONS_PER_STATEMENT]
         sizes = _sizes_at(conn, some)
         while sizes:
             count = _affordable([size for _, size in sizes])
@@ -147,7 +152,7 @@ def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[B
 
 
 def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
-    """Return where the blocks begin that may contain these positions, in order, and the bytes of each."""
+    """Return the blocks that may contain these positions, in order, each as its first position and its bytes."""
     values = ", ".join(["(CAST(? AS BIGINT))"] * len(positions))
     start = "SELECT max(position) FROM blocks WHERE position <= place"
     starts = fetch(conn, f"WITH places(place) AS (VALUES {values}) SELECT DISTINCT ({start}) FROM places", positions)
@@ -159,8 +164,8 @@ def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> s
     """Return those of the positions at which the topic has a record, without reading any record."""
     wanted = sorted(set(positions))
     stored: set[int] = set()
-    for start in range(0, len(wanted), PLACES):
-        some = wanted[start : start + PLACES]
+    for start in range(0, len(wanted), POSITIONS_PER_STATEMENT):
+        some = wanted[start : start + POSITIONS_PER_STATEMENT]
         near = [at for at, _ in _sizes_at(conn, some)]
         sql = "SELECT position, records FROM blocks WHERE topic_id = ? AND position {in}"
         for first, records in fetch_in(conn, sql, (topic_id,), near):

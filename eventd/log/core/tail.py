@@ -1,7 +1,7 @@
 """The end of the log as written by this process, in memory: readers that have caught up need no database read.
 
 It holds a few small blocks, and only consecutive positions up to this process's last commit. If another process appends
-in between, or a block is large, it starts over; a reader that is behind it reads the database.
+in between, or a block is large, it starts over; a reader whose position is before its first reads the database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TAIL_BYTES = 64 << 10
 
 
 class RecentBlocks(NamedTuple):
-    """The blocks of a topic after a position, and the head they end at."""
+    """The blocks of a topic after a position, and the head of the log after the last of them."""
 
     blocks: Sequence[Block]
     head: Head
@@ -65,8 +65,8 @@ class Tail:
         return RecentBlocks((), head) if head is not None and after == head.last == known else None
 
     def beyond(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """Return the blocks of the topic after `after`; None if the tail does not reach back so far, or
-        nothing is new."""
+        """Return the blocks of the topic after the position `after`; None if the tail begins later, or the log has
+        nothing after it."""
         if self._head is None or not self._after <= after < self._head.last:
             return None
         beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]

@@ -14,9 +14,13 @@ from eventd.store.rows.leases import LEASE_MS
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Natural = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
 JITTER_MS = 5000
+"""The limit of `claim_jitter_ms`."""
 PRIORITY = 1000
+"""The limit of a priority, in both directions."""
 IDLE_MS = 300_000
+"""The time without a read after which the automatic priority is 0."""
 HALF_LIFE_MS = 30_000
+"""The time without a read in which the automatic priority halves."""
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +45,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     leases_durable: bool = False
 
     def resolved(self) -> TopicConfig:
-        """Return it with derived fields filled in, and limited fields brought within their limits."""
+        """Return the configuration with derived fields filled in, and limited fields brought within their limits."""
         durability = self.durability or ("fsync" if self.durable else "disk")
         return msgspec.structs.replace(
             self,
@@ -57,7 +61,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
 
     def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
-        """Return the configured priority, or one by the time since the last read: from 0 to 500."""
+        """Return the configured priority; without one, from 500 after a read down to 0 for a topic that is not read."""
         if self.priority is not None:
             return max(-PRIORITY, min(PRIORITY, self.priority))
         idle = None if last_read_ms is None else max(0, now_ms - last_read_ms)
@@ -68,7 +72,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GROUP_CONFIG = TopicConfig(durability="fsync", auto_create=False).resolved()
-"""The shown configuration of a group's topic: the group's resource holds its retention."""
+"""What readers see as the configuration of a group's topic. Its retention is in the group's resource."""
 
 read_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
 
@@ -77,7 +81,7 @@ def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
     """Return a configuration with some of its fields changed. Raises `Invalid`."""
     fields: dict[str, Any] = msgspec.to_builtins(config)
     if unknown := [name for name in changes if name not in fields]:
-        raise Invalid(f"{unknown[0]!r} cannot be set for a topic", hint=f"there are {', '.join(fields)}")
+        raise Invalid(f"a topic has no field {unknown[0]!r}", hint=f"its fields are {', '.join(fields)}")
     if "durable" in changes and "durability" not in changes:
         del fields["durability"]  # derived from the other
     kept = {name: value for name, value in fields.items() if name not in changes}
@@ -85,4 +89,4 @@ def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
     try:
         return msgspec.convert(kept | given, TopicConfig).resolved()
     except msgspec.ValidationError as error:
-        raise Invalid(f"the topic cannot be set so: {error}") from None
+        raise Invalid(f"the topic's configuration is not valid: {error}") from None

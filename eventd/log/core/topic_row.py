@@ -36,9 +36,10 @@ COLUMNS: Final = (
 class TopicRow(NamedTuple):
     """A topic. Times in microseconds; sizes in bytes, of events or of records' data and meta.
 
-    Everything up to the floor, `evicted_seq`, is removed. After it a seq may have no record any more: its line is
-    empty, its block is removed, its job is done, or its record never arrived. `deleted` counts those, so the number of
-    live records is known without reading blocks.
+    Everything up to the floor, `evicted_seq`, is removed. After it a seq may have no record: its line is empty, its
+    block is removed, its job is done, or a router never copied the record. `deleted` counts those, so the number of
+    live records, those still stored, is known without reading blocks. `ids` counts the event ids, or record ids that
+    routers keep, whose record is stored.
     """
 
     id: int
@@ -74,12 +75,12 @@ class TopicRow(NamedTuple):
 
     @property
     def head_seq(self) -> int:
-        """Return the seq of its newest record; 0 before the first."""
+        """Return the last seq that the topic has assigned; 0 before the first."""
         return self.next_seq - 1
 
     @property
     def earliest_seq(self) -> int:
-        """Return the seq of its oldest record; one after the head if it is empty."""
+        """Return the first seq after the floor: no record before it is stored."""
         return self.evicted_seq + 1
 
     @property
@@ -127,7 +128,9 @@ def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[Top
 def list_topics(
     conn: sa.Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
 ) -> list[TopicRow]:
-    """Return topics ordered by the bytes of their names, after `after`: with any of the `prefixes`, if given.
+    """Return topics ordered by the bytes of their names, after the name `after`.
+
+    Their names begin with `prefix` and, if `prefixes` are given, with one of these.
 
     If there are more, one more than `limit` is returned.
     """
@@ -145,7 +148,7 @@ def list_topics(
 
 
 def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
-    """Return the ranges `[first, end)` of names that begin with one of the prefixes and with `prefix`, in order."""
+    """Return the ranges `[first, end)` of the names that `list_topics` selects, in order."""
     wanted = [one for one in prefixes if one.startswith(prefix)] if prefixes else [prefix]
     if any(prefix.startswith(one) for one in prefixes):
         wanted = [prefix]
@@ -160,7 +163,7 @@ def _ranges(prefixes: Sequence[str], prefix: str) -> list[tuple[str, str]]:
 
 
 def read_topic_bytes(conn: sa.Connection, topic_id: int) -> int:
-    """Return the bytes of the bodies a topic stores."""
+    """Return the bytes that a topic stores, as `TopicRow.bytes`."""
     return int(fetch(conn, "SELECT bytes FROM topics WHERE id = ?", (topic_id,))[0][0])
 
 
@@ -168,8 +171,8 @@ def require_in_use(conn: sa.Connection, head: Head, topic_id: int) -> None:
     """Raise `NotFound` if the topic was deleted. The head must be locked.
 
     Only a change of the applied resources deletes a group's topic, so one that was found in use is looked up again only
-    when the resource version has changed. The connection remembers it, because it lives as long as the process's
-    writer.
+    when their version (`registry_version`) has changed. The writer's connection, which lives as long as the process,
+    remembers what was found.
     """
     found: dict[int, int] = conn.info.setdefault("topics in use", {})
     if found.get(topic_id) == head.registry_version:
@@ -218,7 +221,7 @@ _UPDATE = f"UPDATE topics SET {', '.join(f'{name} = ?' for name in _STORED)} WHE
 
 
 def update_topic(conn: sa.Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
-    """Store a topic's values after a change; `before` is its stored row."""
+    """Store the changed values of a topic's row; `before` is the row as it is stored. Returns `topic`."""
     if not topic.of_group:
         shrink(conn, before.bytes - topic.bytes)
     execute(conn, _UPDATE, (*(getattr(topic, name) for name in _STORED), topic.id))

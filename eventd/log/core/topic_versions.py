@@ -1,10 +1,10 @@
-"""The versions of topics, routers and keys whose changes this process knows."""
+"""Which changes of topics, routers and API keys this process knows, by `Head.topics_version`."""
 
 from __future__ import annotations
 
 
 class TopicVersions:
-    """The versions up to which this process knows every change.
+    """The value of `Head.topics_version` up to which this process knows every change. Each change increases it by one.
 
     A change by this process is known at once. Changes by other processes must be read.
     """
@@ -18,8 +18,10 @@ class TopicVersions:
         self._made: set[int] = set()  # after a change by another process, which must still be read
 
     def knows(self, version: int) -> bool:
-        """Return whether every change up to this version is known. A version below the last one that was read
-        is not."""
+        """Return whether every change up to this version is known.
+
+        False for a version below the last one that was read: the log went back to an earlier state.
+        """
         return self._read <= version <= self._known
 
     def made(self, version: int) -> None:

@@ -1,4 +1,4 @@
-"""The most frequent units: events, and the steps of consumers."""
+"""The most frequent units of the writer: appending events, and the steps of consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.log.core.values import AppendResult, Draft, Drafts
 from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
 
 Check = Callable[[sa.Connection, int], None]
-"""Raises an `EventdError` if a unit is to be refused, by the stored rows and the time in microseconds."""
+"""Raises an `EventdError` to refuse a unit; gets the open transaction and the time in microseconds."""
 
 
 class StaleDeclaration(Conflict):
@@ -23,10 +23,11 @@ class StaleDeclaration(Conflict):
 
 
 class Publish:
-    """Append drafts to a topic, up to a limit of stored bytes. Result: `AppendResult`.
+    """Append events to a group's topic. Result: `AppendResult`.
 
-    Raises `Full`, `NotFound` if the topic was deleted, and the errors of `check`, which reads stored rows. A unit based
-    on the resource version `declared` raises `StaleDeclaration` once the version has changed.
+    Raises `Full` if the topic would store more than `ceiling` bytes, `NotFound` if it was deleted, and the errors of
+    `check`. `declared` is the version of the declared resources (`registry_version`) that the caller has read: raises
+    `StaleDeclaration` if they have changed since.
     """
 
     cursor = None
@@ -80,7 +81,7 @@ def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | 
 
 
 class Effect(Protocol):
-    """What a step writes besides the cursor: events that enter the log, and rows of its own."""
+    """What a step writes besides the cursor: events that enter the log, and rows of other tables."""
 
     @property
     def topic_id(self) -> int | None:
@@ -102,7 +103,10 @@ class Effect(Protocol):
 
 
 class Settle:
-    """Move a cursor with everything that belongs to the step. Raises `FenceLost` if another process moved it."""
+    """Move a cursor, and write everything that belongs to the step.
+
+    Raises `FenceLost` if the cursor is no longer at the position the step began from, or its selection has changed.
+    """
 
     durable = True
     turn = Turn.FRONT
@@ -133,7 +137,7 @@ class Settle:
 
 
 class Postpone:
-    """Record a failed attempt of a consumer."""
+    """Record a failed attempt of a consumer, unless its cursor has moved since."""
 
     topic_id = None
     cursor = None

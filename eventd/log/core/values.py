@@ -37,7 +37,7 @@ class Drafts:
     `types` and `sources` name all that occur, and maybe more; none expires before `expires_first`; None: none expires.
 
     Drafts of a topic of records have `sizes`, in bytes of data and meta, and no `event_ids`, unless they are copies
-    that keep the identity of their originals. `key_id` is the key that signed their batch; empty without one.
+    that keep the ids of the copied records. `key_id` is the key that signed their batch; empty without one.
     """
 
     event_ids: Sequence[str] = ()
@@ -78,7 +78,7 @@ class Drafts:
         return len(self.bodies)
 
     def of_one_kind(self) -> Iterator[Drafts]:
-        """Yield runs of drafts that all enter the log here, or all came from other nodes; usually one."""
+        """Yield the drafts in runs, usually one: each run entered the log at this node, or came from other nodes."""
         distinct = set(self.paths)
         if len(distinct) == 1 or "" not in distinct:
             yield self
@@ -103,7 +103,7 @@ class Drafts:
 
     @property
     def own(self) -> bool:
-        """Return whether any enters the log here."""
+        """Return whether any draft enters the log at this node."""
         return "" in self.paths
 
     @property
@@ -123,7 +123,11 @@ NOTHING = Drafts()
 
 
 class Record(NamedTuple):
-    """A record of the log."""
+    """A record of a group's topic: an event, by its `body`, with its place in the log.
+
+    `node` is its source, `tag` its type, `ts` the time of observation, and `path` the encoded path. Times in
+    microseconds, `size` in bytes.
+    """
 
     position: int
     topic_id: int
@@ -157,10 +161,10 @@ class IdOwner(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """The outcome of each draft of one unit, in order. `positions` holds the id's latest record, also for a duplicate.
+    """The outcome of each draft of one unit, in order, and the position of the latest record of its id.
 
-    A new record's seq is its position plus `shift`. `owners` holds the owner of the id of each conflicting draft, by
-    its index.
+    In a topic of records, a new record's seq is its position plus `shift`. `owners` holds the owner of the id of each
+    conflicting draft, by the draft's index.
     """
 
     outcomes: Sequence[Outcome]
@@ -174,7 +178,10 @@ class AppendResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Retention removed records of this topic that a reader before `upto` has not seen."""
+    """Retention removed records of this topic at positions in `(after, upto]` before a reader at `after` got them.
+
+    `upto_seq` is the last seq that is removed.
+    """
 
     topic_id: int
     after: int

@@ -58,7 +58,7 @@ class Watch:
                 future.set_result(None)
 
     def after(self, turn: int) -> asyncio.Future[None]:
-        """Return a future that is done after a signal since `turn`, which the caller notes before reading."""
+        """Return a future that is done once `self.turn` is above `turn`, which the caller notes before reading."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.turn > turn:
             future.set_result(None)
@@ -116,12 +116,14 @@ class Wakeups:
                 del self._by_topic[topic]
 
     def is_watched(self, topic_id: int) -> bool:
-        """Return whether any watch is for this topic alone."""
+        """Return whether any watch names this topic; watches of all topics do not count."""
         return topic_id in self._by_topic
 
     def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
-        """This process committed positions `first` to `last`; for each topic, whether any of them entered the
-        log here."""
+        """Wake the readers of these topics: this process committed the positions `first` to `last`.
+
+        `topics`: for each topic id, whether any of its new records entered the log at this node.
+        """
         if first != self.head + 1:
             self.foreign(last)  # another process appended in between, to unknown topics
             return
@@ -137,19 +139,20 @@ class Wakeups:
         self._notify(topics)
 
     def touch(self, topic_id: int) -> None:
-        """A topic has changed without an append: records or the topic were deleted, or it was configured."""
+        """Wake the readers of a topic that changed without an append: it or records of it were deleted, or its
+        configuration changed."""
         for watch in [*self._by_topic.get(topic_id, ()), *self._everything]:
             watch.look()
         self._notify((topic_id,))
 
     def touch_all(self) -> None:
-        """Another process changed unknown topics."""
+        """Wake every reader: other processes may have changed any topic."""
         for watch in self._all:
             watch.look()
         self._notify(None)
 
     def foreign(self, last: int) -> None:
-        """The head is at `last`, in unknown topics: every reader reads."""
+        """Wake every reader: the head is at `last`, and another process appended to unknown topics."""
         if last > self.head:
             self.head = last
         for watch in self._all:

@@ -24,11 +24,11 @@ from federation.peers import BATCH_TYPE, RUNS_TYPE
 from federation.runs import Run
 
 WORTH_A_RUN = 16
-"""Average records of a run from which runs are cheaper to read than lines."""
+"""A page is sent as runs if they have at least so many records on average; otherwise lines are cheaper to read."""
 
 
 class RecordSelection(Protocol):
-    """The records that are meant for a destination."""
+    """Decides which records are meant for a destination."""
 
     @property
     def relay(self) -> bool:
@@ -46,7 +46,10 @@ class RecordSelection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerFilter:
-    """The records for a peer, as runs if it accepts them. Records that came through it are not sent back."""
+    """The records to send to a peer: those of a selection, except expired ones and those that came from the peer.
+
+    `runs`: the peer accepts pages in the form of runs.
+    """
 
     peer: str
     selection: RecordSelection
@@ -63,7 +66,7 @@ class PeerFilter:
         return meant if meant is False or self._harmless(block, now) else None
 
     def _harmless(self, block: Block, now: int) -> bool:
-        """Return whether no record of the block has expired or has passed the peer."""
+        """Return whether no record of the block has expired, or came from the peer or through it."""
         sources, paths = names(block.sources), names(block.paths)
         return (
             is_alive(block.expires_first, now)
@@ -74,7 +77,7 @@ class PeerFilter:
         )
 
     def hindrance(self, record: Record, now: int) -> str:
-        """Return why a record that is meant for the peer must not be sent; empty if it may."""
+        """Return why a record that is meant for the peer must not be sent; empty if it may be sent."""
         if not is_alive(record.expires_at, now):
             return "expired"
         return may_send(decode_path(record.path), record.node, self.peer, relay=True) or ""
@@ -86,7 +89,7 @@ class PeerFilter:
 
 @dataclass(frozen=True, slots=True)
 class WirePage:
-    """`body` is that of a v2 batch of `count` events, of the `form` that is its content type.
+    """A page for a peer: `body` is that of a v2 batch of `count` events, and `form` its content type.
 
     `exceptions` are records that were wanted but must not be sent, with the reason; `oldest` is the earliest time of
     recording in microseconds, 0 without lines. Everything up to the position `upto` was read; the page is `full` if a
@@ -189,7 +192,7 @@ class _PageBuilder:
         return self.count + len(self.exceptions)
 
     def body(self) -> tuple[bytes, str]:
-        """Return the body of the page, and its form: runs if they are long enough to be worth their heads."""
+        """Return the body of the page, and its form: runs if they are long enough, otherwise lines."""
         if self.wanted.runs and self.count >= WORTH_A_RUN * len(self.stretches) > 0:
             return b"".join([stretch.run() for stretch in self.stretches]), RUNS_TYPE
         return "".join([stretch.lines() for stretch in self.stretches]).encode(), BATCH_TYPE
@@ -235,7 +238,7 @@ class _PageBuilder:
         if block.path is not None:
             self._add(block.position, block.path, block.records, block.text)
         else:
-            for position, (path, body) in enumerate(block.facts(), block.position):
+            for position, (path, body) in enumerate(block.entries(), block.position):
                 self._add(position, path, 1, f"{body}\n")
         self._count(block.records, block.bytes, block.recorded_at)
 

@@ -26,8 +26,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 BACKGROUND_RECORDS = 250
-"""Records of background units after which a transaction takes no further unit: a client's unit waits only a few
-milliseconds."""
+"""Sum of the weights of background units from which a transaction takes no further one: a client's unit waits only a
+few milliseconds."""
 
 QueuedUnit = tuple[Unit[Any], asyncio.Future[Any]]
 """A unit, and the future that its caller awaits."""
@@ -37,8 +37,8 @@ Group = deque[QueuedUnit]
 class Writer:
     """Group commit for one database.
 
-    `committed` is called after every transaction that appended records, `timed(seconds, records)` after each. `seen`
-    returns the last position known to be assigned.
+    `committed` is called after every transaction that appended records, `timed(seconds, records)` after every
+    transaction. `seen` returns the last position known to be assigned.
     """
 
     def __init__(
@@ -62,7 +62,10 @@ class Writer:
         self._closed = False
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
-        """Queue a unit; returns its result, or its error, once the transaction is as durable as its units require."""
+        """Queue a unit. The future gets its result or error once the transaction is as durable as its units require.
+
+        Raises `Unavailable` after `close`.
+        """
         if self._closed:
             raise Unavailable("the node is stopping")
         loop = asyncio.get_running_loop()
@@ -85,7 +88,7 @@ class Writer:
         await self._idle.wait()
 
     def _next(self) -> list[QueuedUnit]:
-        """Return the units of the next transaction, all of one turn: those of another would delay them."""
+        """Return the units of the next transaction, all of one kind (`Turn`): those of another would delay them."""
         for turn in [*self._turns]:
             self._turns.rotate(-1)
             if group := [*_take(self._waiting[turn], BACKGROUND_RECORDS if turn is Turn.BACKGROUND else GROUP_RECORDS)]:
@@ -190,7 +193,7 @@ def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
 
 
 def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
-    """Yield the next units, up to so many records."""
+    """Yield the next units whose callers still wait, until the sum of their weights is at least `most`."""
     weight = 0
     while waiting and weight < most:
         unit, future = waiting.popleft()

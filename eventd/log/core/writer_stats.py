@@ -19,7 +19,7 @@ class WriterStats:
         self.flushes = 0
         self.flush_micros = 0
         self.flushes_within = [0] * (len(BOUNDS) + 1)
-        """By the first of `BOUNDS` that is not exceeded; the last counts those that exceed all."""
+        """Flushes by the first of `BOUNDS` that their time does not exceed; the last counts those that exceed all."""
         self.waiting_peak = 0
         self.trouble = ""
         """Why the last transaction failed as a whole; empty if it did not."""
@@ -34,8 +34,10 @@ class WriterStats:
         self.waiting_peak = max(self.waiting_peak, waiting)
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
-        """Count a transaction that wrote blocks of these records and bytes; `flush`: seconds of waiting for
-        the disk."""
+        """Count a transaction that wrote blocks of these `sizes` (records, bytes).
+
+        `flush`: the seconds that it waited for the disk; None: it was not flushed.
+        """
         self.trouble = ""
         self.transactions += 1
         self.records += sum(records for records, _ in sizes)

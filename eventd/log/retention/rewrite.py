@@ -78,8 +78,8 @@ def rewrite_blocks(
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
     """Return the records of some seqs in a block that are copies with an identity."""
     shift = block.position - block.seq
-    facts = enumerate(block.facts(), block.seq)
-    return [(read_provenance(path).id, seq + shift) for seq, (path, _) in facts if " " in path and seq in seqs]
+    entries = enumerate(block.entries(), block.seq)
+    return [(read_provenance(path).id, seq + shift) for seq, (path, _) in entries if " " in path and seq in seqs]
 
 
 def expire_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:

@@ -238,7 +238,7 @@ class _PageBuilder:
         found: list[Original] = []
         shift, line = block.seq - block.position, self._line
         done = read_done(self._conn, line, block.seq, block.last_seq)
-        for at, (path, body) in enumerate(block.facts(), block.position):
+        for at, (path, body) in enumerate(block.entries(), block.position):
             seq = at + shift
             if body and seq not in done:
                 hops, origin = read_provenance(path)

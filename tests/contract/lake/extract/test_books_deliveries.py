@@ -191,7 +191,7 @@ async def test_however_little_is_remembered_the_rows_are_the_same(
 ) -> None:
     """Blocks of one event: own ones, relayed ones and those of another group lie in turn."""
     monkeypatch.setattr(block_columns, "MOST_BYTES", most)
-    monkeypatch.setattr(batch_blocks, "PORTION_BYTES", most)
+    monkeypatch.setattr(batch_blocks, "BYTES_PER_READ", most)
     monkeypatch.setattr(batch_blocks, "AHEAD", 2)
     await shelf.declare(c={"relay": True}, d={"relay": True, "types": ["x"]})
     await shelf.declare(group="h")

@@ -30,8 +30,8 @@ async def test_conflicts_are_counted_by_who_has_the_id_and_who_came_second(log: 
 async def test_sources_without_end_take_no_rows_without_end(
     log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(id_conflicts, "KINDS", 10)
-    monkeypatch.setattr(id_conflicts, "AT_ONCE", 5)
+    monkeypatch.setattr(id_conflicts, "MOST_KINDS", 10)
+    monkeypatch.setattr(id_conflicts, "KINDS_PER_TRANSACTION", 5)
     topic = await log.topic("group:g")
     await log.append(topic, [draft("e1")])
     for number in range(20):

@@ -27,9 +27,9 @@ from tests.support.reading import read_records
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records to a block, and few blocks at once, so that every seam is crossed."""
     monkeypatch.setattr(blocks, "BLOCK_RECORDS", request.param)
-    monkeypatch.setattr(scan, "AT_FIRST", 2)
-    monkeypatch.setattr(scan, "PORTION", 3)
-    monkeypatch.setattr(scan, "PLACES", 2)
+    monkeypatch.setattr(scan, "FIRST_BLOCKS", 2)
+    monkeypatch.setattr(scan, "BLOCKS_PER_READ", 3)
+    monkeypatch.setattr(scan, "POSITIONS_PER_STATEMENT", 2)
 
 
 async def fill(log: EventLog, topic: int, count: int) -> list[Draft]:

@@ -44,7 +44,7 @@ def test_a_block_has_the_facts_it_was_made_of(data: st.DataObject) -> None:
     assert (list(whole), len(whole), whole.bytes) == (texts, len(texts), sum(len(text.encode()) for text in texts))
     for held in (texts, whole):
         [block] = packed(ways, held)
-        assert [*block.facts()] == [*zip(ways, texts, strict=True)]
+        assert [*block.entries()] == [*zip(ways, texts, strict=True)]
         assert (block.position, block.last, block.seq, block.records) == (7, 6 + len(texts), 3, len(texts))
         assert block.bytes == sum(len(text.encode()) for text in texts)
         assert block.bodies() == texts
@@ -54,7 +54,7 @@ def test_a_block_has_the_facts_it_was_made_of(data: st.DataObject) -> None:
         inside = range(max(7, first + 1), min(block.last, last) + 1)
         assert (part is None) == (not inside)
         if part is not None:
-            assert [*part.facts()] == [*zip(ways, texts, strict=True)][inside.start - 7 : inside.stop - 7]
+            assert [*part.entries()] == [*zip(ways, texts, strict=True)][inside.start - 7 : inside.stop - 7]
             assert (part.position, part.seq, part.records) == (inside.start, inside.start - 4, len(inside))
             assert part.bytes == sum(len(texts[at - 7].encode()) for at in inside)
 
