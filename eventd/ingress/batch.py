@@ -14,7 +14,7 @@ from eventd.log.core.values import AppendResult, Drafts, Outcome
 from eventd.store.rows.links import (
     StoredMark,
     count_links,
-    forget_links,
+    delete_links,
     keep_nonce,
     keep_receipt,
     nonce_seen,
@@ -183,4 +183,4 @@ class StoreBatch:
         """Delete the oldest marks of undeclared senders: a member with a shared key can invent any number of names."""
         if count_links(tx.conn, self.topic_id) > len(self._peers) + STRANGERS + SPARE:
             stale = stale_links(tx.conn, self.topic_id, self._peers, most=STRANGERS, before=0)
-            forget_links(tx.conn, self.topic_id, stale)
+            delete_links(tx.conn, self.topic_id, stale)

@@ -61,7 +61,7 @@ class Housekeeping:
             return refusals
         return {
             **refusals,
-            "retention": partial(self._retention.prune_for_ever, groups),
+            "retention": partial(self._retention.apply_for_ever, groups),
             "deleted topics": self._retention.remove_deleted_for_ever,
             "sweep": self._retention.sweep_for_ever,
             "checkpoint": self.checkpoint_for_ever,

@@ -11,7 +11,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
-from eventd.log.retention.evict import CHUNK, RowRetention, forget, forget_selections, read_unused_selections
+from eventd.log.retention.evict import CHUNK, RowRetention, delete_selections, forget, read_unused_selections
 from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import is_due, sweep
 from eventd.node.attempt import attempt
@@ -20,10 +20,10 @@ from eventd.resources.effective import GroupConfig, effective, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
-from eventd.store.parts.parts import forget_parts
-from eventd.store.rows.links import forget_links, stale_links
+from eventd.store.parts.parts import delete_old_parts
+from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
-from eventd.store.rows.runs import forget_runs
+from eventd.store.rows.runs import delete_old_runs
 
 STRANGER_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
@@ -45,7 +45,7 @@ class Retention:
         self._settings = settings
         self._metrics = metrics
 
-    async def prune_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
+    async def apply_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Apply every group's retention at the start and then at its interval, until cancelled."""
         while True:
             await attempt("retention", self._prune(groups()))
@@ -69,11 +69,11 @@ class Retention:
             pass  # a little at a time, so that appends come in between
         unused = await self._log.database.read(read_unused_selections, self._log.clock.now() - limits.batches)
         if unused:
-            await self._log.database.write(forget_selections, unused)
+            await self._log.database.write(delete_selections, unused)
         for topic_id in await self._log.database.read(read_crowded):
             await self._log.database.write(join_oldest, topic_id)
-        await self._forget_older(forget_runs, self._settings.run_retention, CHUNK)
-        await self._forget_older(forget_parts, self._settings.part_retention, PARTS)
+        await self._forget_older(delete_old_runs, self._settings.run_retention, CHUNK)
+        await self._forget_older(delete_old_parts, self._settings.part_retention, PARTS)
         for group in declared:
             await self._forget_strangers(group)
 
@@ -164,4 +164,4 @@ def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tupl
 
 def _forget_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:
     lock_head(conn)  # before the marks, in the same order as a batch
-    forget_links(conn, topic_id, stale)
+    delete_links(conn, topic_id, stale)

@@ -1,7 +1,7 @@
 """Cursors: the position and state of each consumer, and its dead letters.
 
-A cursor's position is its own fence: a step is applied only where the position still is what the step began with.
-Every function takes the open transaction; the head is locked before any cursor is.
+A step is applied only if the cursor is still at the position the step began from; that check is the fence. Every
+function takes the open transaction; the head is locked before any cursor is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ class LinkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The row of a consumer. Positions are node-wide; times in microseconds."""
+    """The row of a consumer. Positions are those of the node's log; times in microseconds.
+
+    `selection` is that of a repair or a backfill, which ends at `until`. That of any other consumer is stored under
+    `selector_version` in the table `selectors`.
+    """
 
     name: str
     kind: str
@@ -71,7 +75,11 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One delivered batch: the evidence for every position in `(after, upto]`. Times in microseconds."""
+    """One delivered batch: the evidence for every position in `(after, upto]`. Times in microseconds.
+
+    `exceptions` are positions that were not delivered, each with the reason. `picked`: the positions that a repair
+    delivered; empty for a batch of the cursor itself. `status` is that of the response; 0: there was nothing to send.
+    """
 
     cursor: str
     batch_id: str
@@ -95,7 +103,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that one consumer refused for good, and the reason."""
+    """A record that one consumer's destination refused for good, and the reason. Times in microseconds."""
 
     cursor: str
     position: int
@@ -109,9 +117,9 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One settled step of a cursor: from `position` to `upto`, with its batches and dead letters.
+    """One step of a cursor, from `position` to `upto`, with its batches and dead letters.
 
-    `selector_version` is that of the selection by which the step was made; None if nothing was selected.
+    `selector_version` is that of the selection by which the step was made; None: the step does not depend on it.
     """
 
     name: str
@@ -127,7 +135,7 @@ class Step:
 
 
 def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
-    """Return cursors ordered by name: of any of the `kinds`, or of all. There may be very many routers."""
+    """Return cursors ordered by name. `kinds`: only of these; without them, also those of very many routers."""
     query = sa.select(cursors).order_by(cursors.c.name)
     if kinds:
         query = query.where(cursors.c.kind.in_(kinds))
@@ -210,7 +218,7 @@ def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
 
 
 def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
-    """Set the cursor's selection from its current position on, under a version of its own."""
+    """Store a selection under `version`, which must be new for this cursor; it holds from the cursor's position on."""
     conn.execute(
         selectors.insert().values(
             cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
@@ -220,7 +228,7 @@ def declare_selection(conn: sa.Connection, cursor: str, version: int, selection:
 
 
 def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Return the selection of this version, or the newest one, with its version. Raises `NotFound`."""
+    """Return a cursor's selection, as (version, selection): the newest, or that of `version`. Raises `NotFound`."""
     query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
     if version is not None:
         query = query.where(selectors.c.version == version)
@@ -231,7 +239,7 @@ def read_selection(conn: sa.Connection, cursor: str, version: int | None = None)
 
 
 def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Return the version and the selection of each cursor of these kinds, by name, from its current position on."""
+    """Return the (version, selection) that each cursor of these kinds uses now, by name."""
     query = (
         sa.select(selectors.c.cursor, selectors.c.version, selectors.c.selection)
         .join(cursors, sa.and_(cursors.c.name == selectors.c.cursor, cursors.c.selector_version == selectors.c.version))
@@ -241,14 +249,14 @@ def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, di
 
 
 def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
-    """Return a name for another repair of a cursor, unused while any of its repairs is running."""
+    """Return a name for another repair for a peer, which none of its running repairs has."""
     prefix = f"{kind}:{group}/{node}/"
     taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 
 def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-    """Return the positions of these cursors, locked until the transaction ends."""
+    """Return the positions of these cursors by name; their rows stay locked until the transaction ends."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
     marks = ", ".join("?" * len(ordered))
     sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
@@ -256,7 +264,7 @@ def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
 
 
 def check_fence(positions: Mapping[str, int], step: Step) -> None:
-    """Raise `FenceLost` unless the cursor is still where the step began."""
+    """Raise `FenceLost` unless the cursor is still at the position the step began from."""
     found = positions.get(step.name)
     if found != step.position:
         where = "was deleted" if found is None else f"is at {found}"
@@ -264,7 +272,7 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
-    """Move the cursor and store what belongs to the step. The fence was checked under lock.
+    """Move the cursor, and store the step's batches and dead letters. `check_fence` was called under lock.
 
     Raises `FenceLost` if the cursor's selection version differs from the step's: records that the step skipped may now
     be wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
@@ -318,7 +326,7 @@ def insert_dead_letter(conn: sa.Connection, letter: DeadLetter) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Postponement:
-    """A failed attempt: the cursor stays, with the reason and the time of the next attempt."""
+    """A failed attempt: the cursor stays at `position`, and is tried again at `retry_at`. Times in microseconds."""
 
     name: str
     position: int
@@ -382,7 +390,7 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
 
 
 def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
-    """Move a cursor anywhere, for an operator; a running step becomes void. Raises `NotFound`."""
+    """Move a cursor anywhere, for an operator; a step in progress will fail with `FenceLost`. Raises `NotFound`."""
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
     fresh |= {"state": LinkState.RUNNING, "since": now}
     if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:

@@ -1,7 +1,7 @@
-"""Trim marks: up to which id rows of a numbered table may be missing, for readers that follow the table by id.
+"""The highest row id that was deleted from each numbered table, for readers that follow the table by id.
 
-Rows are deleted by age, or with their peer, and not strictly in the order of their ids. So the mark is the highest
-deleted id: after it, no row is missing.
+Rows are deleted by age, or with their peer, and not strictly in the order of their ids: up to that id rows may be
+missing, after it none is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NUMBERED = (batches, inbound_batches, inbound_gaps, refusals)
 
 
 def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
-    """Record that rows of a table up to this id were deleted; 0: none. The head must be locked."""
+    """Record `upto` as the highest row id that was deleted from a table; 0: none was. The head must be locked."""
     if upto:
         sql = (
             "INSERT INTO forgotten (book, upto) VALUES (?, ?) ON CONFLICT (book) DO UPDATE SET upto ="

@@ -13,7 +13,7 @@ from eventd.store.engine.database import fetch
 
 
 class AcknowledgedRange(NamedTuple):
-    """A range `(after, upto]` that a peer acknowledged in normal delivery, except for the positions `left_out`."""
+    """Positions `(after, upto]` that a peer acknowledged, other than by a repair, except for those `left_out`."""
 
     after: int
     upto: int
@@ -37,7 +37,7 @@ def read_acknowledged(conn: sa.Connection, cursor: str, first: int, last: int) -
 
 
 def first_acknowledged(passages: Iterable[AcknowledgedRange], positions: Sequence[int]) -> dict[int, int]:
-    """Return when each of the positions (in order) was first acknowledged, if a range contained it.
+    """Return when each of the positions (in order) was first acknowledged; without those that no range contains.
 
     A range that is sent again, because the peer turned out to have less, does not make its records late.
     """
@@ -52,9 +52,9 @@ def first_acknowledged(passages: Iterable[AcknowledgedRange], positions: Sequenc
 
 
 def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
-    """Return when the earliest stored range was acknowledged; None if none is stored.
+    """Return when the earliest stored batch of a cursor was acknowledged; None if none is stored.
 
-    Ranges acknowledged later are all still stored.
+    Batches acknowledged later are all still stored.
     """
     sql = "SELECT acked_at FROM batches WHERE cursor = ? ORDER BY upto LIMIT 1"
     rows = fetch(conn, sql, (cursor,))

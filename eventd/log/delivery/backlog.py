@@ -24,15 +24,15 @@ from eventd.store.engine.database import fetch
 from federation.event import is_alive
 
 COUNTED = 20_000
-"""Blocks that are counted one by one, or records if blocks must be decoded. Beyond that, the database sums up."""
+"""Blocks that are counted one by one, or records where blocks must be decoded. The database sums up those beyond."""
 MOST_KINDS = 1000
-"""Combinations of types by which the rest is counted, the most frequent first."""
+"""Combinations of types in which the records beyond `COUNTED` are summed up, the most frequent first."""
 SURVEYED = 250
 """Records that one step of a survey decodes at most: a millisecond or two."""
 
 
 class Backlog(NamedTuple):
-    """Live records after a cursor that are meant for a peer: how many, and when the first of them was recorded.
+    """Events after a cursor that wait for a peer and have not expired: how many, and when the first was recorded.
 
     `expires_first` is their earliest expiry. If the backlog is not `exact`, there may be fewer events, and some may
     expire sooner. Times in microseconds.
@@ -105,7 +105,7 @@ class _BacklogCounter:
     others: int = 0
 
     def add_block(self, block: Block, meant: bool, records: int) -> None:
-        """Count records of a block, all of which wait, or none."""
+        """Count `records` records of a block, all of which are to be sent (`meant`) or none."""
         if meant:
             self._add(records, block.bytes, block.recorded_at, block.expires_first)
         else:
@@ -141,11 +141,13 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 def read_backlogs(
     conn: sa.Connection, topic_id: int, asked: Sequence[tuple[PeerFilter, int]], *, now: int
 ) -> list[Backlog]:
-    """Return the backlogs of several peers, given with their cursors' positions; without `expires_first`.
+    """Return the backlogs of several peers, in order; `asked`: the filter and the cursor's position of each.
 
-    Most cursors are at the end of the log, and the others have the same blocks ahead: these are read once for all. Only
-    for a peer for which their columns are not sufficient is `read_backlog` called. No selection may name single
-    positions, as a repair's does.
+    Most have no `expires_first`.
+
+    Most cursors are at the end of the log, and the others have the same blocks ahead: these are read once for all.
+    `read_backlog` is called only for a peer for which the columns of these blocks are not sufficient. No selection may
+    name single positions, as a repair's does.
     """
     last = read_head(conn).last
     backlogs = [Backlog(0, None)] * len(asked)
@@ -184,7 +186,7 @@ class _Kinds:
         self.blocks += 1
 
     def and_part(self, block: Block, after: int) -> _Kinds:
-        """Return these, plus the records of a block after a position."""
+        """Return a copy of these with the records of a block after a position added."""
         more = _Kinds(self._now)
         more._found |= self._found
         more.add(block, block.last - after)
@@ -205,8 +207,8 @@ class _Kinds:
 class Survey(NamedTuple):
     """The records that a repair of a range would send. Times in microseconds, sizes in bytes.
 
-    `events` would be sent; `expired` are too late, `others` are not meant for the peer. The last record that was read
-    is at the position `upto`.
+    `events` would be sent; `expired` are too late, `others` are not meant for the peer. Everything up to the position
+    `upto` was read.
     """
 
     upto: int
@@ -260,9 +262,9 @@ def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int
 def read_stale(
     conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
 ) -> list[Record]:
-    """Return refreshes after a cursor, at `after`, of events that the peer has with an earlier expiry.
+    """Return the refreshes that wait for a peer whose cursor is at `after`, of events it has with an earlier expiry.
 
-    With the name of the `cursor`, without those that its repairs have delivered.
+    With the name of the `cursor`, those that its repairs have delivered are left out.
     """
     sql = "SELECT position FROM event_ids WHERE topic_id = ? AND first_position <= ? AND position > ?"
     refreshed = [position for (position,) in fetch(conn, sql, (topic_id, after, after))]

@@ -1,4 +1,4 @@
-"""Digests of a topic's events from some node, in steps: summed up, or listed. For comparing two nodes.
+"""Digests of some events of a topic, in steps: summed up, or listed. For comparing what two nodes hold.
 
 A step is a few milliseconds of work in one short snapshot, so that neither readers nor the event loop wait for a
 comparison of millions. If all of a block is included, its lines are summed up without being decoded.
@@ -28,9 +28,9 @@ from federation.selector import Selector
 STEP_RECORDS = 1500
 """Records of a step, approximately: a few milliseconds."""
 MOST_PROOFS = 1000
-"""Batches that are searched for the last one before a time."""
+"""Batches that `taken_before` searches at most."""
 PORTION = 32
-"""Blocks that are read together: usually a few are a step."""
+"""Blocks that are read together: usually a step has only a few."""
 REST = 0.5
 """Seconds of rest for each second that steps take."""
 PER_BLOCK = 5
@@ -47,8 +47,8 @@ async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> Non
 class RecordFilter:
     """The records to include: those with an accepted path that match the selector.
 
-    `not_source`: a source whose events are excluded; `since`: the first minute of observation. `own` reads only what
-    entered the log at this node.
+    `not_source`: a source whose events are excluded; `since`: events observed before that minute are in no bucket.
+    `own` reads only what entered the log at this node.
     """
 
     takes_path: Callable[[str], bool]
@@ -109,7 +109,7 @@ NO_EXCLUSIONS = Exclusions()
 
 
 def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
-    """Return the positions that the batches of a cursor left out: expired, in the path, refused."""
+    """Return the positions that the batches of a cursor left out, with why: expired, in the path, refused."""
     found: dict[int, str] = {}
     rows = fetch(conn, "SELECT exceptions FROM batches WHERE cursor = ? AND exceptions <> '' ORDER BY id", (cursor,))
     for (exceptions,) in rows:
@@ -119,7 +119,7 @@ def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
 
 
 class DigestStep(NamedTuple):
-    """The position that a step reached, the records it found, and those it left out, by reason."""
+    """The position that a step reached, how many records it added, and how many it left out, by reason."""
 
     upto: int
     records: int
@@ -136,7 +136,7 @@ def sum_step(
     totals: dict[int, int],
     left_out: Exclusions = NO_EXCLUSIONS,
 ) -> DigestStep:
-    """Add the next records in `(after, until]` to the totals."""
+    """Add the next records at positions in `(after, until]` to the totals of their buckets."""
     records, reasons = 0, Counter[str]()
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):
@@ -181,9 +181,9 @@ def list_step(
     number: int = 0,
     late: bool = False,
 ) -> RecordList:
-    """Return the next records in `(after, until]` that are in one of these buckets.
+    """Return the next records at positions in `(after, until]` that are in a bucket of `keys`.
 
-    With `late`, also those that were observed too early to be in any.
+    With `late`, also those that were observed too early to be in any bucket. `number` is that of the first record.
     """
     held: list[ListedRecord] = []
     plan = _plan(conn, topic_id, after, until, chosen)
@@ -211,8 +211,10 @@ def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Colu
 
 
 class _Plan(NamedTuple):
-    """The blocks of a step that may contain an included record: where each begins, and whether all of it is
-    included."""
+    """The blocks of a step that may contain an included record, by first position: whether all of it is included.
+
+    The step reads up to the position `upto`.
+    """
 
     whole: Mapping[int, bool]
     upto: int
@@ -245,13 +247,13 @@ def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: R
 
 
 def read_prints(conn: sa.Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
-    """Return the fingerprints, in text form, of the records at these positions that still exist."""
+    """Return the fingerprints of the records at these positions that still exist, as texts, by position."""
     found = read_at(conn, [position for position in positions if position is not None])
     return {record.position: show_print(fingerprint(record.body)) for record in found}
 
 
 def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
-    """Return when the oldest stored record was recorded, `now` if retention left none; None if it removed none."""
+    """Return when the oldest stored record was recorded; `now` if none is stored; None if retention removed none."""
     found = fetch(conn, "SELECT evicted_seq FROM topics WHERE id = ?", (topic_id,))
     if not found or not found[0][0]:
         return None
@@ -260,7 +262,7 @@ def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
 
 
 def taken_before(conn: sa.Connection, cursor: str, time: int, leeway: int) -> int:
-    """Return the position up to which a peer had received everything before a time of its own clock; 0 if unknown.
+    """Return the position up to which a peer had received everything at a `time` by its clock; 0 if unknown.
 
     `leeway` is how far the two clocks may be apart. Times in microseconds.
     """

@@ -15,7 +15,10 @@ from federation.structured import InnerList, parse_dictionary
 
 
 class Proof(NamedTuple):
-    """A receipt. `digest` is the SHA-256 of its text in hex, the same at both ends; `upto` is the peer's mark."""
+    """A receipt. `digest` is the SHA-256 of its text in hex, the same at both ends; `upto` is the peer's mark.
+
+    `accepted`, `duplicates` and `refused` are numbers of events; `recorded_at` is in microseconds, by the peer's clock.
+    """
 
     digest: str
     recorded_at: int
@@ -51,7 +54,7 @@ def read_answer(text: str) -> Proof:
 
 
 def read_proof(evidence: str) -> Proof | None:
-    """Return the receipt of a batch; None for v1, which has no receipts."""
+    """Return the receipt in the stored evidence of a batch; None if it holds none, as for v1."""
     try:
         return read_answer(_EVIDENCE.decode(evidence).body) if evidence else None
     except msgspec.MsgspecError:

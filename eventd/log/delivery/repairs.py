@@ -1,6 +1,6 @@
 """Repairs: the range of records to send again, the cursor that sends them, and the dead letters to retry.
 
-A repair is a cursor beside the peer's own, over a closed range of positions. The node sends the selected records,
+A repair is a cursor beside the peer's own, over a range of positions with an end. The node sends the selected records,
 marked as a repair, and deletes the cursor at its end.
 """
 
@@ -24,7 +24,7 @@ MOST_POSITIONS = 10_000
 
 
 def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
-    """Return the positions of the latest records of the known ids; None if retention removed it.
+    """Return the position of the latest record of each known id; None if retention removed that record.
 
     An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown.
     """
@@ -39,13 +39,16 @@ def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[
 
 
 def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
-    """Return those of the ids whose first record has been refreshed."""
+    """Return those of the ids whose event was refreshed: they have more than one record."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL AND event_id {in}"
     return {event_id for (event_id,) in fetch_in(conn, sql, (topic_id,), list(ids))}
 
 
 def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
-    """Return the half-open range of positions recorded in a span of time (microseconds, inclusive); (0, 0) for none."""
+    """Return the range of positions `(after, upto]` recorded from `since` to `until`, inclusive; (0, 0) for none.
+
+    Times in microseconds; None: no bound.
+    """
     conditions = (
         ["topic_id = ?"] + ["recorded_at >= ?"] * (since is not None) + ["recorded_at <= ?"] * (until is not None)
     )
@@ -56,7 +59,7 @@ def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, unti
 
 
 def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
-    """Return the half-open range of positions of the seqs `first` to `last` that still exist; (0, 0) for none."""
+    """Return the range of positions `(after, upto]` of the seqs `first` to `last` that still exist; (0, 0) for none."""
     begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
     if begin is None or begin == end:
         return (0, 0)
@@ -90,7 +93,7 @@ def start_repair(
     now: int,
     kind: str = "repair",
 ) -> str:
-    """Create the cursor of a repair of `(after, upto]`, notify running nodes, and return its name."""
+    """Create the cursor of a repair of the positions `(after, upto]`, notify running nodes, and return its name."""
     announce(conn)  # locks the head, which is always locked before cursors
     name = next_repair_name(conn, group, node, kind=kind)
     create_cursor(conn, name, kind=kind, topic_id=topic_id, position=after, until=upto, selection=selection, now=now)
@@ -128,9 +131,9 @@ def read_dead_letters(
     limit: int,
     newest: bool = False,
 ) -> list[StoredDeadLetter]:
-    """Return dead letters of a topic after the dead letter `after`, oldest first; or the newest first, before it.
+    """Return dead letters of a topic with ids above `after`, oldest first; or, with `newest`, below it, newest first.
 
-    `kind` is that of their cursors.
+    `kind` is that of their cursors. `ids`: only these, without regard to `limit`.
     """
     sql = (
         "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"

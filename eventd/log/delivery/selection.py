@@ -24,9 +24,9 @@ class PeerDeclaration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selector, and whether records of other nodes are forwarded.
+    """Which records a peer is to get: those that match a selector, and with `relay` also those of other nodes.
 
-    `positions`, if given, are the only ones; `without` excludes what an earlier, narrower selection covered.
+    `positions`, if given, are the only ones; `without` excludes the records that an earlier selection covered.
     """
 
     selector: Selector = field(default_factory=Selector)

@@ -55,8 +55,10 @@ class Delivery(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Decides whether a record is meant for a peer, and whether all of a block are; None: they must be checked one by
-    one."""
+    """Decides whether a record is meant for a peer, and whether all or none of a block are.
+
+    `settles` returns None if the records of a block must be checked one by one.
+    """
 
     def matches(self, record: Record) -> bool: ...
 
@@ -79,7 +81,7 @@ class Repair:
     selection: Matcher
 
     def covers(self, record: Record) -> bool:
-        """Return whether it has yet to send this record."""
+        """Return whether the repair has yet to send this record."""
         until = self.cursor.until
         within = record.position > self.cursor.position and (until is None or record.position <= until)
         return within and self.selection.matches(record)
@@ -142,7 +144,7 @@ class _LedgerRow(NamedTuple):
 
 
 class _Proofs:
-    """The batches that cover consecutive positions."""
+    """The batches that cover a range of positions, and those of repairs that delivered or left out some of it."""
 
     def __init__(self, ranges: Sequence[_LedgerRow], repaired: Mapping[int, Sequence[_LedgerRow]]) -> None:
         self._ranges = ranges
@@ -181,8 +183,10 @@ class _Proofs:
         return self._repaired.get(position, ())
 
     def across(self, first: int, last: int) -> list[_LedgerRow] | None:
-        """Return the batches that cover these positions without a hole; none if none covers any, None if some are
-        covered."""
+        """Return the batches that together cover all of these positions; an empty list if none covers any of them.
+
+        None if only some of them are covered.
+        """
         found: list[_LedgerRow] = []
         at = bisect_left(self._ends, first)
         while at < len(self._ranges) and self._ranges[at].after < last:

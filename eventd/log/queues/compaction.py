@@ -1,8 +1,8 @@
 """Compaction: removes the records of finished jobs, when that pays.
 
-An ack is one row in the table of leases. Rewriting a block for each would cost as much as a thousand of them, so a
-block after the floor is rewritten when half of its content is finished, and removed when all of it is. Until then
-readers skip finished jobs; see `acked_seqs`. The head must be locked.
+An ack is one row in the table of leases. Rewriting a block for each ack would cost as much as a thousand acks, so a
+block after the floor is rewritten when half of its content belongs to finished jobs, and removed when all of it does.
+Until then readers skip finished jobs; see `acked_seqs`. The head must be locked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACES = 250
 
 
 class _Share(NamedTuple):
-    """A block, and how many bytes of its content belong to finished jobs."""
+    """A block, and how many bytes of its content belong to finished jobs (`done`)."""
 
     position: int
     seq: int
@@ -38,7 +38,8 @@ class _Share(NamedTuple):
 
 
 def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
-    """Remove the records of these newly finished jobs, in order: at the floor at once, otherwise when it pays."""
+    """Remove the records of jobs, given by seq in order, that have just finished: those right after the floor at once,
+    others when it pays."""
     topic = read_topic_by_id(conn, topic_id)
     if seqs[0] == topic.evicted_seq + 1:
         topic = advance_floor(conn, topic, now)
@@ -49,7 +50,7 @@ def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -
 
 
 def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
-    """Return the blocks of these seqs."""
+    """Return the blocks that may contain these seqs."""
     firsts: set[int] = set()
     start = "SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= place"
     for at in range(0, len(seqs), _PLACES):
@@ -66,7 +67,7 @@ def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Sh
 
 
 def _rewrite(conn: sa.Connection, topic: TopicRow, shares: Sequence[_Share], now: int) -> None:
-    """Remove the finished jobs from these blocks, with their leases."""
+    """Remove the records of finished jobs from these blocks, and the rows of these jobs from `leases`."""
     read = [share for share in shares if share.done < share.bytes or topic.ids]
     removed = [
         (read_block(conn, share.position), acked_seqs(conn, topic.id, share.seq, share.last_seq)) for share in read

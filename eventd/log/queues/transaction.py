@@ -41,19 +41,19 @@ from eventd.store.rows.leases import (
 from eventd.store.schema.topic_tables import queues
 
 FOUND_BYTES = 16 << 20
-"""Bytes of data and meta that one claim returns, approximately: the next one gets the rest."""
+"""Bytes of data and meta that one claim returns, approximately: the next claim gets the rest."""
 MOST_LETTERS = 1000
-"""Jobs that become dead letters in one claim."""
+"""Jobs that become dead letters in one claim at most."""
 HOLD_SECONDS = 5
-"""How long a job waits if the topic of dead letters refuses it."""
+"""How long a job waits until it is tried again, if the topic of dead letters refuses it."""
 _KEPT_BLOCKS = 8
 _EVERYWHERE = 1 << 62
 _PORTION = 16
-"""Returned jobs that are read together, at least: some of them may become dead letters."""
+"""Returned jobs that are read together at least, since some of them may become dead letters."""
 
 
 class AvailableJob(NamedTuple):
-    """A claimable job, and how often it was claimed."""
+    """A job that can be claimed, and how often it was claimed before (`deliveries`)."""
 
     seq: int
     deliveries: int
@@ -73,7 +73,10 @@ def read_queue(conn: sa.Connection, queue: str | int) -> TopicRow:
 
 
 class QueueTransaction:
-    """Changes of one queue. `held` and `delayed`: the changes of the numbers of such jobs."""
+    """The changes of one transaction to one queue.
+
+    `held` and `delayed`: by how much the numbers of leased and of delayed jobs change.
+    """
 
     def __init__(self, tx: Transaction, line: TopicRow) -> None:
         self.conn = tx.conn
@@ -90,7 +93,7 @@ class QueueTransaction:
 
     @classmethod
     def open(cls, tx: Transaction, line: TopicRow) -> QueueTransaction:
-        """Return the transaction's changes of a queue. The unit that opens it has to `settle` it."""
+        """Return the transaction's changes to a queue. Each unit that opens them must call `settle` in its `finish`."""
         found: QueueTransaction | None = tx.shared.get(("queue", line.id))
         if found is None:
             line = apply_ttl(tx.conn, line, tx.now)
@@ -101,9 +104,9 @@ class QueueTransaction:
         return found
 
     def find(self, most: int, dead: DeadLetters) -> list[AvailableJob]:
-        """Return the next jobs: first the returned ones, then those that were never claimed.
+        """Return the next jobs, at most `most`: first the returned ones, then those that were never claimed.
 
-        Jobs that returned too often are added to `dead` instead, if the queue is configured so.
+        Jobs that were claimed too often are added to `dead` instead, if the queue has a topic of dead letters.
         """
         limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
         found: list[AvailableJob] = []
@@ -165,7 +168,7 @@ class QueueTransaction:
 
 
 def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
-    """Return the seq up to which all jobs were claimed once."""
+    """Return the seq up to which all jobs were claimed at least once."""
     sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
     if not (rows := fetch(conn, sql, (topic_id,))):
         fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
@@ -235,14 +238,17 @@ class DeadLetters:
         return None if self._dest is None else self._dest.id
 
     def add(self, job: AvailableJob) -> bool:
-        """Add a job; False if the limit per claim is reached."""
+        """Let a job become a dead letter; return False, and leave the job, if `MOST_LETTERS` of this claim have."""
         if len(self._jobs) == MOST_LETTERS:
             return False
         self._jobs.append(job)
         return True
 
     def admit(self, tx: Transaction, queue: QueueTransaction, random: Callable[[int], bytes]) -> Drafts:
-        """Remove them from the queue. If the topic refuses them, they stay, and are retried later."""
+        """Remove the jobs from the queue, and return their drafts for the topic of dead letters.
+
+        If that topic refuses them, they stay in the queue, and are tried again after `HOLD_SECONDS`.
+        """
         if not self._jobs:
             return NOTHING
         name = queue.line.config.dead_letter or ""
@@ -269,7 +275,7 @@ class DeadLetters:
             apply_limits_once(tx, self._dest)
 
     def _takes(self, tx: Transaction, dest: TopicRow, drafts: Drafts) -> bool:
-        """Return whether a topic accepts these records, which leave the queue for it, now."""
+        """Return whether a topic has room now for these records, which leave the queue."""
         if dest.of_group:
             return False
         try:
@@ -302,7 +308,7 @@ def _letters(queue: str, jobs: Sequence[AvailableJob]) -> Drafts:
 
 
 def _stamped(meta: str | None, queue: str, job: AvailableJob) -> str:
-    """Return the meta of a job, with its origin, as texts."""
+    """Return the meta of a dead letter as a JSON text: that of the job, and where the job came from."""
     try:
         given = {} if meta is None else msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

@@ -37,7 +37,7 @@ MOST_SEQ = 2**63 - 1
 
 
 class JobRequest(NamedTuple):
-    """A node's request: at most `most` jobs for `lease_ms` milliseconds; None: the queue's default."""
+    """A node's request: at most `most` jobs for `lease_ms` milliseconds; None: for as long as the queue's default."""
 
     node: str
     most: int
@@ -45,7 +45,10 @@ class JobRequest(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A claimed job. `deadline` and `recorded_at` in microseconds; `body` in its stored form."""
+    """A claimed job. `deliveries`: how often it was claimed, this time included. `body` is in its stored form.
+
+    `deadline`, the end of the lease, and `recorded_at` are in microseconds.
+    """
 
     seq: int
     lease_id: str
@@ -58,8 +61,8 @@ class Job(NamedTuple):
 class ClaimResult(NamedTuple):
     """The jobs for each request, in order, and the counts of the queue afterwards.
 
-    With a `gather_ms`, no job was claimed: claims on this queue are collected for so many milliseconds, and then made
-    together.
+    If `gather_ms` is not 0, no job was claimed: the caller collects claims on this queue for so many milliseconds, and
+    then makes them together.
     """
 
     topic_id: int
@@ -94,7 +97,7 @@ class _ClaimUnit:
         return max(1, sum(wish.most for wish in self._wishes) // 10)
 
     def _deal(self, tx: Transaction, line: TopicRow) -> tuple[QueueTransaction, Drafts]:
-        """Claim jobs; return the queue, and the drafts of dead letters."""
+        """Claim jobs; return the transaction's changes to the queue, and the drafts of dead letters."""
         queue, self._dead = QueueTransaction.open(tx, line), DeadLetters(self._ceilings)
         if line.config.leases_durable:
             tx.must_flush = True
@@ -122,13 +125,13 @@ class _ClaimUnit:
 
 
 def _turns(wishes: Sequence[JobRequest]) -> Sequence[int]:
-    """Return the indexes of the requests, one job each in turn, until all are met."""
+    """Return for each next job the index of the request that gets it: one each in turn, until all are met."""
     rounds = max((wish.most for wish in wishes), default=0)
     return [index for turn in range(rounds) for index, wish in enumerate(wishes) if turn < wish.most]
 
 
 def bounded(lease_ms: int | None, line: TopicRow) -> int:
-    """Return the duration of a lease of the queue, in milliseconds."""
+    """Return the duration of a lease, in milliseconds: as requested, within the limits, or the queue's default."""
     return line.config.lease_ms if lease_ms is None else max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
 
 
@@ -143,8 +146,9 @@ def require_node(node: str) -> None:
 class ClaimJobs(_ClaimUnit):
     """Assign jobs to several nodes in turn, one to each, as long as there are any.
 
-    Result: `ClaimResult`. `gathered`: claims were already collected, if the queue wants that. Jobs that were claimed as
-    often as the queue allows become its dead letters instead, within the `ceilings` of all topics.
+    Result: `ClaimResult`. `gathered`: the claims were collected already; otherwise, a queue with `claim_jitter_ms` only
+    answers with `gather_ms`. Jobs that were claimed as often as the queue allows become dead letters instead, within
+    the `ceilings` of all topics.
     """
 
     def __init__(
@@ -186,8 +190,10 @@ class JobHolder(NamedTuple):
 
 
 class RefillResult(NamedTuple):
-    """For each holder the seqs it still holds, and its new jobs. `look_at`: the next end of a lease or a delay, if any,
-    in steady time."""
+    """For each holder the seqs it still holds, and its new jobs.
+
+    `look_at`: when the next lease or delay of the queue ends, in microseconds of the steady clock; None: there is none.
+    """
 
     kept: Sequence[frozenset[int]]
     jobs: Sequence[Sequence[Job]]
@@ -195,7 +201,7 @@ class RefillResult(NamedTuple):
 
 
 class Refill(_ClaimUnit):
-    """Assign jobs to holders that have settled or lost some. Result: `RefillResult`."""
+    """Assign jobs to holders until each holds as many as it wants. Result: `RefillResult`."""
 
     def __init__(
         self,
@@ -232,7 +238,7 @@ class Refill(_ClaimUnit):
 
 
 class JobHandle(NamedTuple):
-    """A job as its holder names it. `lease_id` empty: any lease of the node on it."""
+    """A job as its holder names it. An empty `lease_id` stands for whichever lease the node holds on the job."""
 
     seq: int
     lease_id: str = ""
@@ -241,7 +247,8 @@ class JobHandle(NamedTuple):
 class SettlementResult(NamedTuple):
     """The jobs of a request: those that were settled (`done`), and those its node does not hold, both in its order.
 
-    `deadline` is that of extended leases, in microseconds. `room`: a write that the queue refused may fit now.
+    `deadline` is the new end of extended leases, in microseconds; 0 for any other settlement. `room`: the queue refuses
+    writes when it is full, and one that it refused may fit now.
     """
 
     topic_id: int
@@ -253,7 +260,10 @@ class SettlementResult(NamedTuple):
 
 
 class _SettlementUnit(ABC):
-    """Settles jobs of their holders. Result: `SettlementResult`. Raises `TopicNotFound` and `NotAQueue`."""
+    """Acks, nacks or extends jobs that one node holds. Result: `SettlementResult`.
+
+    Raises `TopicNotFound` and `NotAQueue`.
+    """
 
     topic_id = None
     cursor = None

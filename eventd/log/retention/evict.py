@@ -43,7 +43,10 @@ CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class EvictionLimits:
-    """How much of a topic is kept. `None`: unlimited; ages in microseconds."""
+    """How much of a group's topic is kept. `None`: unlimited; `max_age` in microseconds.
+
+    `keep_undelivered`: events that a peer lacks are kept, whatever the limits say.
+    """
 
     max_records: int | None = None
     max_age: int | None = None
@@ -52,7 +55,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The number of evicted events of one step, and whether more is due."""
+    """How many events one step evicted, up to which seq, and whether more is due."""
 
     records: int
     upto_seq: int
@@ -60,11 +63,17 @@ class Eviction:
 
 
 def evict(
-    conn: sa.Connection, topic_id: int, limits: EvictionLimits, *, now: int, chunk: int = CHUNK, forget: bool = False
+    conn: sa.Connection,
+    topic_id: int,
+    limits: EvictionLimits,
+    *,
+    now: int,
+    chunk: int = CHUNK,
+    topic_deleted: bool = False,
 ) -> Eviction:
-    """Evict the next few records over the limits, oldest first, in the open transaction.
+    """Evict the next few records of a group's topic over the limits, oldest first, in the open transaction.
 
-    `forget`: the topic is deleted: no losses are recorded, and its ids are deleted with the records.
+    `topic_deleted`: no losses are recorded, and the ids of the records are deleted with them.
     """
     lock_head(conn)
     topic = read_topic_by_id(conn, topic_id)
@@ -75,17 +84,17 @@ def evict(
     target = min(window[1], max(_by_count(topic, limits), expired))
     if target <= topic.evicted_seq:
         return Eviction(0, topic.evicted_seq, more=False)
-    going = _going(conn, topic_id, target, limits, now, chunk)
+    going = _next_prefix(conn, topic_id, target, limits, now, chunk)
     if going is None:
         return Eviction(0, topic.evicted_seq, more=False)
     upto = going.blocks[-1].last_seq
-    noted = _forget(conn, topic, going) if forget else _remember(conn, topic, going, now, expired)
+    noted = _delete_ids(conn, topic, going) if topic_deleted else _note_losses(conn, topic, going, now, expired)
     remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
     return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
 
 
 Window = tuple[int, int]
-"""The seqs that one step reads: `(after, upto]`."""
+"""The seqs that one step may read: `(after, upto]`."""
 
 
 def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
@@ -93,7 +102,7 @@ def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
 
 
 def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: EvictionLimits, now: int) -> int:
-    """Return the last seq in the window of the prefix recorded before the age limit."""
+    """Return the last seq of the window's oldest records that exceed the age limit; the floor, or less, if none do."""
     if limits.max_age is None:
         return 0
     kept = fetch(
@@ -105,7 +114,7 @@ def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: Eviction
 
 
 class _Prefix(NamedTuple):
-    """The oldest blocks, which one step removes. The last one is cut if the stored block, `whole`, has more records.
+    """The oldest blocks, which one step removes. `whole` is the last one as it is stored, possibly with more records.
 
     `held`: they end before a record that must be kept; `undelivered`: a peer lacks one of their records.
     """
@@ -116,16 +125,16 @@ class _Prefix(NamedTuple):
     undelivered: bool
 
 
-def _going(
+def _next_prefix(
     conn: sa.Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
 ) -> _Prefix | None:
-    """Return the oldest blocks up to a seq, within one step: whole ones, if one fits.
+    """Return the oldest blocks up to the seq `last`, within one step; None if none may be removed.
 
-    The rest of a cut block must be rewritten.
+    Blocks are not cut if one fits into the step, because the rest of a cut block must be rewritten.
     """
     # Only peers keep records they lack from eviction: every other reader is notified of its gap.
-    held = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
-    passed = fetch(conn, held, (topic_id,))[0][0]
+    oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
+    passed = fetch(conn, oldest_cursor_sql, (topic_id,))[0][0]
     going: list[Block] = []
     stored: list[Block] = []
     size, room, undelivered, is_held = 0, chunk, False, False
@@ -149,7 +158,10 @@ def _going(
 
 
 def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
-    """Return the position of the first live record after `passed`, if the block's records entered the log here."""
+    """Return the position of a block's first unexpired record after the position `passed`, which a peer lacks.
+
+    None if there is none, or the block's records came from other nodes.
+    """
     rest = block.within(passed, block.last) if block.own else None
     if rest is None:
         return None
@@ -158,8 +170,8 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
     return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
-def _forget(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
-    """Delete the ids of these blocks: for a deleted topic, no losses are recorded."""
+def _delete_ids(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
+    """Delete the event ids of these blocks' records, for a deleted topic: no losses are recorded."""
     outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
     removed = execute_many(
         conn,
@@ -173,10 +185,10 @@ def _records(going: _Prefix) -> int:
     return sum(block.records for block in going.blocks)
 
 
-def _remember(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
-    """Keep the ids of removed records, each with a digest of its content, and record which live seqs were lost.
+def _note_losses(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
+    """Store with each id of a removed record a digest of its content, and note which unexpired records were lost.
 
-    `expired`: those up to this seq are removed because of their age.
+    `expired`: records up to this seq are removed because of their age.
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
@@ -197,7 +209,7 @@ def _remember(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, ex
 
 
 def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int) -> Iterator[Loss]:
-    """Yield the live records of a block as losses; up to `expired`, the reason is their age."""
+    """Yield the unexpired records of a block as losses; the reason is age up to the seq `expired`, else a limit."""
     if block.expires_first is None:
         last = block.last_seq
         if block.seq <= expired:
@@ -212,7 +224,7 @@ def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int
 
 @dataclass(frozen=True, slots=True)
 class RowRetention:
-    """How long rows of other tables are kept. Ages in microseconds."""
+    """For how long rows of other tables are kept, in microseconds."""
 
     ids: int
     batches: int
@@ -220,13 +232,13 @@ class RowRetention:
     receipts: int
 
 
-def forget(
+def delete_old_rows(
     conn: sa.Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
 ) -> int:
-    """Delete old rows: ids whose record is removed, batches, dead letters, receipts, gaps, refusals, nonces, keys.
+    """Delete old rows: ids without a record, batches, dead letters, receipts, gaps, refusals, nonces, write keys.
 
     Deletes at most `chunk` rows of each table in the open transaction; returns their number. Repeat until 0. `steady`
-    is the time by which idempotency keys were kept, if it differs from `now`.
+    is the present time of the steady clock, by which idempotency keys (`write_keys`) expire; None: `now` is.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (
@@ -244,7 +256,7 @@ def forget(
 
 
 def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, int]]:
-    """Return the selections, as (cursor, version), that were replaced before that time and have no batch.
+    """Return the selections, as (cursor, version), that were replaced earlier than `before` and have no batch.
 
     No batch will use them any more. Reads batches: not for use under a lock.
     """
@@ -258,7 +270,7 @@ def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, 
     )
 
 
-def forget_selections(conn: sa.Connection, unused: Sequence[tuple[str, int]]) -> None:
+def delete_selections(conn: sa.Connection, unused: Sequence[tuple[str, int]]) -> None:
     """Delete these selections."""
     execute_many(conn, "DELETE FROM selectors WHERE cursor = ? AND version = ?", unused)
 

@@ -1,7 +1,8 @@
-"""Removes the oldest records of a topic: the only place where the floor of a topic moves.
+"""Removes the oldest records of a topic, and moves its floor: the seq up to which all its records are removed.
 
-A prefix is removed in steps, so that a writer never waits long for the head, which must be locked. The caller decides
-what is recorded about it (losses, undelivered records, ids).
+Only this module, and `skip_seqs` for an empty topic, moves a floor. A prefix is removed in steps, so that a writer never
+waits long for the head, which must be locked. The caller decides what is recorded about it (losses, undelivered
+records, ids).
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from eventd.store.rows.leases import forget_upto
 
 STEP_RECORDS = 10_000
 STEP_BYTES = 16 << 20
-"""What one step removes at most."""
+"""What one step removes approximately: it ends with the block in which it reaches either."""
 _OUTLINES = 256
-"""Blocks read together, without their lines."""
+"""Blocks that are read together, without their `text`."""
 
 
 class PrefixNotes(NamedTuple):
-    """The record of a removed prefix.
+    """What is to be recorded about a removed prefix.
 
     `live`: how many of its records were not removed before. `losses`: those of them that are reported to readers.
-    `ids`: how many event ids no longer have a record. `done_bytes`: of finished jobs, which the topic no longer counts.
-    `undelivered`: a peer lacks one of the records.
+    `ids`: how many ids no longer have a record. `done_bytes`: bytes of finished jobs, which `topics.bytes` does not
+    include any more. `undelivered`: a peer lacks one of the records.
     """
 
     live: int
@@ -47,10 +48,10 @@ class PrefixNotes(NamedTuple):
 def remove_prefix(
     conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: PrefixNotes, *, split: bool = False
 ) -> TopicRow:
-    """Remove all records up to a seq; return the topic's new row.
+    """Remove all records up to the seq `upto`; return the topic's new row.
 
-    `blocks` are those that contain one of them, possibly without their lines. The rest of the last one is stored whole,
-    or `split` into pieces.
+    `blocks` are those that contain one of them, possibly with an empty `text`. The rest of the last one is stored as
+    one block, or `split` into pieces.
     """
     size, position, rest = 0, topic.evicted_position, list[Block]()
     if blocks:
@@ -89,10 +90,11 @@ def remove_records(
     records: int | None = None,
     size: int = STEP_BYTES,
 ) -> TopicRow:
-    """Remove the records up to a seq in one step; return the topic's new row. The floor moves over removed seqs.
+    """Remove records of a topic of records up to the seq `upto`, as many as one step may; return the topic's new row.
 
-    With a `reason`, live records are recorded as lost; without one, a request deletes them. One step ends with the
-    block in which it reaches so many `records` (by default `STEP_RECORDS`) or bytes (`size`).
+    The floor also moves over the seqs after them whose records are removed already. With a `reason`, live records are
+    recorded as lost; without one, a request deletes them. A step ends with the block in which it reaches so many
+    `records` (by default `STEP_RECORDS`) or bytes (`size`).
     """
     end = _step_end(conn, topic, upto, STEP_RECORDS if records is None else records, size)
     if end == upto:
@@ -111,12 +113,12 @@ def remove_records(
 
 
 def advance_floor(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Move the floor over all seqs at the beginning that no longer have a record; return the topic's new row."""
+    """Move the floor over all seqs right after it that have no record any more; return the topic's new row."""
     return remove_records(conn, topic, topic.evicted_seq, now=now)
 
 
 def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
-    """Yield the blocks that contain a record up to a seq, without their lines."""
+    """Yield the blocks that contain a seq up to `upto`, with an empty `text`."""
     names = ", ".join([*Block._fields[:-1], "''"])
     sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
     at, more = 0, True
@@ -143,7 +145,10 @@ def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_b
 def _live_and_copies(
     conn: sa.Connection, topic: TopicRow, end: int, done: Collection[int]
 ) -> tuple[list[Range], list[Copy]]:
-    """Return the live seqs up to one, and the copies with an identity among them; lines are read only if needed."""
+    """Return the seqs up to `end` that have a record, and the copies with a record id among these records.
+
+    Lines are read only if needed. `done`: the seqs of finished jobs.
+    """
     after = topic.evicted_seq
     if not (topic.deleted or topic.ids):
         return [(after + 1, end)], []

@@ -22,13 +22,14 @@ PIECE_RECORDS = 32
 and should not cost as much as the whole block again."""
 
 Copy = tuple[str, int]
-"""The identity and the position of a copy that keeps the identity of its original."""
+"""A router's copy that keeps the id of the copied record: that id, and the position of the copy."""
 
 
 def without(block: Block, removed: Collection[int], *, split: bool = False) -> list[Block]:
-    """Return the rest of a block without the records of some of its seqs: empty lines, or nothing if all are empty.
+    """Return the rest of a block, without the records of some of its seqs, as one block or `split` into pieces.
 
-    It begins with its first remaining record, and is stored whole, or `split` into pieces.
+    It begins with the first remaining record; lines of records removed after that are empty. Pieces in which all lines
+    are empty are left out.
     """
     piece = PIECE_RECORDS if split else block.records
     rows, empty = block.rows(), block.empty_row
@@ -44,7 +45,7 @@ def without(block: Block, removed: Collection[int], *, split: bool = False) -> l
 
 
 class Removal(NamedTuple):
-    """Bytes of bodies that a rewrite has removed, and the number of copies with an identity."""
+    """How many bytes of bodies a rewrite removed, and how many copies that keep a record id."""
 
     bytes: int
     copies: int
@@ -61,8 +62,8 @@ def rewrite_blocks(
 ) -> Removal:
     """Remove the records of some seqs from each of some blocks. The caller updates the row of the topic.
 
-    `split`: blocks of which little is removed are split. `dropped`: the positions of further blocks, of which nothing
-    remains, and which contain no copy with an identity.
+    `split`: blocks of which little is removed are split. `dropped`: the positions of further blocks, which are deleted
+    completely, and contain no copy that keeps a record id.
     """
     remaining: list[Block] = []
     for block, seqs in removed:
@@ -76,14 +77,14 @@ def rewrite_blocks(
 
 
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
-    """Return the records of some seqs in a block that are copies with an identity."""
+    """Return the records of some seqs in a block that are copies with a kept record id."""
     shift = block.position - block.seq
     entries = enumerate(block.entries(), block.seq)
     return [(read_provenance(path).id, seq + shift) for seq, (path, _) in entries if " " in path and seq in seqs]
 
 
 def expire_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
-    """Let the identities of removed copies expire; return their number."""
+    """Mark the ids of these copies as those of removed records, so that they are deleted later; return their number."""
     return execute_many(
         conn,
         "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL",

@@ -28,18 +28,18 @@ from eventd.store.engine.database import Connection, bulk_insert, execute, execu
 from eventd.store.schema.tables import event_ids
 
 FULL = "full"
-"""Why a router is blocked: its destination refuses writes over its limits, or the node or the group is full."""
+"""Why a router waits: its destination refuses writes over its limits, or the node or the group is full."""
 SELF_CAPTURE = "self_capture"
 TOO_LARGE = "too_large"
 ID_CONFLICT = "id_conflict"
 TRIMMED = "source_trim"
 
 Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
-"""Returns which of some events must not enter a group, by index, and why; given the open transaction and the time."""
+"""Returns why events must not enter a group, by index; gets the open transaction, the events, and the time."""
 
 
 class GroupAdmission(NamedTuple):
-    """The conditions of a group's topic: its limit of bytes, None: unlimited, and the events it must refuse."""
+    """The conditions of a group's topic: its limit of bytes (None: unlimited), and which events it refuses."""
 
     ceiling: int | None
     screen: Screen
@@ -48,8 +48,9 @@ class GroupAdmission(NamedTuple):
 class RouterStep(NamedTuple):
     """One router's step over a page: from `position`, under `version` of its options, to `upto` at most.
 
-    `lost` records leave a hole in the seqs of the destination. `admission` is that of a group's topic. `held`: the
-    router was blocked at its last step. `durable`: its destination does not lose acknowledged records.
+    `lost`: the number of records that the source lost before they were copied, which leave a hole in the seqs of the
+    destination. `admission` is set if the destination is a group's topic. `held`: the router's last step ended because
+    the destination was full. `durable`: its destination does not lose acknowledged records.
     """
 
     router: int
@@ -68,7 +69,10 @@ class RouterStep(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """The result of a step: the router's position, its copies, and why it is blocked; empty: it is not."""
+    """The result of a step: how far the router is in its source, and the numbers of copies and of dead letters.
+
+    `held`: why it has to wait; empty: it has not.
+    """
 
     position: int
     seq: int
@@ -106,7 +110,7 @@ class CommitSteps:
 
 
 def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return the positions and versions of cursors, locked until the transaction ends."""
+    """Return the position and the version of each cursor by name; their rows stay locked until the transaction ends."""
     marks = ", ".join("?" * len(names))
     sql = f"SELECT name, position, selector_version FROM cursors WHERE name IN ({marks}) ORDER BY name"
     return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
@@ -158,7 +162,7 @@ class _Destination:
         return self.config.discard != "reject"
 
     def room(self, sizes: Sequence[int]) -> int:
-        """Return how many of the next records, by their sizes, fit."""
+        """Return how many of the next records, given by their sizes, fit."""
         if self.takes_all:
             return len(sizes)
         config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
@@ -167,7 +171,7 @@ class _Destination:
 
     @property
     def most_bytes(self) -> int | None:
-        """Return the limit of bytes beyond which a record can never fit; None: any may."""
+        """Return the size in bytes above which a record can never fit; None: any size fits."""
         return None if self.takes_all else self.config.cap_bytes or None
 
     @property
@@ -185,7 +189,7 @@ def _fitting(sizes: Sequence[int], room: int | None) -> int:
 
 
 def _read_dests(tx: Transaction, moves: Sequence[RouterStep]) -> dict[int, _Destination]:
-    """Return the destinations as they are stored."""
+    """Return the destinations, by topic id, as they are stored."""
     sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
     ids = sorted({move.dest_id for move in moves})
     lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
@@ -204,7 +208,7 @@ class _Pass:
         self._ids: list[tuple[int, str, int]] = []
 
     def take(self, move: RouterStep, dest: _Destination) -> StepResult:
-        """Process one step."""
+        """Decide which copies of a step the destination takes, and add them; return the step's result."""
         if not move.copies and not move.copies.failures:
             return StepResult(move.upto, move.upto_seq)
         return self._into_topic(move, dest) if move.admission is None else self._into_group(move, move.admission, dest)
@@ -254,7 +258,7 @@ class _Pass:
         self._left = None if self._left is None else self._left - size
 
     def _now(self, dest: _Destination) -> int:
-        """Return the time of new records of a topic: no earlier than that of its newest."""
+        """Return the time of new records of a topic: not before that of its newest record."""
         return max(self._tx.now, dest.line.written_at or 0)
 
     def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: _Destination) -> StepResult:
@@ -312,13 +316,13 @@ class _Pass:
 
 
 def _times(dest: _Destination, now: int) -> tuple[int, int | None]:
-    """Return when a topic was written to, and when the first of these records exceeds its time to live."""
+    """Return the time of the new records, and when they will exceed the topic's time to live; None without one."""
     written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
     return written, due_at(written, ttl_ms) if ttl_ms else None
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
-    """Return those of the drafts, in order; if all, unchanged."""
+    """Return the drafts with these indexes, in order; all of them: unchanged."""
     if len(indexes) == len(drafts):
         return drafts
     return replace(
@@ -331,7 +335,7 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
 
 
 def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """Return the originals that cannot become events of the group, unless the group has their ids."""
+    """Return the records that cannot become events of the group, without those whose ids the group has already."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
@@ -343,7 +347,7 @@ def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> froze
 
 
 def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
-    """Return which of the copies the destination has already: as a copy, or because it was written there."""
+    """Return the indexes of the copies whose record the destination has already: as a copy, or written there."""
     ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
@@ -352,9 +356,9 @@ def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset
 
 
 def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
-    """Return which of the copies are of records that were written to the topic itself.
+    """Return the indexes of the copies of records that were first written to this topic.
 
-    If the seq now holds a record of another time, the topic is a restored copy, and has lost the record of the id.
+    If a record of another time now has the seq, the topic was restored from a backup and lost the record with the id.
     """
     claims = {at: told for at, told in copies.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
     if not claims:

@@ -1,4 +1,4 @@
-"""Units that create, configure and delete routers."""
+"""Units (requests to the writer) that create, configure and delete routers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class RouterSpec(NamedTuple):
 
 
 class RouterRules(Protocol):
-    """The rules between routers. They receive the other routers that matter."""
+    """The rules by which a router may exist besides others. Each rule gets the other routers that concern it."""
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` unless the router may write to its destination besides these, which already do."""
+        """Raise `Incompatible` unless the router may write to its destination besides the routers `into` it."""
         ...
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` if it would close a cycle with these, which continue from its destination."""
+        """Raise `RouterCycle` if the router would close a cycle with `beyond`, which lead on from its destination."""
         ...
 
 
@@ -55,7 +55,7 @@ class RouterLimits(NamedTuple):
 
 
 class RouterPut(NamedTuple):
-    """A router that was created or configured, and the resulting version of topics; None if nothing changed."""
+    """A router that was created or configured, and the new `topics_version`; None if nothing changed."""
 
     line: RouterRow
     created: bool
@@ -65,9 +65,10 @@ class RouterPut(NamedTuple):
 class PutRouter(Change[RouterPut]):
     """Create a router, with its missing topics, or replace its options. Result: `RouterPut`.
 
-    It begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination may not be created,
-    what the rules say of others into it, `Incompatible` for another source or destination than it has, `Throttled`,
-    `RouterCycle`. A refused router leaves no topic behind.
+    It begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination, and then if the
+    source, is missing and must not be created; `Incompatible` if other routers into the destination exclude it, or if
+    the router exists with another source or destination; `Throttled` at the limit of routers; `RouterCycle`;
+    `Throttled` at the limit of topics. A refused router leaves no topic behind.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class PutRouter(Change[RouterPut]):
         return RouterPut(line, before is None, version)
 
     def _set(self, tx: Transaction, before: RouterRow) -> int | None:
-        """Replace a router's options: from its current position on, under another version."""
+        """Replace a router's options, from its current position on; return the new `topics_version`, None if equal."""
         if before.options == self._wanted.options:
             return None
         sql = "UPDATE routers SET options = ?, updated_at = ? WHERE id = ?"
@@ -153,7 +154,7 @@ def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
 
 
 class DeleteRouter(Change["int | None"]):
-    """Delete a router; its copies stay. Result: the new version of topics; None: no router has the name."""
+    """Delete a router; its copies stay. Result: the new `topics_version`; None: no router has the name."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,7 @@
-"""A router's input and output: originals, a page of them, and the copies of a page."""
+"""A router's input and output: the records it reads (originals), a page of them, and the copies of a page.
+
+An original may itself be a copy that another router made.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,14 @@ from federation.event import is_alive
 from federation.lines import size_of
 
 MOST_TOLD = 16
-"""Tags and nodes that are searched in copies; a block does not list more anyway."""
+"""Distinct tags and nodes up to which copies are searched for more: a block does not list more anyway."""
 
 
 class Original(NamedTuple):
-    """A live record of the source. `id` is that of the original it is a copy of, or an event's; empty otherwise.
+    """A live record of the source. `id` is the record id that it keeps as a copy, or the event's id; empty otherwise.
 
-    `event` is the event's canonical form if the source is a group's topic; empty otherwise.
+    `event` is the event's canonical form if the source is a group's topic; empty otherwise. `hops`: how many routers
+    have copied it so far. `recorded_at` is in microseconds.
     """
 
     position: int
@@ -47,12 +51,15 @@ class Original(NamedTuple):
     event: str = ""
 
     def identity(self, instance: int) -> str:
-        """Return its identity, given the instance of the topic it is in."""
+        """Return the record id by which copies of it are recognized; `instance`: that of the topic it is in."""
         return self.id or record_id(instance, self.seq, self.recorded_at)
 
 
 class Copy(NamedTuple):
-    """A stored copy of the original at `position` and `seq` of the source. `id`: the identity it keeps."""
+    """The stored form of a copy of the original at `position` and `seq` of the source.
+
+    `id` is the record id that it keeps; empty: the router keeps none.
+    """
 
     position: int
     seq: int
@@ -78,11 +85,11 @@ def _template(drafts: Drafts) -> Block | None:
 
 @dataclass(frozen=True, slots=True)
 class CopyPage:
-    """The copies of a page that all routers of one kind make: `drafts`, and the position of each one's original.
+    """The copies of a page that all routers of one kind make: `drafts`, with the position and seq of each original.
 
-    `keeps`: they have the identities of their originals. `made_here` holds, by the instance of a topic, which of them
-    are copies of records that may have been written to it. `template`: the block of all of them without its position,
-    if they are one; it is written to very many topics.
+    `failures`: originals that cannot be copied. `keeps`: the copies keep record ids. `made_here` holds, by the instance
+    number of a topic, which of them (by index) are copies of records that may have been written to that topic.
+    `template`: the block of all copies, without its position, if they fit into one; very many topics get it.
     """
 
     positions: Sequence[int] = ()
@@ -95,7 +102,7 @@ class CopyPage:
 
     @classmethod
     def of_records(cls, copies: Sequence[Copy]) -> Self:
-        """Return copies for topics of records."""
+        """Return a page of copies for topics of records."""
         if not copies:
             return cls()
         positions, seqs, ids, paths, bodies = zip(*copies, strict=True)
@@ -107,7 +114,7 @@ class CopyPage:
 
     @classmethod
     def of_events(cls, made: Sequence[tuple[Original, Draft]], failures: Sequence[CopyFailure], *, keeps: bool) -> Self:
-        """Return copies for the topic of a group."""
+        """Return a page of copies for the topic of a group."""
         drafts = Drafts.of([draft for _, draft in made])
         return cls([o.position for o, _ in made], [o.seq for o, _ in made], drafts, failures, keeps)
 
@@ -121,12 +128,12 @@ class CopyPage:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Return the bytes that each copy counts in its topic."""
+        """Return the bytes for which each copy counts in its topic."""
         return self.drafts.sizes or [*map(size_of, self.drafts.bodies)]
 
 
 def _tags_and_nodes(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tags and the nodes that occur, or more of them than a block lists."""
+    """Return the tags and the nodes that occur; if both are more than a block lists, only some of them."""
     tags: set[str] = set()
     nodes: set[str] = set()
     for body in bodies:
@@ -150,8 +157,8 @@ def _made_here(ids: Sequence[str]) -> dict[int, dict[int, RecordId]]:
 class SourcePage(NamedTuple):
     """A page of a source after a router's position. Everything up to `upto` and `upto_seq` was read.
 
-    Before its first original, the source has lost `lost` records of its own, and `trimmed` that it never received.
-    `full`: there may be more.
+    Before the first original, `lost` records were removed from the source, and `trimmed` never reached it, because a
+    router's source had lost them. `full`: there may be more.
     """
 
     line: TopicRow
@@ -214,7 +221,7 @@ class _PageBuilder:
         return SourcePage(self._line, head, self._originals, self._lost, self._trimmed, upto, self._seq, full)
 
     def take(self, block: Block) -> bool:
-        """Add a block; False if the page ends before its end."""
+        """Add a block; return False if the page ends before the end of the block."""
         if not self.reach(block.seq):
             return False
         if self._ttl_ms and due_at(block.recorded_at, self._ttl_ms) <= self._now:
@@ -249,7 +256,7 @@ class _PageBuilder:
         self.position, self._seq = block.last, block.seq + block.records - 1
 
     def reach(self, seq: int) -> bool:
-        """Move to a seq; False if there is a loss before it, and originals before that."""
+        """Move to just before a seq; return False if records before it are lost and the page has originals already."""
         if seq <= self._seq + 1:
             return True
         lost, trimmed = self._missing(seq - 1)
@@ -261,7 +268,7 @@ class _PageBuilder:
         return True
 
     def _missing(self, upto: int) -> tuple[int, int]:
-        """Return how many records up to a seq were lost here, and how many were lost before they arrived."""
+        """Return how many records up to a seq the topic lost, and how many were lost before they reached it."""
         if self._line.of_group:  # the topic of a group loses records only by eviction
             return max(0, min(self._line.evicted_seq, upto) - self._seq), 0
         losses = read_losses(self._conn, self._line.id, self._seq, upto)

@@ -112,7 +112,7 @@ def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int 
 
 
 def _clear_events(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:
-    return evict(conn, topic_id, _KEEP_NOTHING, now=now, chunk=room, forget=True).records
+    return evict(conn, topic_id, _KEEP_NOTHING, now=now, chunk=room, topic_deleted=True).records
 
 
 def _clear_records(conn: sa.Connection, topic_id: int, room: int, now: int) -> int:

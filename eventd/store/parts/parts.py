@@ -349,7 +349,7 @@ def delete_part(conn: sa.Connection, source: str) -> bool:
     return bool(found)
 
 
-def forget_parts(conn: sa.Connection, before: int, limit: int) -> int:
+def delete_old_parts(conn: sa.Connection, before: int, limit: int) -> int:
     """Delete at most `limit` parts that had ended completely before this time. Returns the number of deleted parts."""
     sql = "SELECT id FROM parts WHERE ends_at < ? ORDER BY ends_at, id LIMIT ?"
     ids = [part_id for (part_id,) in fetch(conn, sql, (before, limit))]

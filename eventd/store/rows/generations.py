@@ -1,4 +1,4 @@
-"""The row with the current content of the effective configuration, so that all processes use the same generation."""
+"""The row with the etag and the generation of the effective configuration, so that all processes show the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventd.store.schema.tables import effective_config
 
 
 class Generation(NamedTuple):
-    """A content by its etag, its generation, and since when it is in effect (microseconds)."""
+    """A generation of the effective configuration, its etag, and since when it is in effect (microseconds)."""
 
     generation: int
     etag: str
@@ -19,17 +19,17 @@ class Generation(NamedTuple):
 
 
 def read_noted(conn: sa.Connection) -> Generation | None:
-    """Return the latest stored content; None before the first."""
+    """Return the latest stored generation; None before the first."""
     rows = fetch(conn, "SELECT generation, etag, changed_at FROM effective_config WHERE id = 1")
     return Generation(*rows[0]) if rows else None
 
 
 def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Generation | None:
-    """Store a content with the versions it was made of, in the open transaction, which must hold the head.
+    """Store the etag of the effective configuration and the versions it was built from; return its generation.
 
-    Unchanged content keeps its generation. None if content made of newer versions is stored: a slower process must not
-    replace it. Changes since then that are not stored yet are no reason to wait, because parts may be written
-    constantly.
+    The head must be locked. The generation rises only with another etag. Returns None, and stores nothing, if an etag
+    built from newer versions is stored: a slower process must not replace it. Resources or parts may have changed since
+    then; that is no reason to wait, because parts may be written constantly.
     """
     rows = fetch(
         conn,

@@ -83,7 +83,7 @@ def stale_links(
     return [(node, at) for number, (node, at) in enumerate(strangers) if number >= most or at < before]
 
 
-def forget_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
+def delete_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
     """Delete the marks of nodes that have sent nothing since. Returns their number. The head must be locked."""
     return execute_many(
         conn,

@@ -194,7 +194,7 @@ def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
     execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))
 
 
-def forget_runs(conn: sa.Connection, before: int, limit: int) -> int:
+def delete_old_runs(conn: sa.Connection, before: int, limit: int) -> int:
     """Delete at most `limit` runs that ended before a time (microseconds). Returns their number.
 
     Runs that began before it and never ended are deleted too: their process was killed. The newest run of each cursor

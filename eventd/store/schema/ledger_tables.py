@@ -68,7 +68,7 @@ id_conflicts = sa.Table(
     sa.Column("source", sa.Text, primary_key=True),  # source of the event that was not stored
     sa.Column("key_id", sa.Text, primary_key=True),  # the key that it came with
     sa.Column("times", sa.BigInteger, nullable=False),
-    sa.Column("event_id", sa.Text, nullable=False),  # time of the last one
+    sa.Column("event_id", sa.Text, nullable=False),  # that of the last one
     sa.Column("first_at", Micros, nullable=False),
     sa.Column("last_at", Micros, nullable=False),
     sa.Index("id_conflicts_last", "last_at"),

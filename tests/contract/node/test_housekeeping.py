@@ -19,7 +19,7 @@ from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.rows import links
-from eventd.store.rows.links import StoredMark, forget_links, read_inbound_links, write_mark
+from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
 from eventd.testing import ManualClock, draft, until
 from tests.support.bookkeeping import GROUP, PEER, GroupLedger
@@ -37,7 +37,7 @@ async def pruning(log: EventLog, settings: Settings, groups: Iterable[GroupConfi
     """The pruning of these groups, from when it was done once."""
     assert isinstance(log.clock, ManualClock)
     clock = log.clock
-    task = asyncio.create_task(Retention(log, settings, Metrics()).prune_for_ever(lambda: groups))
+    task = asyncio.create_task(Retention(log, settings, Metrics()).apply_for_ever(lambda: groups))
     try:
         await until(lambda: clock.waits or task.done())
         assert not task.done()
@@ -97,8 +97,8 @@ async def test_the_marks_of_invented_senders_are_bounded_and_those_of_peers_stay
 async def test_a_mark_that_moved_after_it_was_looked_at_stays(log: EventLog, database: Database) -> None:
     topic_id = await log.topic("group:edge")
     await database.write(_marks, topic_id, "x", at=5)
-    assert await database.write(forget_links, topic_id, [("x", 4), ("y", 5)]) == 0
-    assert await database.write(forget_links, topic_id, [("x", 5)]) == 1
+    assert await database.write(delete_links, topic_id, [("x", 4), ("y", 5)]) == 0
+    assert await database.write(delete_links, topic_id, [("x", 5)]) == 1
 
 
 async def test_only_the_senders_heard_of_last_are_shown_where_there_are_many(

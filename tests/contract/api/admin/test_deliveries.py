@@ -7,7 +7,7 @@ import pytest
 from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import LinkState, rewind
-from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import GroupLedger
@@ -114,7 +114,7 @@ async def test_without_its_batch_the_state_is_unknown(books: GroupLedger, log: E
     clock.advance(100)
     await books.settle("b", 2)
     limits = RowRetention(ids=HOUR, batches=50 * SECOND, dead_letters=HOUR, receipts=HOUR)
-    await log.database.write(forget, limits, now=clock.now())
+    await log.database.write(delete_old_rows, limits, now=clock.now())
     assert await books.states() == {"e1": "unknown", "e2": "delivered"}
 
 

@@ -18,7 +18,7 @@ from eventd.log.cursors.cursors import read_cursor
 from eventd.log.delivery.backlog import read_stale
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import read_picked
-from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft
@@ -101,7 +101,7 @@ async def happen(books: GroupLedger, clock: ManualClock, dice: random.Random, nu
         await books.fail(peer, dice.randint(cursor.position, head))
     elif what == "forget":
         limits = RowRetention(ids=SECOND, batches=dice.choice([3, 20]) * SECOND, dead_letters=SECOND, receipts=SECOND)
-        await books.log.database.write(forget, limits, now=clock.now())
+        await books.log.database.write(delete_old_rows, limits, now=clock.now())
     elif what == "declare" and dice.random() < 0.3:
         chosen = dice.choice(["[x, y]", "[x]", "[y, z], relay: true", "[], relay: true"])
         await books.declare("b", c=f"types: {chosen}")

@@ -19,7 +19,7 @@ from eventd.errors import NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
-from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
 from eventd.runtime.clock import SECOND
@@ -302,7 +302,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
         "investigate-missing-delivery-rows"
     ]
     await log.database.write(
-        forget, RowRetention(ids=HOUR, batches=0, dead_letters=HOUR, receipts=HOUR), now=clock.now() + 1
+        delete_old_rows, RowRetention(ids=HOUR, batches=0, dead_letters=HOUR, receipts=HOUR), now=clock.now() + 1
     )
     found = await examine(books)
     assert found["/b expected delivery"][0] == "pass"

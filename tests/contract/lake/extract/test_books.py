@@ -14,7 +14,7 @@ from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import create_cursor, rewind, set_paused
 from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
-from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import keep_receipt, record_gap
 from eventd.testing import NOW, ManualClock, draft
@@ -237,7 +237,7 @@ async def test_refusals_are_told_by_kind(shelf: LedgerStore) -> None:
 
 async def test_refusals_are_kept_for_a_while(shelf: LedgerStore) -> None:
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, at, at) for at in (NOW, NOW + 50)]))
-    await shelf.under_lock(forget, RowRetention(ids=0, batches=10, dead_letters=0, receipts=0), now=NOW + 20)
+    await shelf.under_lock(delete_old_rows, RowRetention(ids=0, batches=10, dead_letters=0, receipts=0), now=NOW + 20)
     extract = await shelf.extract(Ledger.REFUSALS)
     assert extract.columns["number"] == [2]
     assert [(lost.after, lost.upto, lost.reason) for lost in extract.lost] == [(0, 1, "refusals_forgotten")]
@@ -275,7 +275,7 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: Led
 
 async def test_a_book_whose_rows_were_all_forgotten_still_knows_its_last_number(shelf: LedgerStore) -> None:
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, NOW, NOW)] * 3))
-    await shelf.under_lock(forget, RowRetention(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
+    await shelf.under_lock(delete_old_rows, RowRetention(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
     state: State = await shelf.log.database.read(read_state)
     assert state.books[Ledger.REFUSALS] == Span(4, 3)
 

@@ -8,7 +8,7 @@ from eventd.lake.extract import EvictedRows, Ledger, batch_blocks, block_columns
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_cursors, insert_dead_letter, rewind
-from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint
 from tests.support.shelf import LedgerStore
@@ -258,7 +258,7 @@ async def test_batches_that_were_forgotten_unread_are_told_as_lost(shelf: Ledger
     await shelf.publish(*(draft(f"e{n}") for n in range(1, 4)))
     for upto in (1, 2, 3):
         await shelf.settle("b", upto - 1, upto, acked_at=NOW + upto)
-    await shelf.under_lock(forget, RowRetention(ids=0, batches=1, dead_letters=0, receipts=0), now=NOW + 4)
+    await shelf.under_lock(delete_old_rows, RowRetention(ids=0, batches=1, dead_letters=0, receipts=0), now=NOW + 4)
     epoch = (await shelf.log.look_around()).epoch
     for book in (DELIVERIES, Ledger.RECEIPTS):
         extract = await shelf.extract(book)

@@ -11,7 +11,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Drafts, IdOwner, Outcome
-from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.testing import NOW, ManualClock, draft
 
 
@@ -42,5 +42,5 @@ async def test_sources_without_end_take_no_rows_without_end(
         assert len(kept) <= 10 + 5 + 1
     assert {"x19-0", UNKNOWN} <= {each.source for each in kept}
     limits = RowRetention(ids=1, batches=1, dead_letters=1, receipts=1)
-    await log.database.write(forget, limits, now=NOW + 10**12)
+    await log.database.write(delete_old_rows, limits, now=NOW + 10**12)
     assert await log.database.read(read_conflicts, topic) == []

@@ -15,7 +15,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.core.values import Draft, Outcome
-from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, fetch
 from eventd.testing import NOW, ManualClock, draft
@@ -160,7 +160,7 @@ async def test_an_id_that_came_back_is_not_forgotten_with_those_that_did_not(log
     await fates(log, topic, draft("a", expires=NOW), draft("b"))
     await evict_all(database, topic)
     await fates(log, topic, draft("a"))
-    await database.write(forget, BOOKS, now=NOW + KEPT_IDS + 1)
+    await database.write(delete_old_rows, BOOKS, now=NOW + KEPT_IDS + 1)
     assert await fates(log, topic, draft("a"), draft("b")) == [(DUPLICATE, 3), (NEW, 4)]
 
 
@@ -171,7 +171,7 @@ async def test_an_id_is_new_again_once_it_was_forgotten(
     topic = await log.topic("group:g")
     await fates(log, topic, draft("a"))
     await evict_all(database, topic)
-    await database.write(forget, BOOKS, now=NOW + later)
+    await database.write(delete_old_rows, BOOKS, now=NOW + later)
     assert await fates(log, topic, draft("a")) == [(outcome, 2 if outcome is NEW else 1)]
 
 
@@ -295,6 +295,6 @@ async def test_the_books_equal_what_is_stored_after_any_history(
                 model.evict(keep, clock.now())
             case Forget(hours):
                 clock.advance(hours * 3600)
-                await database.write(forget, BOOKS, now=clock.now())
+                await database.write(delete_old_rows, BOOKS, now=clock.now())
                 model.forget(clock.now())
         await check(database, name, model)

@@ -18,7 +18,7 @@ from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.units import Publish
 from eventd.log.queues.units import Ack, ClaimJobs, ClaimResult, Extend, JobHandle, JobRequest, Nack
 from eventd.log.retention import rewrite
-from eventd.log.retention.evict import EvictionLimits, RowRetention, evict, forget
+from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.log.topics.limits import sweep
 from eventd.log.topics.topics import DeleteTopic, PutTopic
 from eventd.log.topics.write import Write
@@ -148,7 +148,7 @@ class Storm:
         chores: list[Callable[[], Awaitable[object]]] = [
             lambda: write(sweep, now),
             lambda: clear_all(self.log.database, now=now, chunk=50),
-            lambda: write(forget, BOOKS, now=now),
+            lambda: write(delete_old_rows, BOOKS, now=now),
             lambda: write(evict, self.group, EvictionLimits(max_records=10), now=now),
         ]
         await self.chance.choice(chores)()

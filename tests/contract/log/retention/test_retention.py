@@ -19,7 +19,7 @@ from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
 from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, insert_dead_letter
 from eventd.log.retention import evict as retention
-from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, evict, forget
+from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
 from eventd.store.engine.database import Database, fetch
 from eventd.store.rows.links import keep_nonce, keep_receipt, record_gap
@@ -319,7 +319,7 @@ async def test_every_book_is_trimmed_at_its_own_age(
             )
 
     await database.write(write)
-    removed = await database.write(forget, BOOKS, now=NOW)
+    removed = await database.write(delete_old_rows, BOOKS, now=NOW)
     count = await database.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
     assert (removed >= 1, count) == (True, 1)
 
@@ -327,7 +327,7 @@ async def test_every_book_is_trimmed_at_its_own_age(
 async def test_the_id_of_a_stored_record_is_never_forgotten(log: EventLog, database: Database) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 2)
-    assert await database.write(forget, BOOKS, now=NOW + 10**15) == 0
+    assert await database.write(delete_old_rows, BOOKS, now=NOW + 10**15) == 0
     assert (await log.append(topic, [draft("e1")])).outcomes[0].name == "DUPLICATE"
 
 
@@ -336,7 +336,7 @@ async def test_the_books_are_trimmed_in_chunks(log: EventLog, database: Database
     await fill(log, topic, 25)
     await evict_all(log, topic, DROP)
     later = NOW + 11
-    removed = [await database.write(forget, BOOKS, now=later, chunk=10) for _ in range(4)]
+    removed = [await database.write(delete_old_rows, BOOKS, now=later, chunk=10) for _ in range(4)]
     assert removed == [10, 10, 5, 0]
 
 
@@ -359,7 +359,7 @@ async def test_an_id_that_another_process_brings_back_is_not_forgotten_meanwhile
     with closing(Database(migrated_url)) as other:
         refreshed = other.start_write(refresh)
         await until(written.is_set)
-        forgotten = asyncio.ensure_future(database.write(forget, BOOKS, now=NOW + 10**9))
+        forgotten = asyncio.ensure_future(database.write(delete_old_rows, BOOKS, now=NOW + 10**9))
         if database.kind == "postgresql":
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             await until(lambda: database.read(fetch, waiting), "the trimming to wait for the head")

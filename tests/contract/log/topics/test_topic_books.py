@@ -17,7 +17,7 @@ from eventd.log.core.losses import CAP, MIXED, TTL, Loss, join_oldest, note_loss
 from eventd.log.core.topic_row import DELETED
 from eventd.log.core.values import AppendResult, Drafts, Outcome
 from eventd.log.retention import prefix
-from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.log.topics.deleted_topics import TOPICS_AT_ONCE, ClearStep, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import TopicSize, clear_ephemeral
 from eventd.log.topics.topic_page import Tombstone
@@ -93,7 +93,7 @@ async def test_the_key_of_a_write_is_forgotten_when_its_time_is_over(
         await log.submit(Write("t", drafts_of([{"data": 1}]), flushes=log.flushes, key=key))
         clock.advance(0.5)
     clock.advance(0.4)
-    assert await database.write(forget, BOOKS, now=clock.now()) == 1
+    assert await database.write(delete_old_rows, BOOKS, now=clock.now()) == 1
     assert [row[1] for row in await rows(database, write_keys)] == ["b"]
 
 
@@ -339,7 +339,7 @@ async def test_the_identity_of_a_copy_that_went_is_kept_for_a_while(
     assert await database.read(fetch, "SELECT ids FROM topics") == [(2 - len(expected),)]
     for identity in ("a", "b"):
         assert await log.submit(Copy(topic, identity)) is Outcome.DUPLICATE, "it must not come again meanwhile"
-    assert await database.write(forget, BOOKS, now=NOW + 2 * SECOND) == len(expected)
+    assert await database.write(delete_old_rows, BOOKS, now=NOW + 2 * SECOND) == len(expected)
     assert await log.submit(Copy(topic, "a")) is Outcome.NEW
 
 

@@ -17,7 +17,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
 from eventd.log.core.values import NOTHING, AppendResult, Drafts
-from eventd.log.retention.evict import RowRetention, forget
+from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.topics import DeleteTopic, count_topics
 from eventd.log.topics.write import Write, WriteResult
@@ -111,10 +111,10 @@ class TestKeys:
         await write(log, "q", 1, key="k", config=TopicConfig(idempotency_window_ms=100_000))
         clock.set_wall(clock.now() + step * SECOND)
         books = RowRetention(ids=0, batches=0, dead_letters=0, receipts=0)
-        assert await database.write(forget, books, now=clock.now(), steady=clock.steady()) == 0
+        assert await database.write(delete_old_rows, books, now=clock.now(), steady=clock.steady()) == 0
         assert (await write(log, "q", 1, key="k")).deduped
         clock.advance(100.001)
-        assert await database.write(forget, books, now=clock.now(), steady=clock.steady()) == 1
+        assert await database.write(delete_old_rows, books, now=clock.now(), steady=clock.steady()) == 1
         assert (await write(log, "q", 1, key="k")).first_seq == 2
 
     async def test_a_full_topic_still_knows_its_keys(self, log: EventLog) -> None:

@@ -15,8 +15,8 @@ from eventd.store.parts.claims import FOR_SUBJECT, ResourceKey, target_of
 from eventd.store.parts.parts import (
     NewPart,
     StoredPart,
+    delete_old_parts,
     delete_part,
-    forget_parts,
     orphan,
     put_part,
     read_captures,
@@ -103,7 +103,7 @@ def test_every_change_moves_the_version_and_nothing_else_does(database: Database
         lambda conn: withdraw(conn, OWNER, ["s-e1"], NOW),
         lambda conn: orphan(conn, [], NOW),
         lambda conn: delete_part(conn, "nobody"),
-        lambda conn: forget_parts(conn, NOW, 10),
+        lambda conn: delete_old_parts(conn, NOW, 10),
     ):
         assert not database.write_now(idle)
     assert version(database) == seen[-1]
@@ -229,8 +229,8 @@ def test_what_masks_is_withdrawn_with_the_last_of_its_subjects(
     assert (stored(database)["e1"].ends_at, stored(database)["e1"].ends_rest_at) == (NOW + HOUR, NOW + HOUR)
     database.write_now(withdraw, OWNER, ["s-e2"], NOW + SECOND)
     assert (stored(database)["e1"].ends_at, stored(database)["e1"].ends_rest_at) == (NOW + 31 * SECOND,) * 2
-    assert database.write_now(forget_parts, NOW + 31 * SECOND, 9) == 0
-    assert database.write_now(forget_parts, NOW + 31 * SECOND + 1, 9) == 1
+    assert database.write_now(delete_old_parts, NOW + 31 * SECOND, 9) == 0
+    assert database.write_now(delete_old_parts, NOW + 31 * SECOND + 1, 9) == 1
 
 
 def test_a_new_observation_ends_the_withdrawal(database: Database) -> None:
@@ -267,16 +267,16 @@ def test_a_deleted_part_leaves_nothing(database: Database) -> None:
 def test_retention_takes_the_longest_over_first_and_all_that_belongs_to_it(database: Database) -> None:
     for number, ttl in enumerate((3, 1, 2, 9), start=1):
         database.write_now(put_part, formed(f"e{number}", [route(f"r{number}")], ttl=ttl * SECOND), NOW)
-    assert database.write_now(forget_parts, NOW + 3 * SECOND, 1) == 1
+    assert database.write_now(delete_old_parts, NOW + 3 * SECOND, 1) == 1
     assert sorted(stored(database)) == ["e1", "e3", "e4"]
-    assert database.write_now(forget_parts, NOW + 3 * SECOND, 10) == 1  # e1 ends at this very time
+    assert database.write_now(delete_old_parts, NOW + 3 * SECOND, 10) == 1  # e1 ends at this very time
     assert counts(database) == {"parts": 2, "part_claims": 2, "part_subjects": 2}
 
 
 def test_a_withdrawn_part_is_over_when_its_subjects_are(database: Database) -> None:
     database.write_now(put_part, formed("e1", [route("r1")], ttl=30 * 24 * HOUR), NOW)
     database.write_now(withdraw, OWNER, ["s-e1"], NOW)
-    assert database.write_now(forget_parts, NOW + HOUR, 10) == 1
+    assert database.write_now(delete_old_parts, NOW + HOUR, 10) == 1
 
 
 def capture(name: str, address: object, *, how: str = "proxy-arp", about: str = "") -> dict[str, Any]:

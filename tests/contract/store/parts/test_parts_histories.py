@@ -13,7 +13,7 @@ from eventd.log.core.head import read_head
 from eventd.plugins.contract.contract import Result
 from eventd.store.engine.database import Connection, Database, fetch
 from eventd.store.parts.claims import claims_of
-from eventd.store.parts.parts import NewPart, delete_part, forget_parts, orphan, put_part, read_parts, withdraw
+from eventd.store.parts.parts import NewPart, delete_old_parts, delete_part, orphan, put_part, read_parts, withdraw
 from eventd.store.rows.registry import announce, put_resource
 from eventd.testing import NOW, event
 from tests.unit.dynamic.samples import NET, mask, route
@@ -63,7 +63,7 @@ def some_change(chance: random.Random, now: int) -> Callable[[Connection], objec
         live = chance.sample(OWNERS, 2)
         return lambda conn: orphan(conn, live, now)
     if kind < 0.9:
-        return lambda conn: forget_parts(conn, now - 5 * SECOND, chance.randint(1, 3))
+        return lambda conn: delete_old_parts(conn, now - 5 * SECOND, chance.randint(1, 3))
     return lambda conn: delete_part(conn, chance.choice([part.source for part in read_parts(conn)] or ["none"]))
 
 
