@@ -1,4 +1,8 @@
-"""The route table: every route of the API. To add a route, add an entry here and write its handler.
+"""Every route of the API, in three tables. To add a route, add an entry to one of them and write its handler:
+
+ - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
+ - `TOPICS`: topics, routers, queues and watches, under /v0;
+ - `_ALSO_HEAD`: all others, each of which also answers HEAD.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
 up the address of an operation, or run one, without loading all others.
@@ -12,7 +16,7 @@ from eventd.api.framework.route import BodyLimits, Route, Scope
 
 _PARAMS: Final = BodyLimits(1 << 20, values=20_000)
 RESOURCES: Final = BodyLimits(16 << 20, values=10_000)
-"""Files of resources, each of which is one text."""
+"""For files of resources: each file is one value, its text."""
 EVENTS: Final = BodyLimits(64 << 20, values=500_000)
 _BODY: Final = BodyLimits(256 << 10)
 _WAITING: Final = BodyLimits(64 << 10)
@@ -42,7 +46,9 @@ def _delete(path: str, handler: str, summary: str) -> Route:
 
 
 OPERATIONS: Final[dict[str, Route]] = {
-    "groups.status": _get("/status", "admin.groups:show_status", "Show the sizes of all groups and their links"),
+    "groups.status": _get(
+        "/status", "admin.groups:show_status", "Show the size of each group, and the states of its links"
+    ),
     "resources.apply": _post(
         "/resources/apply", "admin.resources:apply", "admin", "Apply resources, atomically", RESOURCES
     ),
@@ -88,6 +94,7 @@ OPERATIONS: Final[dict[str, Route]] = {
         f"{_LETTERS}/retry", "admin.dead_letters:retry", "admin", "Send dead letters once more"
     ),
     "dead_letters.drop": _post(f"{_LETTERS}/drop", "admin.dead_letters:drop", "delete", "Drop dead letters"),
+    # In paths and answers, "book" is the name of a ledger table.
     "books.list": _get("/books", "admin.export:list_books", "List the ledger tables and how far each reaches"),
     "books.read": _get("/books/{book}", "admin.export:read_rows", "Read rows of a ledger table as columns"),
     "doctor.examine": _get("/doctor", "doctor.operations:examine", "Check the node and propose fixes"),
@@ -101,7 +108,7 @@ OPERATIONS: Final[dict[str, Route]] = {
         f"{_SUBSCRIPTION}/runs", "admin.subscription_runs:list_runs", "List a subscription's runs, event by event"
     ),
     "subscriptions.retry": _post(
-        f"{_SUBSCRIPTION}/retry", "admin.subscriptions:retry", "admin", "Retry what failed, and dead letters"
+        f"{_SUBSCRIPTION}/retry", "admin.subscriptions:retry", "admin", "Retry failed runs and dead letters at once"
     ),
     "subscriptions.reset": _post(
         f"{_SUBSCRIPTION}/reset",
@@ -119,10 +126,18 @@ OPERATIONS: Final[dict[str, Route]] = {
     "dynamic.describe": _get("/dynamic/part", "admin.dynamic:describe", "Show one part, or all parts of an owner"),
     "dynamic.delete": _delete("/dynamic/part", "admin.dynamic:delete", "Delete a part and what it contributes"),
     "dynamic.render": _post(
-        "/dynamic/render", "admin.dynamic:render", "read", "Show the effective configuration", RESOURCES
+        "/dynamic/render",
+        "admin.dynamic:render",
+        "read",
+        "Merge the live parts into the declared resources, or into given ones, without storing anything",
+        RESOURCES,
     ),
     "dynamic.diff": _post(
-        "/dynamic/diff", "admin.dynamic:diff", "read", "Show what parts change in the applied configuration", RESOURCES
+        "/dynamic/diff",
+        "admin.dynamic:diff",
+        "read",
+        "Show how the live parts change the declared resources, or given ones",
+        RESOURCES,
     ),
     "plugins.list": _get("/plugins", "admin.plugins:list_plugins", "List applied plugins"),
     "plugins.run": _post(
@@ -138,7 +153,7 @@ OPERATIONS: Final[dict[str, Route]] = {
     "keys.create": _post("/keys", "admin.keys:create", "admin", "Create an API key; the answer shows it once"),
     "keys.list": _get("/keys", "admin.keys:list_keys", "List created API keys, without their secrets", "admin"),
     "keys.revoke": _post("/keys/{name}/revoke", "admin.keys:revoke", "admin", "Revoke an API key at once"),
-    "lake.status": _get("/lake", "admin.lake:show_lake", "Show how far each ledger table has reached the lake"),
+    "lake.status": _get("/lake", "admin.lake:show_lake", "Show how far each ledger table has been shipped to the lake"),
 }
 """By the name of the operation, which `routerctl` runs over HTTP or in its own process."""
 
@@ -155,7 +170,7 @@ _ALSO_HEAD = (
     Route("GET", "/openapi.json", ("read",), "Describe the whole API as OpenAPI 3.1", "system:describe_all"),
 )
 SYSTEM: Final = (*_ALSO_HEAD, *(route._replace(method="HEAD") for route in _ALSO_HEAD))
-"""Some load balancers send HEAD."""
+"""The routes that are no operations and not under /v0, each for GET and for HEAD, which some load balancers send."""
 
 
 _READ: Final[tuple[Scope, ...]] = ("read",)
@@ -180,6 +195,7 @@ TOPICS: Final = (
         creates=True,
         refusals=(409, 422),
     ),
+    # It reads a page and compares nothing: /v0 fixes the name.
     Route(
         "POST",
         f"{_TOPIC}/diff",

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventd.api.admin.peer_ledger import PeerLedger, open_ledgers
+from eventd.api.admin.peer_ledger import PeerLedger, open_ledger
 from eventd.api.framework.moments import read_span, show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, After, Limit, read_token, write_token
@@ -60,7 +60,7 @@ class _ListingContext:
 
 def _open_scene(conn: Connection, group: str, peer: str) -> _ListingContext:
     config = find_group(conn, group)
-    found = [open_ledgers(conn, each) for each in peers_of(config, peer)]
+    found = [open_ledger(conn, each) for each in peers_of(config, peer)]
     return _ListingContext(read_head(conn), read_group_topic(conn, group), found)
 
 
@@ -110,7 +110,7 @@ def _read_page(conn: Connection, scene: _ListingContext, ask: EventQuery, now: i
     """Return the next records with their deliveries, and where to continue; None at the end."""
     listed = list_latest(conn, ask)
     records = listed.records[::-1] if ask.newest else listed.records
-    columns = [derive(conn, each.books, records, now=now) for each in scene.peers]
+    columns = [derive(conn, each.link, records, now=now) for each in scene.peers]
     found: list[Found] = [(record, [column[at] for column in columns]) for at, record in enumerate(records)]
     return found[::-1] if ask.newest else found, listed.seen if listed.more else None
 
@@ -229,7 +229,7 @@ class _SummaryBuilder:
         if not some:
             return None
         ends = some[0].position, some[-1].last
-        books = [BlockLedger.read(conn, each.books, *ends) for each in self.scene.peers]
+        books = [BlockLedger.read(conn, each.link, *ends) for each in self.scene.peers]
         apart: list[int] = []
         looked = 0
         for block in some:
@@ -268,7 +268,7 @@ class _SummaryBuilder:
         asked = set(self.params.type)
         found = latest(conn, self.scene.topic.id, [one for one in records if not asked or one.tag in asked])
         for each, total in zip(self.scene.peers, self.sums, strict=True):
-            for record, delivery in zip(found, derive(conn, each.books, found, now=self.now), strict=True):
+            for record, delivery in zip(found, derive(conn, each.link, found, now=self.now), strict=True):
                 every = self.params.include_expired
                 if delivery is not None and _counts(each, record, delivery, self.now, all_of_them=every):
                     total.add(record, delivery, self.now)
@@ -290,13 +290,13 @@ def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, a
     """Return whether to count it: live records, and those that expired undelivered after the peer was declared."""
     if all_of_them or is_alive(record.expires_at, now):
         return True
-    cursor = each.books.cursor
+    cursor = each.link.cursor
     lost = delivery.state is DeliveryState.EXPIRED
     return lost and cursor is not None and record.expires_at is not None and record.expires_at >= cursor.created_at
 
 
 def _count_stale(conn: Connection, scene: _ListingContext, each: PeerLedger, types: Sequence[str], now: int) -> int:
-    peer, cursor = each.peer, each.books.cursor
+    peer, cursor = each.peer, each.link.cursor
     selector = peer.selector
     both = [name for name in types if selector.takes_type(name)] if types else selector.types
     if cursor is None or (types and not both):

@@ -1,4 +1,4 @@
-"""Reads the delivery ledger of a peer: its cursor, its selections over time, and its running repairs."""
+"""Reads what the delivery ledger says of a peer: its cursor, its selections over time, and its running repairs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from eventd.store.engine.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class PeerLedger:
-    """A declared peer and its delivery ledger."""
+    """A declared peer, and what the delivery ledger says of the link to it."""
 
     peer: PeerConfig
-    books: LinkLedger
+    link: LinkLedger
 
 
-def open_ledgers(conn: Connection, peer: PeerConfig) -> PeerLedger:
-    """Return the peer's ledger in this snapshot; batches are read later."""
+def open_ledger(conn: Connection, peer: PeerConfig) -> PeerLedger:
+    """Return the ledger of the link to the peer in this snapshot; its batches are read later."""
     cursor = read_cursor_of(conn, peer)
     wanted = Selection.of(peer)
     if cursor is None:

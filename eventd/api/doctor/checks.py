@@ -14,7 +14,7 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 NAMED = 3
-"""Ids that a check names; the others are counted."""
+"""The most event ids that a check names; of the others, it gives only the number."""
 
 
 def check_group(group: GroupFacts) -> Iterator[Check]:
@@ -26,7 +26,7 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
             expected = True
             yield check_expected(peer)
     if not expected:
-        why = "it stores no live event of this node" if group.peers else "no EventPeer is declared for it"
+        why = "this node has no live event of its own" if group.peers else "the group has no EventPeer"
         yield Check(f"{group.name} expected peers", Status.SKIP, detail=why, group=group.name)
     for runs in group.runs:
         yield check_runs(group, runs)
@@ -38,7 +38,7 @@ def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
         yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="fix the reported problem")
         return
     if not peer.deliveries.events:
-        yield _of(peer, "delivery summary", Status.SKIP, detail="no event is meant for it so far")
+        yield _of(peer, "delivery summary", Status.SKIP, detail="no live event is meant for this peer")
         return
     yield _failed(peer)
     yield _pending(peer, slo)
@@ -104,7 +104,7 @@ def _failed(peer: PeerFacts) -> Check:
 
 
 def _held(peer: PeerFacts) -> str:
-    """Return the backlog of a link that refuses everything, in words."""
+    """Return the size of the backlog of a blocked or failed link, in words."""
     most = "" if peer.deliveries.ahead_in_full else "at most "
     why = f" ({peer.link.reason})" if peer.link.reason else ""
     return f"{most}{_count(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
@@ -126,7 +126,7 @@ def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
         suffix,
         Status.FAIL,
         code,
-        detail=f"{detail}; the first expires in {_span(left)}",
+        detail=f"{detail}; the first of them expires in {_span(left)}",
         remedy=remedy,
         breach=breach,
     )
@@ -174,21 +174,21 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "event expiry", "event-expiry"
     left = found.expires_in
     if left is None:
-        return _of(peer, suffix, Status.SKIP, code, detail="none of its events expires")
+        return _of(peer, suffix, Status.SKIP, code, detail="no event for this peer expires")
     if found.lost_in is not None and found.lost_in < slo.expires_soon * SECOND:
-        detail = f"the first that is not delivered expires in {_span(found.lost_in)}"
-        return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="fix the link before that")
-    detail = f"the first expires in {_span(left)}"
+        detail = f"the first undelivered event expires in {_span(found.lost_in)}"
+        return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="fix the link before that time")
+    detail = f"the first event expires in {_span(left)}"
     if left >= slo.expires_soon * SECOND:
         return _of(peer, suffix, Status.PASS, code, detail=detail)
     detail += "; it is delivered"
     return _of(
-        peer, suffix, Status.WARN, code, detail=detail, remedy="emit it again at its source if it is still valid"
+        peer, suffix, Status.WARN, code, detail=detail, remedy="emit the event again at its source if it is still valid"
     )
 
 
 def check_expected(peer: PeerFacts) -> Check:
-    """Check whether the peer has, or will soon receive, every live event that it should."""
+    """Check whether each live event that is meant for the peer is delivered, pending, or refused."""
     suffix, code = "expected delivery", "expected-delivery"
     if not peer.endpoint:
         return _of(
@@ -196,7 +196,7 @@ def check_expected(peer: PeerFacts) -> Check:
             suffix,
             Status.FAIL,
             "expected-delivery-no-endpoint",
-            detail="nothing can be sent to it: it has no endpoint",
+            detail="nothing can be sent to this peer: its EventPeer has no endpoint",
             remedy="give the EventPeer an endpoint: routerctl apply -f FILE",
         )
     found = peer.deliveries
@@ -214,10 +214,10 @@ def check_expected(peer: PeerFacts) -> Check:
 
 
 def _accounted(found: Deliveries) -> str:
-    """Return how many events are delivered or being delivered, and the count of each other outcome."""
+    """Return in words that every event is delivered or pending, and the number of each other outcome."""
     words = {
         "expired before the peer had them": found.expired,
-        "came from the peer": found.in_path,
+        "came from or through the peer": found.in_path,
         "refused by the peer": found.refused,
         "without stored evidence of their delivery": found.unproven,
     }
@@ -248,7 +248,7 @@ def check_runs(group: GroupFacts, runs: Runs) -> Check:
 
 def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach | None]:
     if not runs.total:
-        return Status.SKIP, "it has not run yet", "", None
+        return Status.SKIP, "the subscription has not run yet", "", None
     detail = f"{_count(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
     detail += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:

@@ -24,9 +24,9 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """The state of the link to a peer. `noticed` is False until a node has registered the peer."""
+    """The state of the link to a peer, or of a subscription. `registered`: a node has created its cursor."""
 
-    noticed: bool = True
+    registered: bool = True
     state: str = "running"
     reason: str = ""
     since: int | None = None
@@ -37,7 +37,7 @@ class LinkFacts:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether nothing can be sent until an operator fixes the cause."""
+        """Return whether the link is blocked or failed: nothing can be sent until an operator fixes the cause."""
         return self.state in ("blocked", "failed")
 
 
@@ -45,14 +45,16 @@ class LinkFacts:
 class Deliveries:
     """The outcome of the live events that are meant for a peer.
 
-    `delivered` includes the `stale` ones, whose refresh is still pending. The backlog is `failed` when the link refuses
-    everything, `pending` otherwise. `missing` are neither delivered nor pending; `unproven` ones have lost their
-    evidence to retention. `letters` are dead letters that can be retried, `refused_again` those of them that the peer
-    refuses every time, `spent_letters` those that can no longer be retried. `expires_in` is the time until the first of
-    all expires, `pending_expires_in` that of the `pending`, and `lost_in` that of the events that the peer does not
-    have: `pending`, `refused_waiting` and `letters`. The oldest event of the backlog, refreshes included, has been
-    ready for `waiting_for`. Of the events that the link has passed, the newest `looked_at` are counted, which are all
-    if `in_full`; the backlog is counted completely only if `ahead_in_full`.
+    `delivered` includes the `stale` ones, whose refresh is still pending. The backlog counts as `refused_waiting` while
+    the link is blocked or failed, else as `pending`. `missing` holds the ids of events that are neither delivered nor
+    pending; of the `unproven` events, retention has deleted the ledger row that would prove the delivery. `letters`
+    counts the dead letters that can be retried, `refused_again` those of them that the peer refuses every time, and
+    `spent_letters` the dead letters that can no longer be retried. `expires_in` is the time until the first of all
+    these events expires, `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that
+    the peer does not have: `pending`, `refused_waiting` or in `letters`. The oldest event of the backlog, refreshes
+    included, has been ready to be sent for `waiting_for`. Of the events that the link's cursor has passed, the newest
+    `looked_at` are counted, which are all of them if `in_full`; the numbers of the backlog are exact only if
+    `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0
@@ -78,18 +80,21 @@ class Deliveries:
 
     @property
     def failed(self) -> int:
-        """Return the dead letters, and the backlog of a link that refuses everything."""
+        """Return the number of retryable dead letters, and of the backlog of a blocked or failed link."""
         return self.letters + self.refused_waiting
 
     @property
     def events(self) -> int:
-        """Return all events that the peer should have, in any state."""
+        """Return the number of events that the peer should have or get."""
         return self.delivered + self.pending + self.failed + len(self.missing) + self.unproven
 
 
 @dataclass(frozen=True, slots=True)
 class PeerFacts:
-    """A peer and its measured values. `trouble` says why it could not be read; the others are then unknown."""
+    """A peer and its measured values. `trouble`: why `link` and `deliveries` could not be read; they are then unknown.
+
+    `lost_before`: retention removed events before the peer had them.
+    """
 
     group: str
     node: str
@@ -107,10 +112,11 @@ class PeerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of one subscription's events: each event counts as one run, in its latest state.
+    """The runs of one subscription: each event counts as one run, in its latest state.
 
-    `failed` are dead letters, and the backlog while nothing can be run; `failed` and `pending` are minimums unless
-    counted `in_full`. `link` is the state of the subscription; retention last evicted events from it at `lost_at`.
+    `failed` counts dead letters, and the backlog while the subscription is blocked or failed. `failed` and `pending`
+    are minimums unless `in_full`. `link` is the state of the subscription. At `lost_at`, retention last removed events
+    that its plugin had not got.
     """
 
     subscription: str
@@ -129,8 +135,10 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Gaps that one sender reported (`lost`) or took back (`taken_back`), with their number and the time of
-    the last."""
+    """The gaps of one sender and one `reason`: their number, and when the last of them was recorded.
+
+    `lost`: the sender lost events before it could send them. `taken_back`: its log went back to an earlier state.
+    """
 
     node: str
     reason: str
@@ -140,11 +148,11 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group. `has_own`: a live event of this node is stored. `aside`: ineffective parts of its subscriptions, by
-    source, each with the reason.
+    """One group. `has_own`: a live event that this node emitted is stored. `aside`: the source of each ineffective part
+    of its subscriptions, and the reason.
 
-    Only a running node knows `v1_requests`, which it received since its start, and why it could not read its keys
-    again.
+    Only a running node knows `v1_requests`, the number received since its start, and `keys_trouble`, why the files of
+    its keys cannot be read now.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Executes a plan: only safe actions, in the plan's order, and only if still needed. Reports each action."""
+"""Executes the safe actions of a plan, in its order and only where they are still needed. Reports every action."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class FixResult(NamedTuple):
 
 
 async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Execute every action of the plan and return each with its outcome, as JSON. A failed action does not stop the
-    others."""
+    """Execute the safe actions of the plan; return every action with its outcome, as JSON. A failed action does not
+    stop the others."""
     outcomes = []
     for action in actions:
         done = await _do(services, action)
@@ -43,12 +43,12 @@ async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[
 
 async def _do(services: Services, action: Action) -> FixResult:
     if not action.safe:
-        return FixResult(False, "not done: it needs an operator's approval")
-    mend = _MENDING.get(action.action)
-    if mend is None:
-        return FixResult(False, f"nothing was changed; check this:  {action.reason}")
+        return FixResult(False, "not done: this action needs an operator's approval")
+    fix = _FIXES.get(action.action)
+    if fix is None:
+        return FixResult(False, f"nothing was changed; check this: {action.reason}")
     try:
-        return await mend(services, action.group, action.peer)
+        return await fix(services, action.group, action.peer)
     except EventdError as error:
         return FixResult(False, f"not done: {error}")
 
@@ -62,7 +62,8 @@ async def _retry(services: Services, group: str, peer: str) -> FixResult:
         retried = answer["retried"]
         parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent again")
         if answer["kept"]:
-            parts.append(f"{len(answer['kept'])} not: {answer['kept'][0]['reason']}")
+            why = answer["kept"][0]["reason"]
+            parts.append(f"{len(answer['kept'])} cannot be sent again, the first one because {why}")
     woken = await _wake(services, group, peer)
     return FixResult(retried > 0 or woken.changed, "; ".join([*parts, woken.result]))
 
@@ -72,7 +73,7 @@ def _has_letters(conn: Connection, group: str, peer: str) -> bool:
 
 
 async def _repush(services: Services, group: str, peer: str) -> FixResult:
-    """Wake the link; if only its backlog delays it, a repair lets refreshes overtake the backlog."""
+    """End the back-off of the link; if it has none, start a repair that sends waiting refreshes before the backlog."""
     woken = await _wake(services, group, peer)
     if woken.changed:
         return woken
@@ -84,7 +85,7 @@ async def _repush(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
-    """Return the positions of waiting refreshes that no repair is about to send; empty for a blocked or paused link."""
+    """Return the positions of waiting refreshes that no repair is about to send; none unless the link is running."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None or cursor.shown_state is not LinkState.RUNNING:
@@ -105,7 +106,7 @@ def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
 
 
 async def _wake(services: Services, group: str, peer: str) -> FixResult:
-    """End the back-off of a link and its repairs. A pause is an operator's decision and stays."""
+    """Let a link and its repairs try again at once after a failure. A pause is an operator's decision and stays."""
     state, held = await services.database.read(_read_held, group, peer)
     if not held:
         return FixResult(False, state)
@@ -114,7 +115,7 @@ async def _wake(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:
-    """Return the state of the link in words, and its cursors that wait after a failure."""
+    """Return the state of the link in words, and the names of its and its repairs' cursors that a failure holds up."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None:
@@ -130,14 +131,14 @@ def _is_held(cursor: Cursor) -> bool:
 def _state_words(cursor: Cursor) -> str:
     if cursor.paused_at is not None:
         by = f" by {cursor.paused_by}" if cursor.paused_by else ""
-        return f"it is paused{by}, and stays paused"
+        return f"the link is paused{by}, and stays paused"
     success = (
         f"the last success was at {show_time(cursor.succeeded_at)}"
         if cursor.succeeded_at
-        else "it never succeeded so far"
+        else "nothing has been sent successfully so far"
     )
     if cursor.state is LinkState.RUNNING:
-        return f"it is running,  {success}"
+        return f"the link is running, {success}"
     why = ": ".join(part for part in (cursor.reason, cursor.last_error) if part)
     return f"until now it was {cursor.state} ({why or 'no reason is known'}), {success}"
 
@@ -148,9 +149,9 @@ def _wake_now(conn: Connection, group: str, node: str, now: int) -> None:
     clear_failures(conn, held, now)
 
 
-_MENDING: dict[str, Callable[[Services, str, str], Awaitable[FixResult]]] = {
+_FIXES: dict[str, Callable[[Services, str, str], Awaitable[FixResult]]] = {
     "retry-failed-deliveries": _retry,
     "force-repush-stale-ttl": _repush,
     "check-peer-connectivity": _wake,
 }
-"""Actions that change something. All others ask an operator to look at something."""
+"""The actions that change something. Every other action asks an operator to check something."""

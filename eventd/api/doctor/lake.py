@@ -1,4 +1,4 @@
-"""Checks the shipping to the lake, where there is one. Pure."""
+"""Checks the shipping of ledger rows to the lake, if the node has one. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from eventd.api.doctor.report import Check, Status
 _REMEDY = "fix the reported problem; nothing is lost meanwhile unless retention evicts ledger rows"
 
 
-def check_shipping(books: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
-    """Yield one outcome of shipping as a whole: a failure affects all tables alike."""
-    if not books:
+def check_shipping(tables: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    """Yield one check for all ledger tables, which a failure affects alike; none without a lake."""
+    if not tables:
         return
-    held = [book for book in books if book["state"] != "running"]
+    held = [table for table in tables if table["state"] != "running"]
     if not held:
-        waiting = sum(book["waiting"] for book in books)
+        waiting = sum(table["waiting"] for table in tables)
         detail = "all rows are in the lake" if not waiting else "rows are being shipped to the lake"
         yield Check("lake shipping", Status.PASS, "lake-shipping", detail)
         return
-    worst = next((book for book in held if book["state"] != "backing-off"), held[0])
+    worst = next((table for table in held if table["state"] != "backing-off"), held[0])
     detail = f"{worst['state']} ({worst['reason']}) since {worst['since']}: {worst['lastError']}"
     if worst["state"] == "backing-off":
         yield Check("lake shipping", Status.WARN, "lake-down", detail, _REMEDY)

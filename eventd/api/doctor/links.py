@@ -1,4 +1,4 @@
-"""Further checks of a group's links, reported only when there is a finding. Pure."""
+"""Further checks of a group, each reported only when there is a finding: links, keys, subscriptions, parts. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 MOST_CONFLICTS = 5
-"""Kinds of id conflicts of a group that are named: the most frequent ones."""
+"""The most id conflicts of a group that are named: the most frequent ones, each between two emitters."""
 MOST_ASIDE = 5
-"""Ineffective parts of a group that are named."""
+"""The most ineffective parts of a group that are named."""
 
 
 def check_links(group: GroupFacts) -> Iterator[Check]:
-    """Yield the checks of a group's links, in both directions."""
+    """Yield the further checks of a group: links in both directions, keys, subscriptions, parts, event ids."""
     for peer in group.peers:
         if not peer.trouble:
             yield from _link(peer)
             yield from _waiting(peer, group.slo)
-            yield from _books(peer)
+            yield from _ledger_findings(peer)
     if group.keys_trouble:
         remedy = "fix the file, then send SIGHUP; the node keeps using the keys it has read"
         yield Check(f"{group.name} keys", Status.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name)
@@ -49,7 +49,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
 
 
 def _conflicts(group: GroupFacts) -> Iterator[Check]:
-    """Yield the event ids that two sides used: which nodes hold them, and whose events were refused."""
+    """Yield a check for each pair of emitters that used one event id: whose event has it, and whose was refused."""
     for each in group.conflicts[:MOST_CONFLICTS]:
         same = (each.source, each.key_id) == (each.owner, each.owner_key) and UNKNOWN not in each
         other = "to an earlier one of the same emitter" if same else f"to one of {_side(each.owner, each.owner_key)}"
@@ -85,7 +85,7 @@ _GAPS = {
     "lost": (
         "inbound-gaps",
         "the sender lost events before it could send them",
-        "ask the sender's operator about them",
+        "ask the sender's operator about the lost events",
     ),
     "taken_back": (
         "inbound-history",
@@ -104,7 +104,7 @@ def _of(
 
 def _link(peer: PeerFacts) -> Iterator[Check]:
     link = peer.link
-    if not link.noticed:
+    if not link.registered:
         remedy = "start the node: routerd-eventd serve"
         yield _of(peer, "link", Status.WARN, "link-new", "no node has registered this peer yet", remedy)
         return
@@ -152,7 +152,7 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
 
 
 def _parts(group: GroupFacts) -> Iterator[Check]:
-    """Yield ineffective parts; of many, the first ones."""
+    """Yield a check for each of the first ineffective parts, and one for the number of the others."""
     for source, reason in group.aside[:MOST_ASIDE]:
         remedy = f"show its content: routerctl dynamic describe {source}"
         owner = source.rpartition("/")[0]
@@ -177,7 +177,7 @@ def _why(link: LinkFacts) -> str:
 
 def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     waited = peer.deliveries.waiting_for
-    if waited is None or not peer.link.noticed or waited < slo.lag_warn * SECOND:
+    if waited is None or not peer.link.registered or waited < slo.lag_warn * SECOND:
         return
     late = waited >= slo.lag_fail * SECOND and peer.link.state != "paused"
     limit = f"lagFailSeconds={slo.lag_fail}" if late else f"lagWarnSeconds={slo.lag_warn}"
@@ -193,14 +193,15 @@ def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     )
 
 
-def _books(peer: PeerFacts) -> Iterator[Check]:
+def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     found = peer.deliveries
     if peer.lost_before:
         detail = "retention removed events before this peer had them; the next batch reports the gap to it"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", Status.WARN, "events-lost", detail, remedy)
     if found.spent_letters:
-        detail = f"of its dead letters, {found.spent_letters} cannot be retried: the event has expired or was evicted"
+        number = f"{found.spent_letters} dead letter{'' if found.spent_letters == 1 else 's'}"
+        detail = f"{number} cannot be retried: the event has expired or was evicted"
         remedy = f"list and drop them: routerctl federation dead-letters list --group {peer.group}"
         yield _of(peer, "dead letters", Status.WARN, "dead-letters-spent", detail, remedy)
     parts = []
@@ -209,7 +210,7 @@ def _books(peer: PeerFacts) -> Iterator[Check]:
             f"of the events that the cursor has passed, only the newest {found.looked_at} were checked individually"
         )
     if not found.ahead_in_full:
-        parts.append("the backlog was counted by event types; the expiry of some events was not checked")
+        parts.append("the backlog was estimated from event types; the expiry of some of its events was not checked")
     if parts:
         yield _of(peer, "older events", Status.SKIP, "not-looked-at", "; ".join(parts))
 

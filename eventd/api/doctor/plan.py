@@ -23,7 +23,8 @@ ACTIONS = {
 }
 """Actions by the code of a check. An unsafe one needs an operator's approval."""
 HELD = ("link-blocked", "link-failed")
-"""Checks of links that an operator has to fix: the action depends on the reason, and always needs approval."""
+"""Codes of checks of links that an operator has to fix: the action depends on the link's reason, and always needs
+approval."""
 
 
 class Action(NamedTuple):
@@ -53,7 +54,8 @@ class Action(NamedTuple):
 
 
 def plan_actions(checks: Iterable[Check]) -> list[Action]:
-    """Return one action for each kind and target, however many checks ask for it."""
+    """Return the actions for failed checks and warnings, sorted: one for each kind and target, even if several checks
+    ask for it."""
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:
         if check.status not in (Status.WARN, Status.FAIL):

@@ -12,8 +12,10 @@ NAME, CODE = "node readiness", "node-readiness"
 
 
 async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]], group: str) -> list[Check]:
-    """Return what keeps the node from being ready, for one `group` unless that is empty; nothing if no node
-    is running."""
+    """Return one failed check if the node is not ready, as far as that concerns `group` (all groups if empty).
+
+    Return no check if the node is ready or none is running, and a skipped one if the node does not answer.
+    """
     try:
         checks = await ask()
     except Unavailable as error:

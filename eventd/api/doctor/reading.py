@@ -1,4 +1,4 @@
-"""Reads the input of the checks. Every read is bounded, and what it did not cover is reported, not estimated."""
+"""Reads the input of the checks. Every read is bounded, and the input says where not everything was read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventd.api.admin.dead_letters import REFUSED_AGAIN
-from eventd.api.admin.peer_ledger import PeerLedger, open_ledgers
+from eventd.api.admin.peer_ledger import PeerLedger, open_ledger
 from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import DeliveryTally, read_sample
@@ -34,13 +34,13 @@ from eventd.store.rows.registry import read_resources
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
-"""Dead letters of a peer that are read individually, the newest; older ones count as retryable."""
+"""The most dead letters of a peer that are read, the newest ones; older ones count as retryable."""
 MOST_GAPS = 1000
-"""Inbound gaps of a group that are summed up."""
+"""The most inbound gaps of a group that are counted."""
 ROUNDS = 60
-"""Reads of the log for all peers of a group together."""
+"""The most reads of the log for all peers of a group together, apart from one for each peer."""
 MOST_ROUNDS = 12
-"""Reads of the log for one peer."""
+"""The most reads of the log for one peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,10 @@ class _GroupContext:
 
 
 async def read_groups(services: Services, name: str) -> list[GroupFacts]:
-    """Return the input for all groups by name, or of one. Raises NotFound for an undeclared one."""
+    """Return the input for the group `name`, or for all groups in order of name if it is empty.
+
+    Raises NotFound if the group is not declared.
+    """
     names = [name] if name else await services.database.read(_read_names)
     aside = (await services.effective.current()).effective.set_aside
     return [await _read_group(services, each, aside) for each in names]
@@ -70,28 +73,28 @@ def _read_names(conn: Connection) -> list[str]:
 
 
 async def _read_group(services: Services, name: str, aside: Sequence[IneffectivePart]) -> GroupFacts:
-    scene = await services.database.read(_read_scene, name, services.clock.now())
-    others = [peer for peer in peers_of(scene.config) if peer.node_name != scene.config.node_name]
+    context = await services.database.read(_read_context, name, services.clock.now())
+    others = [peer for peer in peers_of(context.config) if peer.node_name != context.config.node_name]
     rounds = max(1, min(MOST_ROUNDS, ROUNDS // max(1, len(others))))
-    peers = [await _read_peer(services, scene, peer, rounds) for peer in others]
-    owners = tuple(f"{subscription_owner(runs.subscription)}/" for runs in scene.runs)
+    peers = [await _read_peer(services, context, peer, rounds) for peer in others]
+    owners = tuple(f"{subscription_owner(runs.subscription)}/" for runs in context.runs)
     return GroupFacts(
         name,
-        slo=_thresholds(scene.slo),
-        slo_defined=scene.slo is not None,
-        has_own=await _has_own(services, scene, rounds),
+        slo=_thresholds(context.slo),
+        slo_defined=context.slo is not None,
+        has_own=await _has_own(services, context, rounds),
         peers=peers,
-        runs=scene.runs,
-        gaps=scene.gaps,
-        conflicts=scene.conflicts,
+        runs=context.runs,
+        gaps=context.gaps,
+        conflicts=context.conflicts,
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
-        keys_trouble=await _keys_trouble(services, scene.config),
+        keys_trouble=await _keys_trouble(services, context.config),
     )
 
 
 def _v1_requests(services: Services, group: str) -> int:
-    """Return the verified v1 requests since the node started; 0 beside a node, where they are not counted."""
+    """Return the number of verified v1 requests since the node started; 0 in a command, which does not know it."""
     if services.metrics is None:
         return 0
     name = "routerd_eventd_receiver_v1_requests_total"
@@ -99,7 +102,8 @@ def _v1_requests(services: Services, group: str) -> int:
 
 
 async def _keys_trouble(services: Services, config: GroupConfig) -> str:
-    """Return why the group's keys could not be read again; empty beside a node, because the users may differ.
+    """Return why the group's key files cannot be read now; empty if they can, and in a command, whose user may not be
+    the node's.
 
     Credentials of the service manager are left out: they do not change while the node runs.
     """
@@ -113,7 +117,7 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
     return ""
 
 
-def _read_scene(conn: Connection, name: str, now: int) -> _GroupContext:
+def _read_context(conn: Connection, name: str, now: int) -> _GroupContext:
     config, topic = find_group(conn, name), read_group_topic(conn, name)
     letters = count_dead_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
@@ -129,55 +133,57 @@ def _thresholds(slo: SloConfig | None) -> Thresholds:
 
 
 def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
-    """Return the gaps that senders reported, summed by sender and reason."""
+    """Return the gaps that senders reported, counted by sender and reason."""
     times: dict[tuple[str, str], list[int]] = {}
     for gap in read_inbound_gaps(conn, topic_id, node="", after=0, limit=MOST_GAPS):
         times.setdefault((gap.node, gap.reason), []).append(gap.recorded_at)
     return [Gaps(node, reason, len(told), max(told)) for (node, reason), told in sorted(times.items())]
 
 
-async def _has_own(services: Services, scene: _GroupContext, rounds: int) -> bool:
-    """Return whether a live event of this node is stored, as far as a few reads of the newest events show."""
-    before = scene.head + 1
+async def _has_own(services: Services, context: _GroupContext, rounds: int) -> bool:
+    """Return whether a live event that this node emitted is among the newest events: at most `rounds` pages are
+    read."""
+    before = context.head + 1
     for _ in range(rounds):
-        found, further = await services.database.read(_look_for_own, scene, before)
+        found, further = await services.database.read(_look_for_own, context, before)
         if found or further is None:
             return found
         before = further
     return False
 
 
-def _look_for_own(conn: Connection, scene: _GroupContext, before: int) -> tuple[bool, int | None]:
-    """Return whether one is among the newest before a position, and where to continue; None at the beginning."""
-    ask = EventQuery(scene.topic.id, now=scene.now, before=before, newest=True)
+def _look_for_own(conn: Connection, context: _GroupContext, before: int) -> tuple[bool, int | None]:
+    """Return whether this node emitted one of the newest live events before a position, and before which position to
+    continue; None at the beginning of the log."""
+    ask = EventQuery(context.topic.id, now=context.now, before=before, newest=True)
     listed = list_latest(conn, ask)
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
 
 
-async def _read_peer(services: Services, scene: _GroupContext, peer: PeerConfig, rounds: int) -> PeerFacts:
+async def _read_peer(services: Services, context: _GroupContext, peer: PeerConfig, rounds: int) -> PeerFacts:
     read = services.database.read
     try:
-        books, waiting, letters = await read(_read_waiting, scene, peer)
-        tally = await read_sample(read, scene.topic.id, books, rounds, scene.now)
+        ledger, waiting, letters = await read(_read_waiting, context, peer)
+        tally = await read_sample(read, context.topic.id, ledger, rounds, context.now)
     except EventdError as error:
         return PeerFacts(peer.group, peer.node_name, peer.endpoint, trouble=str(error))
-    cursor = books.books.cursor
+    cursor = ledger.link.cursor
     return PeerFacts(
         peer.group,
         peer.node_name,
         peer.endpoint,
         link=_link(cursor),
         deliveries=_deliveries(waiting, letters, tally, refuses=_link(cursor).is_refused),
-        lost_before=cursor is not None and cursor.position < scene.topic.lost_position,
+        lost_before=cursor is not None and cursor.position < context.topic.lost_position,
     )
 
 
 def _link(cursor: Cursor | None) -> LinkFacts:
     if cursor is None:
-        return LinkFacts(noticed=False)
+        return LinkFacts(registered=False)
     paused = cursor.paused_at is not None
     return LinkFacts(
-        noticed=True,
+        registered=True,
         state=str(cursor.shown_state),
         reason=cursor.reason,
         since=cursor.paused_at if paused else cursor.since,
@@ -190,7 +196,8 @@ def _link(cursor: Cursor | None) -> LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class _BacklogCounts:
-    """The events after a peer's cursor: `events` and, separately, `stale` refreshes. Durations in microseconds."""
+    """The numbers of events after a peer's cursor: new `events`, and `stale` ones, which are refreshes of delivered
+    events. Durations in microseconds; `ready_for`: how long the oldest has been ready to be sent."""
 
     events: int
     stale: int
@@ -202,22 +209,23 @@ class _BacklogCounts:
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetterCounts:
-    """Dead letters of a peer that can be retried (`live`), the time until the first of them expires, and the others.
+    """The numbers of a peer's dead letters: those that can be retried, and the `spent` ones, which cannot.
 
-    `refused_again`: those of the `live` that the peer refuses every time.
+    `refused_again`: those of the `retryable` that the peer refuses every time. `expires_in`: microseconds until the
+    first of the `retryable` expires.
     """
 
-    live: int = 0
+    retryable: int = 0
     refused_again: int = 0
     spent: int = 0
     expires_in: int | None = None
 
 
 def _read_waiting(
-    conn: Connection, scene: _GroupContext, peer: PeerConfig
+    conn: Connection, context: _GroupContext, peer: PeerConfig
 ) -> tuple[PeerLedger, _BacklogCounts, _DeadLetterCounts]:
-    books, wanted, now = open_ledgers(conn, peer), wanted_by(peer), scene.now
-    cursor, topic = books.books.cursor, scene.topic
+    ledger, wanted, now = open_ledger(conn, peer), wanted_by(peer), context.now
+    cursor, topic = ledger.link.cursor, context.topic
     after = cursor.position if cursor else topic.evicted_position
     stale = read_stale(conn, topic.id, wanted, after=after, now=now, cursor=cursor.name) if cursor else []
     ahead = read_backlog(conn, topic.id, wanted, after=after, now=now, but={record.position for record in stale})
@@ -231,21 +239,21 @@ def _read_waiting(
         _left([record.expires_at for record in stale], now),
         ahead.exact,
     )
-    return books, waiting, _read_letters(conn, scene, peer)
+    return ledger, waiting, _read_letters(conn, context, peer)
 
 
-def _read_letters(conn: Connection, scene: _GroupContext, peer: PeerConfig) -> _DeadLetterCounts:
+def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig) -> _DeadLetterCounts:
     name = link_name(peer.group, peer.node_name)
-    total = scene.letters.get(name, 0)
+    total = context.letters.get(name, 0)
     if not total:
         return _DeadLetterCounts()
-    newest = read_dead_letters(conn, scene.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
-    live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, scene.now)]
+    newest = read_dead_letters(conn, context.topic.id, cursor=name, limit=MOST_LETTERS, newest=True)
+    live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, context.now)]
     spent = len(newest) - len(live)
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)
     if live and again == len(live):  # older ones most likely have the same reason
         again = total - spent
-    return _DeadLetterCounts(total - spent, again, spent, _left([letter.expires_at for letter in live], scene.now))
+    return _DeadLetterCounts(total - spent, again, spent, _left([letter.expires_at for letter in live], context.now))
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
@@ -268,7 +276,7 @@ def _deliveries(
         stale=waiting.stale,
         pending=tally.pending + (0 if refuses else waiting.events),
         refused_waiting=waiting.events if refuses else 0,
-        letters=letters.live,
+        letters=letters.retryable,
         refused_again=letters.refused_again,
         spent_letters=letters.spent,
         missing=tuple(event_id for _, event_id in sorted(tally.missing)),

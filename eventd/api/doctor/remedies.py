@@ -1,6 +1,6 @@
-"""The remedy for a blocked or failed link, by reason. Pure.
+"""The remedy for a link that is blocked, failed or backing off, by its reason. Pure.
 
-Every reason has its own action and remedy; docs/operations/troubleshooting.md describes each in detail.
+docs/operations/troubleshooting.md describes each reason in detail.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Remedy(NamedTuple):
-    """The name of the action in a plan, and its instruction."""
+    """The name of the action in a plan, and the instruction for the operator."""
 
     action: str
     words: str
@@ -81,5 +81,5 @@ _OTHER = Remedy("inspect-link", "check the peer's log: it names the refused requ
 
 
 def remedy_for(reason: str) -> Remedy:
-    """Return the remedy for a link with this reason."""
+    """Return the remedy for a link with this reason; a general one for a reason that has none of its own."""
     return REMEDIES.get(reason) or (_HTTP if reason.startswith("http_") else _OTHER)

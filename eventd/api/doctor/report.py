@@ -11,7 +11,7 @@ from eventd.api.doctor.facts import AREA, GroupFacts, Thresholds
 from eventd.api.framework.moments import show_seconds
 
 DROP, NO_ACTION = "drop-dead-letters", "none"
-"""Actions other than the one that belongs to the check's code."""
+"""Values of `Check.action`: the action is to drop dead letters, or there is none."""
 
 
 class Status(StrEnum):
@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A violated limit of the group: the limit and the measured value, as `name=number`."""
+    """A violated limit of the group: the limit and the measured value, each as `name=number`."""
 
     threshold: str
     actual: str
@@ -35,8 +35,8 @@ class Breach:
 class Check:
     """One check. `group`, `peer` and `resource` are the targets of a remedy.
 
-    `reason`: the slug of why a link is blocked. `action`: overrides the action that belongs to the code; empty: that
-    one.
+    `reason`: why a link is blocked or failed, as a slug. `action`: replaces the action that belongs to the code, unless
+    empty.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Check:
     area: str = AREA
 
     def show(self) -> dict[str, str]:
-        """Return the check as JSON; empty members are left out."""
+        """Return the check as JSON, without `code`, `detail` or `remedy` where empty."""
         named = {"code": self.code, "detail": self.detail, "remedy": self.remedy}
         shown = {"area": self.area, "code": "", "name": self.name, "status": str(self.status), **named}
         return {key: value for key, value in shown.items() if value or key not in named}
@@ -66,7 +66,7 @@ def count_by_status(checks: Iterable[Check]) -> dict[str, int]:
 
 
 def overall(counts: Mapping[str, int]) -> Status:
-    """Return the worst outcome; `skip` only if none passed."""
+    """Return the worst outcome: fail, else warn, else pass; `skip` only if every check was skipped."""
     for status in (Status.FAIL, Status.WARN):
         if counts[status]:
             return status

@@ -18,14 +18,14 @@ from eventd.store.rows.runs import RunStatus, count_events, read_runs
 
 
 def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
-    """Return the runs of a group's subscriptions, by name."""
+    """Return the runs of each subscription of a group, in order of name."""
     known = subscriptions(read_resources(conn))
     states = read_states(conn, ListSubscriptions(group=group), now)
     return [_runs(conn, known[state["subscription"]], state, now) for state in states]
 
 
 def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any], now: int) -> Runs:
-    """Return the runs of one. The backlog of a subscription that refuses everything has failed, as with a link."""
+    """Return the runs of one subscription. Its backlog counts as failed while it is blocked or failed, as a link's."""
     link = _link(state, now)
     waiting = 0 if _is_gathering(config, state, link) else int(state["waitingEvents"])
     lost = read_runs(conn, subscription=config.name, statuses=[RunStatus.LOST], limit=1)
@@ -41,8 +41,8 @@ def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any]
 
 
 def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: LinkFacts) -> bool:
-    """Return whether the backlog only waits for its window to close."""
-    if link.state != "running" or not link.noticed:
+    """Return whether the backlog only waits for the subscription's window to end."""
+    if link.state != "running" or not link.registered:
         return False
     window = config.batch_window or (LONGEST if config.debounce else 0)
     return bool(state["waitingSeconds"] * SECOND <= window)
@@ -51,7 +51,7 @@ def _is_gathering(config: SubscriptionConfig, state: Mapping[str, Any], link: Li
 def _link(state: Mapping[str, Any], now: int) -> LinkFacts:
     new = state["reason"] == "new"
     return LinkFacts(
-        noticed=not new,
+        registered=not new,
         state=state["state"],
         reason="" if new else state["reason"],
         last_error=state["lastError"],

@@ -1,4 +1,4 @@
-"""Counts the outcome of the newest events that a peer's cursor has passed: one by one, within a bounded time."""
+"""Counts the newest events that a peer's cursor has passed, by outcome: one by one, in a bounded number of reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 ENOUGH = 5000
-"""Events of a peer that are read individually."""
+"""Once this many events of a peer are counted, no further page is read."""
 PAGE = 1000
 """Events read in one transaction, so that no reader keeps a snapshot for long."""
 _ON_THE_WAY = (DeliveryState.PENDING, DeliveryState.FAILED)
@@ -25,9 +25,11 @@ Read = Callable[..., Awaitable[Any]]
 
 
 class LedgerPage(NamedTuple):
-    """One page: each record with its delivery, and when a range first sent it (microseconds).
+    """One page: each record with its delivery, and when the peer first acknowledged it in normal delivery, not by a
+    repair (microseconds); both None if there is none.
 
-    `before` is the position to continue at; None at the beginning of the log.
+    `oldest_proof`: when the earliest batch that the ledger still has was acknowledged. `before`: continue with the
+    records before this position; None at the beginning of the log.
     """
 
     found: Sequence[tuple[Record, Delivery | None, int | None]]
@@ -37,7 +39,11 @@ class LedgerPage(NamedTuple):
 
 @dataclass(slots=True)
 class DeliveryTally:
-    """The events that one peer should have, by outcome. Durations in microseconds."""
+    """The counted events of one peer, by outcome. Durations in microseconds.
+
+    `since`: when the peer's cursor was created. `missing`: position and id of each missing event. `in_full`: every
+    event up to the cursor was counted.
+    """
 
     now: int
     since: int = 0
@@ -55,7 +61,11 @@ class DeliveryTally:
     in_full: bool = True
 
     def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
-        """Count one event. `oldest`: when the earliest known batch was acknowledged."""
+        """Count one event; one that expired after its delivery counts only as looked at.
+
+        `acked_at`: when the peer first acknowledged the event. `oldest`: when it acknowledged the earliest batch that
+        the ledger still has.
+        """
         self.looked_at += 1
         if delivery.state is DeliveryState.IN_PATH:
             self.in_path += 1
@@ -73,7 +83,7 @@ class DeliveryTally:
         elif delivery.state is DeliveryState.EXPIRED:
             self.expired += 1
         elif oldest is not None and record.recorded_at >= oldest:
-            # Earlier batches are still known, so a batch of this event would be, too.
+            # The ledger has earlier batches, so it would have a batch with this event.
             self.missing.append((record.position, record.event_id))
         else:
             self.unproven += 1
@@ -87,27 +97,27 @@ class DeliveryTally:
             self.pending_expires_in = left if self.pending_expires_in is None else min(self.pending_expires_in, left)
 
     def _note_lag(self, record: Record, acked_at: int | None) -> None:
-        """Record the delivery's delay. Events older than the peer count from its declaration; repairs are not
-        counted."""
+        """Note the delay of a delivery. It is counted from the creation of the peer's cursor if the event is older;
+        deliveries by a repair are not counted."""
         if acked_at is not None:
             lag = max(0, acked_at - max(record.recorded_at, self.since))
             self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)
 
 
-async def read_sample(read: Read, topic_id: int, books: PeerLedger, rounds: int, now: int) -> DeliveryTally:
-    """Count the newest events that the cursor has passed, in at most `rounds` reads of the log."""
-    cursor = books.books.cursor
+async def read_sample(read: Read, topic_id: int, ledger: PeerLedger, rounds: int, now: int) -> DeliveryTally:
+    """Count the newest events that the peer's cursor has passed, in at most `rounds` reads of the log."""
+    cursor = ledger.link.cursor
     tally = DeliveryTally(now)
     if cursor is None:
         return tally
     tally.since = cursor.created_at
     before: int | None = cursor.position + 1
-    types = _exact(books.peer.selector.types)
+    types = _exact(ledger.peer.selector.types)
     for _ in range(rounds):
         if before is None or tally.looked_at >= ENOUGH:
             break
         ask = EventQuery(topic_id, types=types, before=before, newest=True, limit=PAGE)
-        look: LedgerPage = await read(_look, ask, books, cursor, now)
+        look: LedgerPage = await read(_look, ask, ledger, cursor, now)
         for record, delivery, acked_at in look.found:
             if delivery is not None:
                 tally.add(record, delivery, acked_at, look.oldest_proof)
@@ -117,14 +127,14 @@ async def read_sample(read: Read, topic_id: int, books: PeerLedger, rounds: int,
 
 
 def _exact(types: Sequence[str]) -> Sequence[str]:
-    """Return the types to read from the log; none if a wildcard is among them, which the log does not match."""
+    """Return the event types to read from the log; none, which reads all types, if there is a wildcard among them."""
     return () if any("*" in name for name in types) else types
 
 
-def _look(conn: Connection, ask: EventQuery, books: PeerLedger, cursor: Cursor, now: int) -> LedgerPage:
+def _look(conn: Connection, ask: EventQuery, ledger: PeerLedger, cursor: Cursor, now: int) -> LedgerPage:
     listed = list_latest(conn, ask)
     records = listed.records[::-1]
-    deliveries = derive(conn, books.books, records, now=now)
+    deliveries = derive(conn, ledger.link, records, now=now)
     acked: dict[int, int] = {}
     if records:
         passages = read_acknowledged(conn, cursor.name, records[0].position, records[-1].position)

@@ -1,4 +1,4 @@
-"""Verify: compares the deliveries that this node has recorded for a peer with the events that the peer holds.
+"""Verify a peer: compares the deliveries recorded for it with the events that it holds. Checks no signatures.
 
 May import: api.admin, api.framework, egress.peers, groups, log.core, log.cursors, log.delivery, resources, runtime,
 store.engine.

@@ -1,7 +1,7 @@
 """The comparison, in steps of a few milliseconds of work or one query to the peer.
 
-First both sides sum up their events in the same buckets. Where a bucket differs, the peer is queried for this node's
-ids in it: those that it does not know explain the difference; otherwise the peer's events in the bucket are read.
+First both sides sum up their events in the same buckets. Where a bucket differs, the peer is asked which of this node's
+ids in it are unknown to it; if these do not explain the difference, the peer's events in the bucket are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Verdict, judge
-from eventd.api.verify.resolving import LookupPage, Resolver
+from eventd.api.verify.resolving import DifferingBuckets, Resolver
 from eventd.api.verify.scope import Scope, read_scope
 from eventd.egress.peers.questions import Asker, HistoryEnded
 from eventd.errors import Conflict
@@ -39,21 +39,22 @@ from federation.compare import (
 
 FINEST = Grain(minutes=1, parts=MOST_PARTS)
 MOST_HELD = 4 * MOST_BUCKETS
-"""Buckets that are held; beyond that they become coarser."""
-EACH = 8
-"""Events in a bucket, approximately, within that limit: smaller buckets would cost more to transfer than to query."""
+"""The most buckets of this node's events that are held in memory; above that number, buckets are merged."""
+EVENTS_PER_BUCKET = 8
+"""Before the peer is queried, buckets are merged until they hold about this many events: to transfer the sums of
+smaller ones would cost more than to query the events of those that differ."""
 FEWEST = 64
-"""The minimum number of buckets."""
+"""Up to this number, buckets are not merged for that reason."""
 MOST_ROUNDS = 5
-"""How often differing buckets are read, each time as many as fit."""
+"""How often the peer's events in differing buckets are read, each time in as many buckets as fit."""
 MOST_RESTARTS = 2
 """How often a comparison restarts because the peer's log has begun another epoch."""
 MOST_PAGES = 10_000
-"""Responses in which a peer must have reported its events: some hours of work."""
+"""The most responses in which a peer may report the sums of its events: some hours of work."""
 
 
 class Progress(NamedTuple):
-    """The progress of a stage; `of` is 0 if unknown."""
+    """The progress of a stage: positions done, of how many; `of` is 0 if unknown."""
 
     stage: str
     done: int
@@ -61,7 +62,7 @@ class Progress(NamedTuple):
 
 
 class Comparison:
-    """One comparison with one peer. `work` drives it; `findings` are complete once it `is_done`."""
+    """One comparison with one peer. Each call of `work` continues it; `findings` are complete once it `is_done`."""
 
     def __init__(self, group: str, node: str, database: Database, clock: Clock) -> None:
         self._where = (group, node)
@@ -78,9 +79,9 @@ class Comparison:
         self._ours: dict[int, int] = {}
         self._theirs: dict[int, int] = {}
         self._found: dict[int, int] = {}  # the difference of each bucket
-        self._differing: dict[int, int] = {}  # the part of it that is not explained yet
+        self._differing: dict[int, int] = {}  # the part of each difference that is not explained yet
         self._sizes: dict[int, int] = {}
-        self._held: list[ListedRecord] = []
+        self._to_ask: list[ListedRecord] = []
         self._at = self._number = self._rounds = 0
 
     @property
@@ -89,12 +90,15 @@ class Comparison:
 
     @property
     def scope(self) -> Scope:
-        """Return what is compared; known after the first step."""
+        """Return which records are compared; set by the first step."""
         return self._scope
 
     async def work(self, asker: Asker, seconds: float) -> None:
-        """Continue for this time, or to the end; at least one step. Raises what `Asker.ask` raises, except
-        `HistoryEnded`."""
+        """Continue for `seconds`, or to the end; at least one step.
+
+        Raises what `Asker.ask` raises, except `HistoryEnded`: the comparison then restarts, and raises `Conflict` after
+        `MOST_RESTARTS`.
+        """
         end = self._clock.monotonic() + seconds
         try:
             while self._stage is not None:
@@ -135,11 +139,11 @@ class Comparison:
             await rest(self._clock.sleep, self._clock.monotonic() - begun)
         self.progress = Progress("own", self._at - scope.after, scope.upto - scope.after)
         if self._at >= scope.upto:
-            await self._coarsen(max(FEWEST, self.findings.compared // EACH))
+            await self._coarsen(max(FEWEST, self.findings.compared // EVENTS_PER_BUCKET))
             self._stage, self._at = self._ask_sums, 0
 
     async def _coarsen(self, most: int = MOST_HELD) -> None:
-        """Keep the number of buckets within its limit: well within, so that it need not be done again at once."""
+        """Merge buckets if there are more than `most`: until there are clearly fewer, to have room for more."""
         if len(self._ours) <= most and len(self._theirs) <= 2 * most:
             return
         while len(self._ours) > 0.75 * most or len(self._theirs) > 1.5 * most:
@@ -174,9 +178,9 @@ class Comparison:
         self._stage = self._find_absent if self._differing or late else self._resolve
 
     async def _find_absent(self, asker: Asker) -> None:
-        """List this node's ids in differing buckets, and query which of them the peer does not know."""
+        """List some of this node's ids in differing buckets, or ask the peer which of those listed it does not know."""
         scope, begun = self._scope, self._clock.monotonic()
-        if self._at < scope.upto and len(self._held) < MOST_ASKED:
+        if self._at < scope.upto and len(self._to_ask) < MOST_ASKED:
             found = await self._database.read(
                 list_step,
                 scope.topic.id,
@@ -190,34 +194,34 @@ class Comparison:
                 late=True,
             )
             self._at, self._number = found.upto, found.number
-            self._held += found.held
+            self._to_ask += found.held
             await rest(self._clock.sleep, self._clock.monotonic() - begun)
-        elif self._held:
-            some, self._held = self._held[:MOST_ASKED], self._held[MOST_ASKED:]
+        elif self._to_ask:
+            some, self._to_ask = self._to_ask[:MOST_ASKED], self._to_ask[MOST_ASKED:]
             await self._ask_known(asker, some)
         self.progress = Progress("ids", self._at - scope.after, scope.upto - scope.after)
-        if self._at >= scope.upto and not self._held:
+        if self._at >= scope.upto and not self._to_ask:
             self._stage = self._resolve
 
     async def _ask_known(self, asker: Asker, some: Sequence[ListedRecord]) -> None:
-        known = await asker.ask(KnownQuery(ids=tuple(held.event_id for held in some)), KnownEvents)
+        known = await asker.ask(KnownQuery(ids=tuple(record.event_id for record in some)), KnownEvents)
         unknown = [some[at] for at in sorted(set(known.unknown)) if at < len(some)]
         gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))
         self.findings.aside[Verdict.HELD_ONCE] += len(gone)
-        for held in (*unknown, *gone):
-            if held.key in self._differing:
-                self._differing[held.key] = minus(self._differing[held.key], total_of([held.fingerprint]))
+        for record in (*unknown, *gone):
+            if record.key in self._differing:
+                self._differing[record.key] = minus(self._differing[record.key], total_of([record.fingerprint]))
 
     async def _resolve(self, asker: Asker) -> None:
-        """Read both sides of the buckets that still differ, as many as fit at once."""
+        """Begin to read both sides' events in the buckets that still differ, as many as fit; end if none do."""
         left = [key for key, total in self._differing.items() if total]
         if not left or self._rounds >= MOST_ROUNDS:
             self.findings.unresolved += len(left)
             self._stage = None
             return
         self._rounds += 1
-        look = LookupPage(self._grain, left, self._sizes, self._found)
+        look = DifferingBuckets(self._grain, left, self._sizes, self._found)
         resolving = Resolver(self._scope, self._database, self._clock, look)
         for key in resolving.keys:
             del self._differing[key]
@@ -232,15 +236,18 @@ class Comparison:
 
 
 def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:
-    """Return the difference between this node's sums and the peer's, for each bucket where there is one."""
+    """Return this node's sums minus the peer's, for each bucket in which they differ."""
     left = {key: minus(ours.get(key, 0), theirs.get(key, 0)) for key in {*ours, *theirs}}
     return {key: total for key, total in left.items() if total}
 
 
 def beyond(at: int, next_one: int | None, upto: int) -> int:
-    """Return how far the peer has come. Raises `Conflict` if it does not advance: it would be queried for ever."""
+    """Return up to which position the peer has answered: `next_one`, or `upto` if that is None, as in a last answer.
+
+    Raises `Conflict` unless it is after `at`: otherwise the peer could be queried for ever.
+    """
     if next_one is None:
         return upto
     if not at < next_one <= upto:
-        raise Conflict(f"the peer answers from {at} to {next_one}, and should continue up to {upto}")
+        raise Conflict(f"the peer's answer ends at position {next_one}; it must be after {at}, and at most {upto}")
     return next_one

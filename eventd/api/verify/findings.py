@@ -16,31 +16,31 @@ from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 MOST_GAPS = 10_000
-"""Gaps that are reported, each by its bounds."""
+"""The most gaps that are reported, each by its bounds."""
 MOST_IDS = 100_000
-"""Ids that are reported, over all gaps."""
+"""The most ids of missing events that are reported, over all gaps."""
 MOST_OTHERS = 1_000
-"""Ids of events that only the peer holds, or holds with other content."""
+"""The most ids that are reported of events that only the peer holds, and of events that it holds differently."""
 
 
 class Verdict(StrEnum):
-    """The meaning of an event that the peer does not hold."""
+    """Why the peer does not hold an event."""
 
     MISSING = "missing"
     PENDING = "pending"
     EXPIRED = "expired"
     REFUSED = "refused"
     IN_PATH = "in_path"
-    NOT_MEANT = "not_meant"  # by the selector of that time
+    NOT_MEANT = "not_meant"  # the selection of that time left it out
     HELD_ONCE = "held_once"  # the peer had it, and its retention has evicted it
     EVICTED = "evicted"  # this node's retention has evicted it meanwhile
     UNPROVEN = "unproven"  # the peer's retention may have evicted it: the evidence of its delivery is gone
 
 
 class Judgement(NamedTuple):
-    """A record that the peer does not hold, and the verdict."""
+    """A record that the peer does not hold, and why."""
 
-    held: ListedRecord
+    record: ListedRecord
     verdict: Verdict
 
 
@@ -54,14 +54,14 @@ _ASIDE = {
 
 
 def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judgement]:
-    """Return the verdicts on records that the peer does not know, by this node's delivery ledger; ordered by
-    position."""
-    stored = {record.position: record for record in read_at(conn, [held.position for held in absent])}
-    records = [stored[held.position] for held in absent if held.position in stored]
-    deliveries = dict(zip(stored, derive(conn, scope.books.books, records, now=now), strict=True))
+    """Return why the peer does not hold each of the `absent` records, by this node's delivery ledger. `absent` is in
+    order of position, as is the result."""
+    stored = {record.position: record for record in read_at(conn, [listed.position for listed in absent])}
+    records = [stored[listed.position] for listed in absent if listed.position in stored]
+    deliveries = dict(zip(stored, derive(conn, scope.ledger.link, records, now=now), strict=True))
     found: list[Judgement] = []
-    for held in absent:
-        record, delivery = stored.get(held.position), deliveries.get(held.position)
+    for listed in absent:
+        record, delivery = stored.get(listed.position), deliveries.get(listed.position)
         if record is None:
             verdict = Verdict.EVICTED
         elif delivery is None:
@@ -74,13 +74,13 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
             verdict = Verdict.UNPROVEN
         else:
             verdict = Verdict.MISSING
-        found.append(Judgement(held, verdict))
+        found.append(Judgement(listed, verdict))
     return found
 
 
 @dataclass(slots=True)
 class Gap:
-    """A run of events meant for the peer that it does not hold, with none that it holds in between."""
+    """Missing events without an event in between that the peer holds. `ids` has fewer than `events` beyond MOST_IDS."""
 
     first: ListedRecord
     last: ListedRecord
@@ -100,8 +100,13 @@ class Gap:
 
 @dataclass(slots=True)
 class Findings:
-    """All findings. `extra` are ids from this node that only the peer holds, `other` ids under which it holds another
-    event."""
+    """All findings, as numbers and the first ids.
+
+    `compared`: this node's records in the scope. `waiting`: events for the peer beyond the scope. `aside`: absent
+    events that are not missing, by verdict. `extras` and `extra`: ids that the peer holds as events of this node, and
+    that this log does not know. `others` and `other`: ids under which the peer holds another event. `unresolved`:
+    buckets and events for which no explanation was found. `listed`: the ids in all `gaps`.
+    """
 
     compared: int = 0
     waiting: int = 0
@@ -120,27 +125,27 @@ class Findings:
         return not (self.missing or self.extras or self.others or self.unresolved)
 
     def add(self, judged: Sequence[Judgement]) -> None:
-        """Add verdicts; missing events in order of position."""
-        for held, verdict in judged:
+        """Add judgements, which are in order of position."""
+        for record, verdict in judged:
             if verdict is Verdict.MISSING:
-                self.miss(held)
+                self.miss(record)
             else:
                 self.aside[verdict] += 1
 
-    def miss(self, held: ListedRecord) -> None:
-        """Add a missing event."""
+    def miss(self, record: ListedRecord) -> None:
+        """Add a missing event: to the last gap if it is the next event in the scope, or as a new gap."""
         self.missing += 1
         last = self.gaps[-1] if self.gaps else None
-        if last is not None and last.last.number + 1 == held.number:
-            last.last = held
+        if last is not None and last.last.number + 1 == record.number:
+            last.last = record
             last.events += 1
         elif len(self.gaps) < MOST_GAPS:
-            last = Gap(held, held, 1, [])
+            last = Gap(record, record, 1, [])
             self.gaps.append(last)
         else:
             return
         if self.listed < MOST_IDS:
-            last.ids.append(held.event_id)
+            last.ids.append(record.event_id)
             self.listed += 1
 
     def add_extra(self, event_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The operation that verifies a peer: the caller drives the comparison, call by call, and sees its progress."""
+"""The operation that verifies a peer: each call continues the comparison for some seconds, and shows its progress."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from eventd.store.engine.database import Connection, Database
 from federation.peers import PROTOCOL_V1
 
 FORGOTTEN_SECONDS = 10.0
-"""How long a comparison is kept that no caller continues."""
+"""After this time without a call, another caller may begin a comparison in place of an unfinished one."""
 
 
 class Verify(Params):
-    """Compare the recorded deliveries to a peer with the events that it holds. Nothing is changed on either side.
+    """Compare the recorded deliveries to a peer with the events that the peer holds. Neither side is changed.
 
     Each call continues for a while, and returns the progress.
     """
@@ -39,7 +39,8 @@ class Verify(Params):
 
 @dataclass(slots=True)
 class _Run:
-    """A running comparison."""
+    """An unfinished comparison. `touched`: when its last call ended, in seconds of the monotonic clock; `spent`: the
+    seconds of all its calls."""
 
     id: str
     comparison: Comparison
@@ -50,7 +51,7 @@ class _Run:
 
 
 _runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDictionary()
-"""At most one for each peer, in the process that drives it."""
+"""The unfinished comparisons in this process, by group and peer: at most one for each peer."""
 
 
 async def verify(services: Services, params: Verify) -> dict[str, Any]:
@@ -58,7 +59,9 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
     runs = _runs.setdefault(services.database, {})
     run = _run_of(services, params, runs)
     if run.lock.locked():
-        raise Conflict(f"{params.peer} is being verified by another caller of this run", hint="retry when it is done")
+        raise Conflict(
+            f"{params.peer} is being verified by another call of this run", hint="retry when that call has ended"
+        )
     async with run.lock:
         clock, why = services.clock, ""
         begun = clock.monotonic()
@@ -82,7 +85,7 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
     known = runs.get(where)
     if params.run:
         if known is None or known.id != params.run:
-            raise NotFound(f"no run {params.run} exists for {params.peer}", hint="begin a new one")
+            raise NotFound(f"no run {params.run} exists for {params.peer}", hint="leave out `run` to begin a new one")
         return known
     if known is not None and (known.lock.locked() or now - known.touched < FORGOTTEN_SECONDS):
         raise Conflict(
@@ -100,7 +103,7 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
 
 async def _go_on(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
     if peer.protocol == PROTOCOL_V1:
-        raise QueryUnsupported("it is declared with v1, which cannot be verified")
+        raise QueryUnsupported("the peer is declared with v1, which cannot be verified")
     ring = await asyncio.to_thread(services.ring, group)
     transport = Transport(services.clock)
     try:

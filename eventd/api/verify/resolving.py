@@ -1,5 +1,4 @@
-"""Resolves buckets that differ although the peer knows all ids of this node in them: it holds more events, or
-others."""
+"""Resolves buckets whose difference the ids unknown to the peer do not explain: it holds more events, or others."""
 
 from __future__ import annotations
 
@@ -28,21 +27,23 @@ from federation.compare import (
 )
 
 MOST_LOOKED_AT = 200_000
-"""Events of both sides that are held at once."""
+"""The most events, counted on both sides together, in the buckets that are read at once."""
 
 Pair = tuple[str, str]
 """An id, and the fingerprint of a record under it."""
 
 
 class _KnownRecord(NamedTuple):
-    """The state of an id in this node's log. `position`: None if retention has evicted it."""
+    """An id that this node's log knows. `position`: of its latest record, None if retention has evicted it.
+    `refreshed`: its expiry has been extended, so the peer may still have an earlier record."""
 
     position: int | None
     refreshed: bool
 
 
-class LookupPage(NamedTuple):
-    """The buckets to read, the number of events on both sides of each, and their difference."""
+class DifferingBuckets(NamedTuple):
+    """The keys of the buckets `left` to read; by key, the number of events on both sides together (`sizes`) and the
+    difference of their sums (`found`)."""
 
     grain: Grain
     left: Sequence[int]
@@ -51,9 +52,9 @@ class LookupPage(NamedTuple):
 
 
 class Resolver:
-    """One reading of some of the buckets: `keys` are those that fit."""
+    """Reads both sides' events in some of the buckets, as many as fit at once: `keys`."""
 
-    def __init__(self, scope: Scope, database: Database, clock: Clock, look: LookupPage) -> None:
+    def __init__(self, scope: Scope, database: Database, clock: Clock, look: DifferingBuckets) -> None:
         self._scope = scope
         self._database = database
         self._clock = clock
@@ -68,12 +69,12 @@ class Resolver:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Return the progress and its total."""
+        """Return how many positions of both logs have been read, and how many are to be read."""
         scope = self._scope
         return self._at - scope.after + self._asked, scope.upto - scope.after + scope.state.upto
 
     async def step(self, asker: Asker, findings: Findings) -> None:
-        """Continue with one step."""
+        """Take one step: list events of one side, or compare what is listed."""
         if self._at < self._scope.upto:
             await self._list_ours()
         elif self._asked < self._scope.state.upto:
@@ -96,7 +97,7 @@ class Resolver:
             number=self._number,
         )
         self._at, self._number = found.upto, found.number
-        self._ours |= {(held.event_id, show_print(held.fingerprint)): held for held in found.held}
+        self._ours |= {(record.event_id, show_print(record.fingerprint)): record for record in found.held}
         await rest(self._clock.sleep, self._clock.monotonic() - begun)
 
     async def _list_theirs(self, asker: Asker) -> None:
@@ -118,8 +119,9 @@ class Resolver:
         self._asked = state.upto if ids.next is None else ids.next
 
     def _adds_up(self) -> bool:
-        """Return whether the listed events differ by as much as the sums: otherwise a side has changed or lied."""
-        ours = total_of(held.fingerprint for held in self._ours.values())
+        """Return whether the listed events differ by as much as the sums; if not, a side has changed or the peer has
+        lied."""
+        ours = total_of(record.fingerprint for record in self._ours.values())
         theirs = total_of(int(digits, 16) for _, digits in self._theirs)
         listed = minus(ours, theirs)
         for total in self._found:
@@ -131,10 +133,10 @@ class Resolver:
             findings.unresolved += len(self.keys)
         beyond = [event_id for event_id, _ in self._theirs - self._ours.keys()]
         lacking = sorted(self._ours[pair] for pair in self._ours.keys() - self._theirs)
-        places = await self._read_places(sorted({*beyond, *(held.event_id for held in lacking)}))
+        places = await self._read_places(sorted({*beyond, *(record.event_id for record in lacking)}))
         for event_id in sorted({each for each in beyond if each not in places}):
             findings.add_extra(event_id)
-        newest = [held for held in lacking if places.get(held.event_id, _GONE).position == held.position]
+        newest = [record for record in lacking if places.get(record.event_id, _GONE).position == record.position]
         for start in range(0, len(newest), MOST_ASKED):
             await self._judge(asker, findings, newest[start : start + MOST_ASKED], places)
 
@@ -148,22 +150,23 @@ class Resolver:
     async def _judge(
         self, asker: Asker, findings: Findings, some: Sequence[ListedRecord], places: Mapping[str, _KnownRecord]
     ) -> None:
-        """Find out whether the peer lacks a refresh, or holds another event under the id. Unknown ids are reported.
+        """Ask the peer whether it holds `some` records with other content: it lacks a refresh, or holds another event.
 
-        An id that a peer knows but did not list proves nothing: it answers from its ids alone, or has just received it.
+        Ids that the peer does not know have been judged before. An id that it knows but did not list is unresolved: the
+        peer answers from its ids alone, or has just received the event.
         """
         question = KnownQuery(
-            ids=tuple(held.event_id for held in some),
-            fingerprints=tuple(show_print(held.fingerprint) for held in some),
+            ids=tuple(record.event_id for record in some),
+            fingerprints=tuple(show_print(record.fingerprint) for record in some),
         )
         known = await asker.ask(question, KnownEvents)
         other = [some[at] for at in sorted(set(known.other)) if at < len(some)]
-        stale = [held for held in other if places[held.event_id].refreshed]
+        stale = [record for record in other if places[record.event_id].refreshed]
         judged: list[Judgement] = await self._database.read(judge, self._scope, stale, self._clock.now())
         findings.add(judged)
-        for held in other:
-            if not places[held.event_id].refreshed:
-                findings.add_other(held.event_id)
+        for record in other:
+            if not places[record.event_id].refreshed:
+                findings.add_other(record.event_id)
         findings.unresolved += len(some) - len({*known.unknown, *known.gone, *known.other} & {*range(len(some))})
 
 
@@ -177,7 +180,7 @@ def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[st
 
 
 def _fitting(left: Sequence[int], sizes: Mapping[int, int]) -> list[int]:
-    """Return the buckets that can be read together: at least one."""
+    """Return the first of the buckets, as many as can be read together, but at least one."""
     found: list[int] = []
     size = 0
     for key in left[:MOST_BUCKETS]:

@@ -1,11 +1,11 @@
-"""The scope of a comparison: the records that both sides count, and how far."""
+"""The scope of a comparison: which records both sides count, and over which positions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventd.api.admin.peer_ledger import PeerLedger, open_ledgers
+from eventd.api.admin.peer_ledger import PeerLedger, open_ledger
 from eventd.errors import Conflict
 from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
@@ -25,10 +25,11 @@ from federation.selector import Selector
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The records in `(after, upto]` of this log that are `chosen`, and the query for the peer.
+    """The records in `(after, upto]` of this log that `chosen` takes, and the filter of the peer's records (`what`).
 
     The peer received everything up to `after` before the oldest record that its retention has left. `upto` is the
-    peer's own mark, or else this node's cursor; `waiting` events meant for it are beyond.
+    position of the peer's mark, or of this node's cursor if that is later or the mark does not apply; `waiting` events
+    meant for the peer are beyond it.
     """
 
     group: GroupConfig
@@ -36,7 +37,7 @@ class Scope:
     topic: TopicRow
     head: Head
     cursor: Cursor
-    books: PeerLedger
+    ledger: PeerLedger
     left_out: Exclusions
     chosen: RecordFilter
     what: RecordScope
@@ -47,7 +48,7 @@ class Scope:
 
 
 class _PathsWithout(NamedTuple):
-    """Paths that do not lead through a node."""
+    """The stored paths that do not lead through `node`."""
 
     node: str
 
@@ -60,11 +61,12 @@ def _entered_here(text: str) -> bool:
 
 
 def read_scope(conn: Connection, group: str, node: str, state: State, now: int) -> Scope:
-    """Return the scope in this snapshot. Raises NotFound, and Conflict until a node has registered the peer."""
+    """Return the scope in this snapshot. Raises NotFound for an undeclared group or peer, and Conflict until a node has
+    registered the peer."""
     config = find_group(conn, group)
     peer = find_peer(config, node)
-    books = open_ledgers(conn, peer)
-    cursor = books.books.cursor
+    ledger = open_ledger(conn, peer)
+    cursor = ledger.link.cursor
     if cursor is None:
         raise Conflict(f"nothing has been sent to {node} yet", hint="start the node: routerd-eventd serve")
     topic, head = read_group_topic(conn, group), read_head(conn)
@@ -83,7 +85,7 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
         topic=topic,
         head=head,
         cursor=cursor,
-        books=books,
+        ledger=ledger,
         left_out=read_exclusions(conn, cursor.name),
         chosen=RecordFilter(takes_path, selector, not_source=node, since=since, own=own),
         what=_what(selector, own=own, since=since),
@@ -95,15 +97,15 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
 
 
 def _what(selector: Selector, *, own: bool, since: int | None) -> RecordScope:
-    """Return the filter for the query. Filters that are too long for it are left out: more is then listed, and checked
-    by id."""
+    """Return the filter for the queries to the peer. Without the selector if that is too long for a query: the peer
+    then lists more events, which are checked by id."""
     if max(len(selector.types), len(selector.subject_prefixes)) > MOST_FILTERS:
         return RecordScope(own=own, since=since)
     return RecordScope(own=own, types=selector.types, subject_prefixes=selector.subject_prefixes, since=since)
 
 
 def _upto(head: Head, cursor: Cursor, state: State) -> int:
-    """Return the end of the scope: the peer has what its mark covers, even before the receipt arrives."""
+    """Return the last position of the scope: the peer has what its mark covers, even before the receipt arrives."""
     mark = state.mark
     if mark is None or mark.epoch != head.epoch or mark.upto > head.last:
         return cursor.position

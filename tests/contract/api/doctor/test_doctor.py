@@ -99,7 +99,7 @@ async def test_all_delivered_is_in_order(books: GroupLedger, clock: ManualClock)
     found = await examine(books)
     assert found.answer["summary"] == {"overall": "pass", "pass": 6, "warn": 0, "fail": 0, "skip": 0}
     assert found["/b delivery lag"][1].startswith("at most 2s ")
-    assert found["/b event expiry"] == ("pass", "the first expires in 59m58s")
+    assert found["/b event expiry"] == ("pass", "the first event expires in 59m58s")
     assert (found.federation["totalEvents"], found.federation["totalDelivered"]) == (2, 2)
     assert found.federation["maxDeliveryLagSeconds"] == 2.0
     assert found.federation["minExpiresInSeconds"] == 3598.0
@@ -123,7 +123,7 @@ async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(
 async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_it_may_not(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     found = await examine(books)
-    assert found["/b pending deliveries"] == ("fail", "2 events waiting; the first expires in 30s")
+    assert found["/b pending deliveries"] == ("fail", "2 events waiting; the first of them expires in 30s")
     await hold_up(books, LinkState.BACKING_OFF, "unreachable")
     found = await examine(books)
     assert found["/b pending deliveries"][0] == "fail"
@@ -143,10 +143,10 @@ async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: 
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     await books.settle("b", 1)
     found = await examine(books)
-    assert found["/b event expiry"] == ("warn", "the first expires in 30s; it is delivered")
+    assert found["/b event expiry"] == ("warn", "the first event expires in 30s; it is delivered")
     assert found["/b pending deliveries"] == ("warn", "1 event waiting")
     await books.publish(draft("e3", expires=NOW + 60 * SECOND))
-    assert (await examine(books))["/b event expiry"] == ("fail", "the first that is not delivered expires in 1m0s")
+    assert (await examine(books))["/b event expiry"] == ("fail", "the first undelivered event expires in 1m0s")
 
 
 async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: GroupLedger) -> None:
@@ -156,7 +156,7 @@ async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: Grou
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     found = await examine(books)
     assert found["/b pending deliveries"] == ("warn", "1 event waiting")
-    assert found["/b event expiry"] == ("warn", "the first expires in 30s; it is delivered")
+    assert found["/b event expiry"] == ("warn", "the first event expires in 30s; it is delivered")
     assert (found.federation["staleTTLCount"], found.federation["pendingDeliveryCount"]) == (1, 1)
     assert found.federation["minExpiresInSeconds"] == 30.0
 
@@ -165,7 +165,7 @@ async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: GroupL
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2", expires=NOW + HOUR))
     await books.settle("b", 2, parked={1: "invalid"})
     found = await examine(books)
-    assert found["/b event expiry"] == ("fail", "the first that is not delivered expires in 30s")
+    assert found["/b event expiry"] == ("fail", "the first undelivered event expires in 30s")
 
 
 async def test_what_has_expired_does_not_wait(books: GroupLedger, clock: ManualClock) -> None:
@@ -315,7 +315,9 @@ async def test_events_that_end_otherwise_are_told_apart(books: GroupLedger, cloc
     await books.settle("b", 4, exceptions=[(1, "expired"), (4, "in_path")], parked={2: "invalid"})
     status, detail = (await examine(books))["/b expected delivery"]
     assert status == "pass"
-    assert detail.endswith("besides, 1 expired before the peer had them, 1 came from the peer, 1 refused by the peer")
+    assert detail.endswith(
+        "besides, 1 expired before the peer had them, 1 came from or through the peer, 1 refused by the peer"
+    )
 
 
 async def test_only_foreign_events_leave_nothing_to_expect(books: GroupLedger) -> None:
@@ -323,7 +325,7 @@ async def test_only_foreign_events_leave_nothing_to_expect(books: GroupLedger) -
     await books.settle("b", 1)
     found = await examine(books)
     assert found["/b delivery summary"][0] == "skip"
-    assert found[" expected peers"] == ("skip", "it stores no live event of this node")
+    assert found[" expected peers"] == ("skip", "this node has no live event of its own")
 
 
 async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, clock: ManualClock) -> None:
@@ -333,7 +335,7 @@ async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, cl
     assert found.federation["slo"] == {"groups": []}
     await books.declare()
     await books.publish(draft("e1"))
-    assert (await examine(books))[" expected peers"] == ("skip", "no EventPeer is declared for it")
+    assert (await examine(books))[" expected peers"] == ("skip", "the group has no EventPeer")
 
 
 async def test_groups_come_in_order_and_one_can_be_chosen(books: GroupLedger) -> None:
@@ -415,7 +417,7 @@ def runs_of(found: Report) -> tuple[str, str]:
 async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLedger, clock: ManualClock) -> None:
     await subscribe(books)
     await books.declare()
-    assert runs_of(await examine(books)) == ("skip", "it has not run yet")
+    assert runs_of(await examine(books)) == ("skip", "the subscription has not run yet")
     await books.publish(draft("e1"), draft("e2"), draft("x", type="other"), draft("e3"))
     assert runs_of(await examine(books))[0] == "skip", "they are gathered until the window closes"
     clock.advance(6)
@@ -522,7 +524,7 @@ async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: Grou
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
     await hold_up(books, LinkState.BLOCKED)
     left, (action, changed, result) = await fix(books)
-    assert left == ("align-keys", False, "not done: it needs an operator's approval")
+    assert left == ("align-keys", False, "not done: this action needs an operator's approval")
     assert (action, changed) == ("retry-failed-deliveries", True)
     assert result.startswith("2 dead letters are sent again; the link is tried again at once; until now it was blocked")
     (repair,) = await books.repairs("b")
@@ -557,7 +559,7 @@ async def test_fixing_leaves_a_paused_link_paused(books: GroupLedger, log: Event
     before = await all_rows(log)
     ((action, changed, result),) = await fix(books)
     assert (action, changed) == ("force-repush-stale-ttl", False)
-    assert result.startswith("it is paused by ann, and stays paused")
+    assert result.startswith("the link is paused by ann, and stays paused")
     assert await all_rows(log) == before
 
 
@@ -574,7 +576,8 @@ async def test_fixing_lets_refreshes_overtake_what_else_waits(books: GroupLedger
     before = await all_rows(log)
     assert (await fix(books))[0][1:] == (
         False,
-        "it is running,  the last success was at 2026-11-20T12:00:00Z; every waiting refresh is already being sent",
+        "the link is running, the last success was at 2026-11-20T12:00:00Z; every waiting refresh is already being"
+        " sent",
     )
     assert await all_rows(log) == before
     await books.repaired("b", 4)
@@ -616,7 +619,7 @@ async def test_an_action_that_fails_does_not_stop_the_next(books: GroupLedger) -
 async def test_what_is_not_safe_is_left_to_a_person(books: GroupLedger, log: EventLog) -> None:
     before = await all_rows(log)
     (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
-    assert (done["changed"], done["result"]) == (False, "not done: it needs an operator's approval")
+    assert (done["changed"], done["result"]) == (False, "not done: this action needs an operator's approval")
     assert await all_rows(log) == before
 
 

@@ -124,7 +124,7 @@ async def test_a_restored_receiver_is_found_event_by_event_and_mended(sites: Mak
     [gap] = report["events"]["gaps"]
     assert (gap["fromSeq"], gap["toSeq"], gap["events"]) == (51, 120, 70)
     assert (gap["fromPosition"], gap["toPosition"]) == (51, 120)
-    assert report["link"]["notes"] == ["b is at 50, but had confirmed everything up to 120: it went back"]
+    assert report["link"]["notes"] == ["b is at position 50, but had confirmed everything up to 120: it went back"]
     await a.ask("deliveries.redeliver", group="edge", peer="b", fromSeq=51, toSeq=120)
     await b.holds(*lost)
     await a.caught_up("b")
@@ -312,7 +312,7 @@ async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_s
         assert (report["compared"], report["clean"]) == (False, False)
         assert report["why"] == "it answers 404 to the query: its program is too old for it"
         report = await _report(a, "c")
-        assert report["why"] == "it is declared with v1, which cannot be verified"
+        assert report["why"] == "the peer is declared with v1, which cannot be verified"
 
 
 async def test_a_peer_that_is_down_or_unknown_is_an_error(sites: MakeSites) -> None:

@@ -91,8 +91,8 @@ async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: Make
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"sums": {"buckets": [], "next": 0}}, "the peer answers from 0 to 0"),
-        ({"sums": {"buckets": [], "next": 11}}, "the peer answers from 0 to 11"),
+        ({"sums": {"buckets": [], "next": 0}}, "answer ends at position 0; it must be after 0"),
+        ({"sums": {"buckets": [], "next": 11}}, "answer ends at position 11; it must be after 0"),
         ({"sums": {"buckets": [[1, 2, 3]], "next": None}}, "the answer is not to the question"),
         ({"sums": {"buckets": [[1, 0, -1, "0123456789abcdef"]], "next": None}}, "the answer is not to the question"),
         ({"state": {"upto": -1}}, "the answer is not to the question"),

@@ -38,7 +38,7 @@ def test_a_peer_that_is_down_ends_with_1(edge: Control) -> None:
 def test_a_peer_that_cannot_be_asked_is_told_with_what_our_books_say(edge: Control) -> None:
     ended = edge("verify", "--peer", "old", code=1)
     assert ended.lines[0].split()[:4] == ["GROUP", "PEER", "EVENTS", "DELIVERED"]
-    assert "it is declared with v1, which cannot be verified" in ended.err
+    assert "the peer is declared with v1, which cannot be verified" in ended.err
     told = edge("verify", "--peer", "old", "--repair", "-o", "json", code=1).json
     assert (told["compared"], told["clean"]) == (False, False)
     assert told["books"][0]["peer"] == "old"

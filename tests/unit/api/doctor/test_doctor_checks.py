@@ -62,7 +62,7 @@ def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
     assert one("pending-deliveries", pending=2)[0] == "warn"
     assert one("pending-deliveries", pending=2, pending_expires_in=120 * SECOND)[0] == "warn"
     status, detail = one("pending-deliveries", pending=2, pending_expires_in=30 * SECOND)
-    assert (status, detail) == ("fail", "2 events waiting; the first expires in 30s")
+    assert (status, detail) == ("fail", "2 events waiting; the first of them expires in 30s")
     assert one("pending-deliveries", pending=2, pending_expires_in=30 * SECOND, slo=Thresholds(expires_soon=30))[0] == (
         "warn"
     )
@@ -93,17 +93,17 @@ def test_lag_is_skipped_where_nothing_was_delivered() -> None:
 
 def test_expiry_is_judged_by_the_event_that_expires_and_not_by_another_one() -> None:
     soon: Any = {"expires_in": 119 * SECOND}
-    assert one("event-expiry", delivered=1) == ("skip", "none of its events expires")
+    assert one("event-expiry", delivered=1) == ("skip", "no event for this peer expires")
     assert one("event-expiry", delivered=1, expires_in=120 * SECOND)[0] == "pass"
     assert one("event-expiry", delivered=1, **soon)[0] == "warn"
     assert one("event-expiry", delivered=1, pending=1, **soon) == (
         "warn",
-        "the first expires in 1m59s; it is delivered",
+        "the first event expires in 1m59s; it is delivered",
     )
     later: Any = {"expires_in": 60 * SECOND, "lost_in": 119 * SECOND}
     assert one("event-expiry", delivered=1, pending=1, **later) == (
         "fail",
-        "the first that is not delivered expires in 1m59s",
+        "the first undelivered event expires in 1m59s",
     )
     assert one("event-expiry", delivered=1, letters=1, expires_in=60 * SECOND, lost_in=120 * SECOND)[0] == "warn"
 
@@ -120,8 +120,8 @@ def test_other_endings_are_told_apart_and_are_not_missing() -> None:
     status, detail = one("expected-delivery", delivered=1, expired=2, in_path=3, refused=4, unproven=5)
     assert status == "pass"
     assert detail == (
-        "all events are delivered or pending; besides, 2 expired before the peer had them, 3 came from the peer,"
-        " 4 refused by the peer, 5 without stored evidence of their delivery"
+        "all events are delivered or pending; besides, 2 expired before the peer had them, 3 came from or through the"
+        " peer, 4 refused by the peer, 5 without stored evidence of their delivery"
     )
 
 
@@ -271,5 +271,5 @@ def test_blank_fields_of_a_check_are_left_out() -> None:
         "area": "federation",
         "name": "edge expected peers",
         "status": "skip",
-        "detail": "no EventPeer is declared for it",
+        "detail": "the group has no EventPeer",
     }

@@ -146,7 +146,7 @@ def test_a_link_in_order_is_not_mentioned() -> None:
             "not reached since 2026-11-20T12:00:00Z: unreachable; the next attempt is at 2026-11-20T12:00:01Z",
         ),
         (link("paused", paused_by="ann"), "link-paused", "warn", "paused since 2026-11-20T12:00:00Z by ann"),
-        (LinkFacts(noticed=False), "link-new", "warn", "no node has registered this peer yet"),
+        (LinkFacts(registered=False), "link-new", "warn", "no node has registered this peer yet"),
         (link(protocol="v1"), "protocol-v1", "pass", "v1 is used, without signed receipts"),
     ],
 )
