@@ -54,7 +54,7 @@ def test_the_page_shows_what_its_books_hold(tmp_path: Path, monkeypatch: pytest.
     findings = json.loads((tmp_path / "truth.json").read_text())["findings"]
     (lost,) = (one for one in findings if one["kind"] == "missing")
     assert lost["ids"] == list(dict.fromkeys(ID.findall(PAGE)))
-    numbers = f"numbers {lost['first']:,}-{lost['last']:,}"
+    numbers = f"seqs {lost['first']:,}-{lost['last']:,}"
     assert f"{lost['source']} → {lost['peer']}  {numbers} · 3 events" in PAGE
     assert all(f"|{lost['source']}|{seq}|" in PAGE for seq in range(lost["first"], lost["last"] + 1))
 

@@ -28,7 +28,7 @@ from federation.event import format_time
 FiguresT = TypeVar("FiguresT", bound=Figures)
 
 _SHOWN: Final = 10_000
-"""Parts per percent to which a share is rounded down."""
+"""Completeness is rounded down to this fraction of a percent: one ten-thousandth."""
 _SPREAD: Final = tuple(name for name in Hour.__struct_fields__ if name.endswith(("_p50", "_p95", "_p99")))
 
 
@@ -43,7 +43,7 @@ class StageResults:
     figures: Mapping[PairKey, PairFigures]
     hours: Sequence[Mapping[str, Any]]
     waiting: Mapping[PairKey, tuple[int, int]]
-    """For each pair with pending events: the time at which the first of them was recorded, and its slot."""
+    """See `read_waiting`."""
     senders: Mapping[PairKey, tuple[str, ...]]
     comparison: RowComparison = field(default_factory=RowComparison)
     findings: list[Finding] = field(default_factory=list)
@@ -52,12 +52,12 @@ class StageResults:
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slots in which events are missing or disputed."""
+        """Return the slots in which events are missing or disputed, by kind and pair."""
         return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
 
 
 def share(figures: Figures, *, sure: bool) -> float | None:
-    """Return the completeness in percent, rounded down; None if it is not known."""
+    """Return the completeness in percent, rounded down; None if not `sure`, or if deliveries are unproven."""
     due = figures.delivered + figures.missing + figures.disputed
     if not sure or figures.unproven:
         return None
@@ -169,7 +169,8 @@ def _skew(plan: Plan, node: str, peer: str) -> Skew | None:
 
 
 def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, OpenGap | None]:
-    """Return the lag of the oldest pending event, and the oldest gap by the time of its events."""
+    """Return the lag in seconds of the oldest pending event, and the oldest event that is pending, missing or
+    disputed."""
     waiting = results.waiting.get(key)
     slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
     if waiting is not None:
@@ -204,8 +205,10 @@ def make_hours(results: StageResults) -> list[Hour]:
 
 
 def _proven_until(results: StageResults, key: PairKey) -> int:
-    """Return the time up to which hours of a pair can be judged (microseconds): never, to the end of a ledger, or
-    always."""
+    """Return the time up to which hours of a pair can be judged, in microseconds.
+
+    -ENDLESS if none can, ENDLESS if no ledger concerned ends too early.
+    """
     senders = results.senders.get(key) or (key.source,)
     if any(True for _ in _notes(results.coverage, key, senders)):
         return -ENDLESS

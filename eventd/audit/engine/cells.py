@@ -52,7 +52,7 @@ class Measure(IntEnum):
     ACKNOWLEDGED = 22
     PEER_RECORDED = 23
     WHOLE = 24
-    # by batch: `total` is its mark, `low` its time
+    # by batch: see `batch_cells`
     RECEIPT = 30
     INBOUND = 31
 
@@ -72,7 +72,10 @@ DELIVERY_COLUMNS: Final = (
 
 
 def cell_schema() -> pa.Schema:
-    """Return the columns of cells. `time` is a slot, or an hour since 1970; `low` and `high` are microseconds."""
+    """Return the columns of cells. `time` is a slot, or an hour since 1970.
+
+    `low` and `high` are in microseconds, but `high` counts attempts in cells of ATTEMPTS; batches: see `batch_cells`.
+    """
     import pyarrow as pa
 
     word = pa.dictionary(pa.int32(), pa.string())
@@ -82,7 +85,10 @@ def cell_schema() -> pa.Schema:
 
 
 class HourlySkew(NamedTuple):
-    """The offset of a peer's clock in microseconds, by hour since 1970. For other hours, the nearest hour is used."""
+    """How far a peer's clock is ahead of the node's, in microseconds, by hour since 1970.
+
+    For other hours, the value of the nearest hour is used.
+    """
 
     hours: tuple[int, ...]
     values: tuple[int, ...]
@@ -141,7 +147,7 @@ class _Cells:
 
 
 class _Grid(NamedTuple):
-    """Rows by some columns of words and by time, counted from the first time."""
+    """Keys of rows: some columns of words, and the time, counted from the first one."""
 
     key: Key
     names: tuple[str, ...]
@@ -156,7 +162,7 @@ class _Grid(NamedTuple):
         return cls(key, tuple(words), tuple(column.values for column in words.values()), first)
 
     def split(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
-        """Split keys into the words, the times, and the last column that they were built from."""
+        """Split keys into the words, the times, and the column of `beside` values that `Key.beside` added last."""
         *codes, time, rest = parts(keys, (*self.key.sizes, beside or 1))
         words = {
             name: Words(code.astype(np.int32), values)
@@ -166,7 +172,10 @@ class _Grid(NamedTuple):
 
 
 def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER) -> pa.Table:
-    """Return the cells of a segment of `deliveries`. `skews` by peer; rows settled before `since` are left out."""
+    """Return the cells of a segment of `deliveries`.
+
+    `skews` are by peer. Rows with a `done_at` before `since` (microseconds) are left out.
+    """
     cells = _Cells(segment)
     kept = _Rows(table, None if since == NEVER else table.numbers("done_at") >= since)
     slot = kept.numbers("event_at") // MINUTE
@@ -243,7 +252,7 @@ def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews
 
 
 def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Numbers:
-    """Return the offset of the clock of each row's peer at that time."""
+    """Return how far the clock of each row's peer was ahead at the row's `time`, in microseconds."""
     if not len(time) or not any(skews.get(name, HourlySkew((), ())).hours for name in peer.values):
         return np.zeros(len(time), np.int64)
     hours = time // (HOUR)
@@ -292,22 +301,21 @@ def _highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
     return found[np.searchsorted(present, keys)]
 
 
-def mark_cells(
+def batch_cells(
     segment: str,
     what: Measure,
     ends: Mapping[str, Words],
-    marks: Numbers,
+    ids: Numbers,
     digests: Numbers,
     first: Numbers,
     last: Numbers,
 ) -> pa.Table:
-    """Return a cell for each batch: `total` is the mark of its id, `high` that of its receipt, `low` when it was first
-    sent.
+    """Return a cell for each batch: `total` is a hash of its id, `high` the first 64 bits of its receipt's digest.
 
-    `time` is the hour in which it was settled.
+    `low` is the time `first` (microseconds), `time` the hour since 1970 of the time `last`.
     """
     cells = _Cells(segment)
-    cells.add(what, ends, last // (HOUR), np.ones(len(marks), np.int64), total=marks, low=first, high=digests)
+    cells.add(what, ends, last // (HOUR), np.ones(len(ids), np.int64), total=ids, low=first, high=digests)
     return cells.table()
 
 
@@ -317,8 +325,10 @@ def event_columns(links: Sequence[Link]) -> tuple[str, ...]:
 
 
 def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int = NEVER) -> pa.Table:
-    """Return the cells of a segment of `events` of a node with these links. Rows recorded before `since` are
-    left out."""
+    """Return the cells of a segment of `events` of a node with these links.
+
+    Rows recorded before `since` (microseconds) are left out.
+    """
     cells = _Cells(segment)
     slot, recorded = table.numbers("event_at") // MINUTE, table.numbers("recorded_at")
     own, fingerprint = table.booleans("own"), table.numbers("fingerprint")
@@ -346,7 +356,7 @@ def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int =
 
 
 def _by_same_terms(selector: RowSelector, links: Sequence[Link]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
-    """Yield the rows of each group of links with equal terms, with the peers of these links."""
+    """Yield, for each set of links with equal terms, their peers, the rows that are due, and the rows still ahead."""
     alike: dict[tuple[object, ...], list[Link]] = {}
     for link in links:
         alike.setdefault((link.group, *link.terms), []).append(link)
@@ -356,7 +366,7 @@ def _by_same_terms(selector: RowSelector, links: Sequence[Link]) -> Iterator[tup
 
 
 def _add_held(cells: _Cells, grid: _Grid, rows: Mask, fingerprint: Numbers, recorded: Numbers) -> None:
-    """Add the events of other sources that a node holds: it is their peer."""
+    """Add the events that a node received: the peer of these cells is the node itself."""
     if rows.any():
         sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
         words, slots, _ = grid.split(sums.keys)

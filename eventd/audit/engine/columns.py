@@ -34,7 +34,7 @@ class Words(NamedTuple):
         return np.array([wanted(value) for value in self.values], dtype=bool)[self.codes]
 
     def at(self, rows: Mask | Numbers) -> Words:
-        """Return the column for some of the rows."""
+        """Return the column for the rows at these indexes, or under this mask."""
         return Words(self.codes[rows], self.values)
 
     def to_arrow(self) -> pa.DictionaryArray:

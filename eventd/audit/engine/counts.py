@@ -15,7 +15,7 @@ _DENSE: Final = 1 << 21
 
 
 class Key(NamedTuple):
-    """Several columns of small numbers combined; `sizes` are the numbers of values of each."""
+    """Several columns of small numbers, combined into one number per row; `sizes`: how many values each column has."""
 
     values: Numbers
     sizes: tuple[int, ...]
@@ -29,7 +29,7 @@ class Key(NamedTuple):
         return product
 
     def at(self, places: Numbers | npt.NDArray[np.bool_]) -> Key:
-        """Return the keys of some rows."""
+        """Return the key of the rows at these indexes, or under this mask."""
         return Key(self.values[places], self.sizes)
 
     def beside(self, column: npt.NDArray[np.integer], size: int) -> Key:
@@ -55,7 +55,7 @@ def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:
 
 
 def parts(keys: Numbers, sizes: Sequence[int]) -> list[Numbers]:
-    """Return the columns that keys were combined from."""
+    """Return the columns that keys were combined from; `sizes` as in `Key`."""
     found = []
     rest = keys
     for size in reversed(sizes):

@@ -44,9 +44,11 @@ class BlindSpot(NamedTuple):
 
 @dataclass
 class Coverage:
-    """The coverage of the ledgers of every node. `until` is by the clock of the node.
+    """The coverage of the ledgers of every node. Times are in microseconds.
 
-    `since`: the begin of the requested period. `silences`: the nodes whose ledgers end too early.
+    `until`: the time up to which a node's ledgers are complete, by its clock. `contested`: nodes under whose name two
+    databases ship, or of whose ledgers the reach is unknown. `since`: the begin of the requested period. `silences`:
+    the nodes whose ledgers end too early. `closed`: the nodes whose ledgers an operator closed.
     """
 
     plan: Plan
@@ -77,18 +79,18 @@ class Coverage:
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
 
     def damage_of(self, node: str) -> str:
-        """Return why the large ledgers of the node have a blind spot; empty if they have none."""
+        """Return why the events or deliveries of the node have a blind spot with a reason; empty if they have none."""
         blind_spots = (
             spot for book in (Ledger.EVENTS, Ledger.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
         )
         return next((spot.why for spot in blind_spots if spot.why), "")
 
-    def passed_by(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
-        """Return when a link had passed a position; the end of the ledgers if that is not known."""
+    def acknowledged_at(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
+        """Return when a link was acknowledged up to a position; the end of the node's ledgers if that is not known."""
         until = self.until.get(node, 0) - 1
-        passage = self.plan.passages.get((NodeEpoch(node, epoch), group, peer), [])
-        at = bisect_left(passage, position, key=lambda one: one[0])
-        return min(until, passage[at][1]) if at < len(passage) else until
+        acknowledged = self.plan.acknowledged.get((NodeEpoch(node, epoch), group, peer), [])
+        at = bisect_left(acknowledged, position, key=lambda one: one[0])
+        return min(until, acknowledged[at][1]) if at < len(acknowledged) else until
 
     def peer_times(self, node: str, peer: str, times: tuple[int, int]) -> tuple[int, int]:
         """Convert times of a node's clock to bounds by the peer's clock."""
@@ -98,7 +100,7 @@ class Coverage:
 
     @property
     def margin(self) -> int:
-        """Return the largest difference of any two clocks of the lake, in microseconds."""
+        """Return the largest difference of any two clocks of the lake plus one second, in microseconds."""
         bounds = [bound for hours in self.plan.clocks.values() for one in hours for bound in (one.low, one.high)]
         return max(map(abs, bounds), default=0) + SECOND
 
@@ -106,7 +108,7 @@ class Coverage:
 def find_coverage(
     survey: Survey, plan: Plan, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], unreadable: Mapping[str, str]
 ) -> Coverage:
-    """Return the coverage of a lake; `unreadable` are the segments that do not match their manifests."""
+    """Return the coverage of a lake; `unreadable`: by name, why segments do not match their manifests."""
     coverage = Coverage(plan)
     for states in states_by_node(survey):
         coverage.until[states[-1].node] = states[-1].complete_until

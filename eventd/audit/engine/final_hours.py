@@ -36,7 +36,7 @@ _LAKE: Final = b"eventd.lake"
 """The key under which a file names its lake."""
 _KEY: Final = (*PairKey._fields, "type", "hour")
 _REMEMBERED: Final = 7 * 24
-"""Hours for which the index keeps an hour that is no longer in the lake."""
+"""How many hours the index keeps an hour that is older than all segments of the lake."""
 
 
 class _Revision(NamedTuple):
@@ -84,13 +84,13 @@ class FinalHours:
         return len(rows)
 
     def forget(self, first: int) -> None:
-        """Forget hours long before the first one of the lake: they cannot change any more."""
+        """Forget hours long before `first`, the first hour of the lake (since 1970): they cannot change any more."""
         gone = [key for key in self._known if key.hour < first - _REMEMBERED]
         for key in gone:
             del self._known[key]
 
     def clean(self) -> None:
-        """Remove half-written files of killed processes. The caller holds the output. Raises LakeUnavailable."""
+        """Remove half-written files of killed processes. The caller has `hold_output`. Raises LakeUnavailable."""
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:
@@ -169,7 +169,7 @@ def final_schema() -> Any:
 
 
 def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> Iterator[Hour]:
-    """Yield the hours that are final, `watermark` microseconds after their end or later."""
+    """Yield the hours that are final: all ledgers concerned are complete until `watermark` microseconds after them."""
     bounds: dict[PairKey, tuple[int, int]] = {}
     for hour in hours:
         if hour.pending or hour.completeness is None:

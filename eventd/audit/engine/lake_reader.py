@@ -14,7 +14,7 @@ from eventd.audit.engine import reconcile, row_comparison
 from eventd.audit.engine.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.engine.columns import NEVER
 from eventd.audit.engine.coverage import Coverage
-from eventd.audit.engine.ledger_summaries import LedgerSummary, mark_of
+from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
 from eventd.audit.engine.plan import NodeEpoch, Plan
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
@@ -43,9 +43,10 @@ _MOST_PARTS: Final = 2_000
 
 @dataclass
 class LakeReader:
-    """Reads the lake through Spark. `hours` [first, last) are the requested hours of the events' own time.
+    """Reads the lake through Spark. `hours` [first, last) are the requested hours since 1970 of the events' own time.
 
-    `now` in microseconds. `rechecked` is the number of known segments whose digests were checked again.
+    `now` is in microseconds. `rechecked` is the number of known segments whose digests were checked again. `unreadable`
+    has the reason why a segment could not be read, by name; `read` are the jobs that this run executed.
     """
 
     spark: SparkSession
@@ -92,7 +93,7 @@ class LakeReader:
         return min((time for time in times if time < self.now), default=None)
 
     def summarize_small(self) -> dict[NodeEpoch, list[LedgerSummary]]:
-        """Return the summaries of the small ledgers of each node and epoch."""
+        """Return one summary for each segment of receipts, inbound, gaps and refusals, by node and epoch."""
         limits = self._limits()
         jobs = [
             _job(one, limit=min(limits.get(_owner(one), 0), one.place.upto))
@@ -108,7 +109,10 @@ class LakeReader:
         return found
 
     def _limits(self) -> dict[NodeEpoch, int]:
-        """Return the last known number of deliveries: receipts after it are no progress of links."""
+        """Return up to which row number the lake has the deliveries of each node and epoch.
+
+        Receipts have the same numbers: later ones are not counted as progress of links.
+        """
         found = {NodeEpoch(one.node, one.epoch): one.books.get(Ledger.DELIVERIES, 0) for one in self.survey.nodes}
         for one in self.survey.segments:
             if one.place.book is Ledger.DELIVERIES:
@@ -116,7 +120,10 @@ class LakeReader:
         return found
 
     def read_large(self, plan: Plan) -> list[Job]:
-        """Read new segments of the large ledgers, forget those that no longer count, and return all of their jobs."""
+        """Read new segments of events and deliveries, and forget those that are no longer in the lake.
+
+        Returns the jobs of all readable segments, new and known.
+        """
         jobs = [
             job_for(one, plan) for one in self.survey.segments if one.place.book not in SMALL and self._is_near(one)
         ]
@@ -185,15 +192,19 @@ class LakeReader:
         return min(max(self.spark.sparkContext.defaultParallelism, rows // _ROWS_OF_A_PART), _MOST_PARTS)
 
     def forged_receipts(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
-        """Yield receipts of batches that the peer's ledger would have to hold and does not."""
+        """Yield a discrepancy for each receipt whose batch the peer's ledger lacks, or has with another receipt.
+
+        A batch that is outside of the coverage of the peer's ledger is not lacking. `unknown`: rows of
+        `unknown_batches`.
+        """
         sought: dict[str, dict[tuple[str, str, int], str]] = {}
         for row in unknown:
             pair = PairKey(row["group"], row["source"], row["peer"])
             first, last = coverage.peer_times(pair.source, pair.peer, (row["first"], (row["hour"] + 1) * HOUR))
             if row["other"]:
-                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["mark"]] = OTHER_RECEIPT
+                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = OTHER_RECEIPT
             elif coverage.covers(pair.peer, Ledger.INBOUND, 0, (first, last)):
-                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["mark"]] = NO_BATCH
+                sought.setdefault(pair.source, {})[pair.group, pair.peer, row["batch"]] = NO_BATCH
         for segment in self.survey.segments:
             wanted = sought.get(segment.manifest.node)
             if wanted and segment.place.book is Ledger.RECEIPTS and segment.place.name not in self.unreadable:
@@ -202,7 +213,7 @@ class LakeReader:
     def _named(self, segment: Segment, wanted: Mapping[tuple[str, str, int], str]) -> Iterator[Discrepancy]:
         table = read_segment(connect(self.lake), segment, ["group", "peer", "batch_id"])
         for row in table.to_pylist():
-            detail = wanted.get((row["group"], row["peer"], mark_of(row["batch_id"])))
+            detail = wanted.get((row["group"], row["peer"], hash_of(row["batch_id"])))
             if detail is not None:
                 kind = Kind.FORGED if detail == NO_BATCH else Kind.DISAGREEMENT
                 yield Discrepancy(kind, row["group"], segment.manifest.node, row["peer"], 0, row["batch_id"], detail)
@@ -232,7 +243,7 @@ def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Jo
 
 
 def job_for(segment: Segment, plan: Plan) -> Job:
-    """Return the job of a segment of a large ledger."""
+    """Return the job of a segment of events or deliveries."""
     owner, place = _owner(segment), segment.place
     since = plan.since.get(owner, NEVER)
     if place.book is Ledger.EVENTS:

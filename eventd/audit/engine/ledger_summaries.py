@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from eventd.audit.engine.cells import HOUR, Measure, mark_cells
+from eventd.audit.engine.cells import HOUR, Measure, batch_cells
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger
@@ -30,10 +30,11 @@ REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_
 
 
 class LinkProgress(msgspec.Struct, array_like=True):
-    """The progress of a link: its range from `after` up to `upto`, and the last position of each version.
+    """The progress of a link, from its receipts: positions in (after, upto] were acknowledged; both are -1 without any.
 
-    `repaired`: the position up to which events that a version newly selected were sent afterwards. `passage`: positions
-    in order, one for each minute, and when the link had passed them (microseconds).
+    `versions`: (last position, selection version) of each run of batches; `selections`: by version, as JSON.
+    `repaired`: by version, the last position of repairs. `acknowledged`: (position, time in microseconds), one for each
+    minute, in order: the link was acknowledged up to the position at that time.
     """
 
     group: str
@@ -43,7 +44,7 @@ class LinkProgress(msgspec.Struct, array_like=True):
     versions: list[tuple[int, int]]
     selections: dict[int, str]
     repaired: dict[int, int]
-    passage: list[tuple[int, int]]
+    acknowledged: list[tuple[int, int]]
 
 
 class ClockBounds(msgspec.Struct, array_like=True):
@@ -111,25 +112,25 @@ def columns_of(book: Ledger) -> tuple[str, ...]:
     return _COLUMNS[book]
 
 
-def mark_of(text: str) -> int:
-    """Return a signed 64-bit digest of a text."""
+def hash_of(text: str) -> int:
+    """Return a signed 64-bit hash of a text."""
     return fingerprint(text)
 
 
 def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
-    """Return a cell for each batch: receipts at their sender, batches at their receiver."""
+    """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver."""
     digest = table.words("receipt_digest")
     signed = digest.where(bool)
-    marks = np.array([mark_of(batch) for batch in table.some("batch_id", signed)], np.int64)
-    digests = np.array([_digest_mark(value) for value in digest.values], np.int64)[digest.codes[signed]]
+    ids = np.array([hash_of(batch) for batch in table.some("batch_id", signed)], np.int64)
+    digests = np.array([_first_bits(value) for value in digest.values], np.int64)[digest.codes[signed]]
     node, other = table.words("node").at(signed), table.words("peer").at(signed)
     group = table.words("group").at(signed)
     if book is Ledger.RECEIPTS:
         ends = {"node": node, "group": group, "source": node, "peer": other}
-        return mark_cells(segment, Measure.RECEIPT, ends, marks, digests, *_times(table, signed, "sent_at", "acked_at"))
+        return batch_cells(segment, Measure.RECEIPT, ends, ids, digests, *_times(table, signed, "sent_at", "acked_at"))
     ends = {"node": node, "group": group, "source": other, "peer": node}
-    return mark_cells(
-        segment, Measure.INBOUND, ends, marks, digests, *_times(table, signed, "recorded_at", "recorded_at")
+    return batch_cells(
+        segment, Measure.INBOUND, ends, ids, digests, *_times(table, signed, "recorded_at", "recorded_at")
     )
 
 
@@ -137,11 +138,12 @@ def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, 
     return table.numbers(first)[rows], table.numbers(last)[rows]
 
 
-def _digest_mark(digest: str) -> int:
+def _first_bits(digest: str) -> int:
+    """Return the first 64 bits of a digest in hex, signed; a hash of any other text."""
     try:
         return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)
     except ValueError:
-        return mark_of(digest)
+        return hash_of(digest)
 
 
 def _receipts(table: Columns, limit: int) -> LedgerSummary:
@@ -160,7 +162,7 @@ def _counted(words: Words) -> dict[str, int]:
 
 
 def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]]:
-    """Yield the rows of each combination of words."""
+    """Yield each combination of words in these columns, with the indexes of its rows."""
     words = [table.words(name) for name in names]
     code = np.zeros(table.rows, np.int64)
     for column in words:
@@ -191,20 +193,20 @@ def _progress(table: Columns, limit: int) -> Iterator[LinkProgress]:
             _changes(version[ordinary], upto[ordinary]),
             selections,
             {int(one): int(upto[again][version[again] == one].max()) for one in np.unique(version[again])},
-            _passage(upto[ordinary], acked[ordinary]),
+            _acknowledged(upto[ordinary], acked[ordinary]),
         )
 
 
 def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
-    """Return the last position of each run of a version, in order."""
+    """Return (last position, version) of each run of batches with one version, in order."""
     if not len(version):
         return []
     ends = np.append(np.flatnonzero(version[1:] != version[:-1]), len(version) - 1)
     return [(int(upto[end]), int(version[end])) for end in ends]
 
 
-def _passage(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
-    """Return positions in order, and when the link had passed each: the last one of each minute."""
+def _acknowledged(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
+    """Return the last position of each minute, in order, and when the link was acknowledged up to it."""
     if not len(upto):
         return []
     minute = acked // MINUTE

@@ -1,7 +1,7 @@
 """The links of the lake's nodes, and the rows of `events` that each of them has to deliver.
 
-The selection of a link may change. Each version is in force for the positions that were passed under it; events that
-only a later, wider version selects are sent afterwards, unless they had expired when it was declared.
+The selection of a link may change. Each version is in force for the positions that were acknowledged under it. Events
+that only a later, wider version selects are sent afterwards, unless they had expired when it was declared.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ ENDLESS: Final = (1 << 63) - 1
 
 
 class SelectionVersion(NamedTuple):
-    """One version of a selection: in force for positions up to `upto`, declared at a time in microseconds.
+    """One version of a selection, declared at a time in microseconds: in force for the positions after those of the
+    previous version, up to `upto`.
 
-    Earlier events that it selects are sent afterwards; that has reached the position `reached`.
+    Events before these that only this version selects are sent by repairs, which have reached the position `reached`.
     """
 
     selection: str
@@ -35,8 +36,9 @@ class SelectionVersion(NamedTuple):
 class Link(NamedTuple):
     """The link of a node to one peer in one group.
 
-    It has passed all positions up to `settled`. Of those up to `begins`, only events recorded after `created_at` belong
-    to the link: the rest was expired or evicted when it began. `versions` are in order.
+    All positions up to `settled` are settled. `begins`: the position before its first receipt (its cursor if it has
+    none). Up to there, only events recorded at or after `created_at` (microseconds) count; earlier ones had expired or
+    been evicted. `versions` are in order.
     """
 
     group: str

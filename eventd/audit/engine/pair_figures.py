@@ -50,7 +50,7 @@ class PairFigures:
             self.longest[what] = max(high, self.longest.get(what, high))
 
     def leg(self, what: Measure) -> Latency:
-        """Return one histogram of times."""
+        """Return the latency that one measure has as a histogram."""
         return latency(self.bins.get(what, {}), self.longest.get(what))
 
     @property
@@ -171,7 +171,10 @@ def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures
 
 
 def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[int, int]]:
-    """Return, for each pair with pending events, when the first of them was recorded, and its slot."""
+    """Return, for each pair with pending events, when the first of them was recorded, and the earliest of their slots.
+
+    The time is in microseconds. Only slots of the same part as the first event are compared.
+    """
     found: dict[PairKey, tuple[int, int]] = {}
     for row in rows:
         pair, first = PairKey(row["group"], row["source"], row["peer"]), (row["low"], row["time"])
@@ -203,7 +206,7 @@ def counts_of(figures: PairFigures) -> Counter[str]:
 
 
 def changes_by_pair(changes: Mapping[HourKey, Counter[str]]) -> dict[PairKey, Counter[str]]:
-    """Return the changes by verdicts, by pair."""
+    """Return the changes of `RowComparison` by pair, summed over its types and hours."""
     found: dict[PairKey, Counter[str]] = defaultdict(Counter)
     for key, change in changes.items():
         _add(found[key.pair], change)

@@ -20,7 +20,7 @@ from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 
 LOST: Final = "_lost"
-"""The suffix of the reason of a gap in a ledger."""
+"""The suffix of a gap's reason if the node evicted the events of ledger rows that it had not shipped."""
 
 
 class NodeEpoch(NamedTuple):
@@ -53,13 +53,13 @@ ClockOffsets = Mapping[tuple[str, str], Sequence[ClockOffset]]
 
 @dataclass
 class Plan:
-    """The plan of a lake. `since`: rows that a node recorded earlier belong to its earlier epoch.
+    """The plan of a lake. `since`: rows that a node recorded before this time belong to its earlier epoch.
 
-    `passages`: for each link (owner, group and peer) the positions in order, and when it had passed them.
+    `acknowledged`: by link (owner, group and peer), see `LinkProgress`. Times are in microseconds.
     """
 
     links: dict[NodeEpoch, tuple[Link, ...]] = field(default_factory=dict)
-    passages: dict[tuple[NodeEpoch, str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    acknowledged: dict[tuple[NodeEpoch, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     clocks: dict[tuple[str, str], list[ClockOffset]] = field(default_factory=dict)
     since: dict[NodeEpoch, int] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
             ended = state is not states[-1]
             progress = _progress(summaries.get(owner, ()))
             plan.links[owner] = tuple(_links(state, progress, ended=ended))
-            plan.passages |= {(owner, *line): one.passage for line, one in progress.items()}
+            plan.acknowledged |= {(owner, *link): one.acknowledged for link, one in progress.items()}
             clear = place > 0 and owner not in contested
             plan.since[owner] = states[place - 1].complete_until if clear else NEVER
     return plan
@@ -132,7 +132,7 @@ def _joined(one: LinkProgress, other: LinkProgress) -> LinkProgress:
         sorted([*one.versions, *other.versions]),
         {**one.selections, **other.selections},
         repaired,
-        sorted([*one.passage, *other.passage]),
+        sorted([*one.acknowledged, *other.acknowledged]),
     )
 
 
@@ -220,8 +220,10 @@ def _hour_there(clocks: ClockBounds) -> int:
 def lost_ranges(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
 ) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
-    """Return ranges that a node had evicted before they were shipped: owner, ledger, peer, range, and time of
-    the note."""
+    """Return the ranges (after, upto] of positions that a node evicted before their ledger rows were shipped.
+
+    Each is: owner, ledger, peer, after, upto, and when the node recorded it (microseconds).
+    """
     return [
         (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)
         for owner, each in summaries.items()

@@ -112,7 +112,7 @@ def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
 
 
 def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
-    """Return the slots (group, source, peer, time) in which two sides differ, or with a wrong delivery."""
+    """Return the slots (group, source, peer, time) in which two sides differ, or with a delivery in a loop."""
     import pyarrow as pa
 
     cells = Columns(slots)
@@ -163,7 +163,7 @@ def _differs(pairs: Columns, reach: Mapping[str, int]) -> Mask:
 
 
 def _waiting(slots: pa.Table) -> pa.Table:
-    """Return, for each pair with pending events, when the first of them was recorded (`low`), and its slot (`time`)."""
+    """Return, for each pair with pending events, when the first was recorded (`low`) and the earliest slot (`time`)."""
     ahead = slots.filter(Columns(slots).numbers("what") == Measure.AHEAD)
     return grouped(ahead, PAIR, [("low", "min"), ("time", "min")])
 
@@ -175,25 +175,25 @@ def _senders(slots: pa.Table) -> pa.Table:
 
 
 def unknown_batches(batches: pa.Table) -> pa.Table:
-    """Return receipts (group, source, peer, mark) of batches that the peer's ledger does not have, or with another
-    receipt.
+    """Return the receipts whose batch the peer's ledger lacks, or (`other`) has with another receipt.
 
-    `other` marks the second kind. The source sent the batch at `first` (microseconds) and settled it in that `hour`.
+    `batch` is a hash of the batch's id. The source first sent it at `first` (microseconds), and its acknowledgement is
+    of that `hour` (since 1970).
     """
     import pyarrow as pa
 
-    batches = batches.rename_columns({"total": "mark"})
+    batches = batches.rename_columns({"total": "batch"})
     what = Columns(batches).numbers("what")
     receipts = batches.filter(what == Measure.RECEIPT)
-    ours = grouped(receipts, (*PAIR, "mark"), [("low", "min"), ("time", "max"), ("high", "max")])
-    theirs = grouped(batches.filter(what == Measure.INBOUND), (*PAIR, "mark"), [("high", "max")])
+    ours = grouped(receipts, (*PAIR, "batch"), [("low", "min"), ("time", "max"), ("high", "max")])
+    theirs = grouped(batches.filter(what == Measure.INBOUND), (*PAIR, "batch"), [("high", "max")])
     theirs = theirs.rename_columns({"high": "given"})
-    joined = ours.join(theirs, keys=[*PAIR, "mark"], join_type="left outer")
+    joined = ours.join(theirs, keys=[*PAIR, "batch"], join_type="left outer")
     known = joined["given"].is_valid().to_numpy()
     table = Columns(joined)
     other = known & (table.numbers("given") != table.numbers("high"))
     joined = joined.append_column("other", pa.array(other)).filter(~known | other)
-    return joined.rename_columns({"low": "first", "time": "hour"}).select([*PAIR, "mark", "first", "hour", "other"])
+    return joined.rename_columns({"low": "first", "time": "hour"}).select([*PAIR, "batch", "first", "hour", "other"])
 
 
 def _sum_figures(figures: pa.Table) -> pa.Table:
@@ -202,7 +202,7 @@ def _sum_figures(figures: pa.Table) -> pa.Table:
 
 
 def add_pairs(tables: list[pa.Table]) -> pa.Table:
-    """Return counts and histograms by pair, of figures or of results of this function: some thousand rows."""
+    """Return counts and histograms by pair, from tables of `_sum_figures` or of this function: some thousand rows."""
     import pyarrow as pa
 
     every = pa.concat_tables(table.select([*PAIR, "what", "bin", "n", "total", "high"]) for table in tables)

@@ -10,7 +10,7 @@ from typing import Final
 from eventd.audit.engine.assemble import StageResults
 from eventd.audit.engine.ledger_summaries import KeyRequests, RefusalCount
 from eventd.audit.engine.pair_figures import runs
-from eventd.audit.engine.plan import states_by_node
+from eventd.audit.engine.plan import LOST, states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
 from eventd.audit.report.report import Gap, KeyUse, Limitation, Node, Receipts, Refusal, Skew, Totals
@@ -77,7 +77,7 @@ def make_nodes(results: StageResults) -> list[Node]:
 
 
 def _skew_of(results: StageResults, node: str) -> Skew | None:
-    """Return the offset of the node's clock to the mean of its own and its peers' clocks."""
+    """Return how far the node's clock is ahead of the mean of its own and its peers' clocks."""
     others = [hours[-1] for (sender, _), hours in sorted(results.plan.clocks.items()) if sender == node]
     if not others:
         return None
@@ -86,7 +86,7 @@ def _skew_of(results: StageResults, node: str) -> Skew | None:
 
 
 def make_gaps(results: StageResults) -> list[Gap]:
-    """Return spans of time in which events are missing, and losses that nodes declared."""
+    """Return spans of time in which events are missing, and losses that nodes declared, at the time of recording."""
     gaps = []
     for (kind, pair), slots in results.open_slots.items():
         if kind is Kind.MISSING:
@@ -96,8 +96,9 @@ def make_gaps(results: StageResults) -> list[Gap]:
     for owner, each in results.summaries.items():
         for gap in (gap for summary in each for gap in summary.gaps):
             at = format_time(gap.recorded_at)
-            source = gap.peer or owner.node
-            peer = owner.node if gap.peer else ""
+            source, peer = (gap.peer, owner.node) if gap.peer else (owner.node, "")
+            if gap.reason.endswith(LOST):  # the node evicted its own events; a peer is the one that should get them
+                source, peer = owner.node, gap.peer
             events = gap.upto - gap.after
             gaps.append(
                 Gap(
@@ -218,7 +219,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
         return ("Nothing to reconcile: the lake holds no ledgers of that period.", *doubts)
     first = f"{totals.delivered:,} of {due:,} deliveries proven"
     if totals.missing:
-        first += f"; {totals.missing:,} missing: {_worst(findings)}"
+        first += f"; {totals.missing:,} missing: {_pairs_missing_most(findings)}"
     elif findings:
         first += f"; {len(findings):,} finding{'s' if len(findings) > 1 else ''}: {_kinds(totals)}"
     rest = list(doubts)
@@ -258,8 +259,8 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
         yield f"The ledgers of {more:,} more nodes end too early."
 
 
-def _worst(findings: Iterable[Finding]) -> str:
-    """Return the pairs with most missing events."""
+def _pairs_missing_most(findings: Iterable[Finding]) -> str:
+    """Return the three pairs with most missing events, in words."""
     missing: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if finding.kind is Kind.MISSING:

@@ -1,6 +1,6 @@
-"""Stage 3: joins the marks of uneven slots by event, and judges each event that is not plainly in order.
+"""Stage 3: joins the row marks of uneven slots by event, and judges each event that is not plainly in order.
 
-A part has every mark of its events.
+Marks are made by `row_marks`. A part has every mark of its events.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def uneven_of(tables: Sequence[pa.Table]) -> UnevenSlots:
 
 @dataclass(frozen=True)
 class Marks:
-    """Segments of a lake in shares, and the uneven slots. Called with the number of a share it yields marks.
+    """Segments of a lake in shares, and the uneven slots. Called with the index of a share, it yields its row marks.
 
     Raises BadSegment and LakeUnavailable.
     """
@@ -167,7 +167,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
         *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
     ]
     events = grouped(senders, EVENT, made)
-    # The number at the source; a sender that is the source has the same number.
+    # The seq at the source, also from the rows that the source has as a sender.
     return events.append_column("seq", compute.coalesce(events["origin_seq"], events["source_seq"]))
 
 

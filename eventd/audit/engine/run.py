@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _ALL = (-(1 << 40), 1 << 40)
 RECHECK = 5.0
-"""Percentage of the known segments whose digests a run checks again."""
+"""Percentage of the bytes of known segments whose digests a run checks again."""
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Options of the JVM. Sums are computed outside of it, and its optimizing compiler would take longer than it saves."""
 
@@ -50,8 +50,8 @@ class Request:
     """A request for an audit. `lake` and `out` are paths or fsspec addresses.
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours. `full`: read all segments
-    again. `recheck`: the percentage of the known segments whose digests are checked again.
-    `patience`: age of a node's last report from which on the node counts as silent (microseconds).
+    again. `recheck`: the percentage of the bytes of known segments whose digests are checked again. `patience`: see
+    `PATIENCE` (microseconds).
     """
 
     lake: str
@@ -180,7 +180,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
     """Run stages 0 to 3."""
     with watch.stage("recheck"):
         reader.recheck(recheck)
-    with watch.stage("small books"):
+    with watch.stage("small ledgers"):
         summaries = reader.summarize_small()
         plan = make_plan(reader.survey, summaries)
     with watch.stage("cells"):
@@ -253,7 +253,7 @@ def _report(found: StageResults, reader: LakeReader, request: Request, clock: Cl
 
 
 def _period(found: StageResults, request: Request) -> Period:
-    """Return the times of the first and the last event within the requested hours."""
+    """Return the period of all events in the lake, to the minute, cut to the requested hours."""
     slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
     if not slots:
         return Period()

@@ -16,9 +16,10 @@ from eventd.runtime.clock import SECOND
 from federation.event import format_time
 
 PATIENCE: Final = 15 * 60 * SECOND
-"""The age of a node's last report from which the node counts as silent (microseconds)."""
+"""A node whose ledger ends too early is silent if its last report is older than this (microseconds), or than 3 shipping
+intervals if those are longer."""
 _MISSED: Final = 3
-"""Shipping intervals that a node may miss, if that is longer."""
+"""Shipping intervals that a node may miss, if they are longer than the patience."""
 
 Kind = Literal["silent", "behind", "clock"]
 
@@ -41,7 +42,7 @@ class Silence(NamedTuple):
         """Return the text for an operator that follows the node's name and "is"."""
         from eventd.audit.report.figures import moment, span  # not on Spark's workers, which show nothing
 
-        ends = "its ledger was never complete"
+        ends = "its ledgers were never completely shipped to the lake"
         if self.covered > 0:
             ends = f"its ledger ends at {moment(format_time(self.covered))}"
         match self.kind:

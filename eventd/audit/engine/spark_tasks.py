@@ -49,8 +49,9 @@ def group_pieces(
 ) -> dict[str, list[pa.Table]]:
     """Return the tables that `work` makes of each part, by name.
 
-    `make` makes the rows, for each number below `pieces` in its own task; `keys` numbers their keys, and all rows of
-    one number are in one part. All three must be picklable. A part has to fit into the memory of a task.
+    `make` makes the rows, for each number below `pieces` in its own task. `keys` returns a number for each row, and all
+    rows with the same number are in one of the `parts` parts. `make`, `keys` and `work` must be picklable. A part has
+    to fit into the memory of a task.
     """
 
     def parted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

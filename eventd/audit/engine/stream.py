@@ -1,8 +1,8 @@
 """A continuous audit of a lake: it runs again whenever a node has reported.
 It also runs again when no node has reported for as long as a node may be silent.
 
-A batch is the incremental audit of `run`; its cost depends on the new segments. Spark starts batches, and keeps the
-reports it has seen in a checkpoint. Everything else depends on the lake alone, so a batch that is repeated after a
+A batch is the incremental audit of `run`; its cost depends on the new segments. Spark starts batches, and keeps in a
+checkpoint which node states it has seen. Everything else depends on the lake alone, so a batch that is repeated after a
 crash does no harm.
 """
 
@@ -48,8 +48,9 @@ _ENDED: Final = re.compile(r"terminated with exception: (.{1,300}?)(?: SQLSTATE|
 class StreamRequest:
     """A request for a continuous audit. Spans in microseconds.
 
-    `since`: the begin of the period, called for each batch, so that a window can move. `every`: the interval of looking
-    for reports. `watermark`: how long after its end an hour becomes final. `once`: audit the present lake, and end.
+    `since` is called for each batch and returns the begin of the period (microseconds since 1970, None: everything), so
+    that a window can move. `every`: the interval of looking for new node states. `watermark`: an hour becomes final
+    when the ledgers are complete until this long after its end. `once`: audit the present lake, and end.
     """
 
     audit: Request
@@ -61,7 +62,7 @@ class StreamRequest:
 
 
 class StreamBatch(NamedTuple):
-    """The result of a batch: the report, and the number of rows that became final."""
+    """The result of a batch: the report, the number of hours that became final or were revised, and its duration."""
 
     report: Report
     final: int
@@ -77,7 +78,7 @@ class Listener(Protocol):
         ...
 
     def listen(self) -> None:
-        """Receive that Spark has started, and may have replaced signal handlers."""
+        """Called when Spark has started; it may have replaced signal handlers."""
         ...
 
     def batch(self, batch: StreamBatch) -> None:
@@ -85,7 +86,7 @@ class Listener(Protocol):
         ...
 
     def trouble(self, error: LakeUnavailable, seconds: float) -> None:
-        """Receive that lake or output cannot be reached; the next attempt is in `seconds`."""
+        """Called when lake or output cannot be reached; the next attempt is in `seconds`."""
         ...
 
 
@@ -229,10 +230,10 @@ class Stream:
                 query.stop()
 
     def _on_batch(self, rows: DataFrame, number: int) -> None:
-        """Run a batch, called by Spark on a separate thread. Spark would return an exception as text, so it is kept
-        here.
+        """Run a batch, called by Spark on a separate thread.
 
-        Spark gets a short one instead, because it parses the text.
+        Spark would return an exception as text, so the exception is kept here. Spark gets a short one instead, because
+        it parses the text.
         """
         try:
             if not self._listener.ended:

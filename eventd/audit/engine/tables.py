@@ -1,4 +1,4 @@
-"""Writes the tables of the report as Parquet, including all rows that report.json shortens."""
+"""Writes the tables of the report as Parquet, with all rows, also those that report.json leaves out."""
 
 from __future__ import annotations
 

@@ -34,9 +34,10 @@ class Trail(NamedTuple):
     """The rows of all ledgers on one event and one peer. Times are microseconds by the clock of the node of the row.
 
     `seq` is the event's at its source, 0 if unknown. `due` and `ahead` count the senders that had it for the peer and
-    have passed it, or not yet. `sent` are acknowledged deliveries by so many `senders`, `repeated` those of one sender
-    after its first. `due_*` is of a sender that had to send it, `sent_*` of the first delivery, `held_at` when the peer
-    recorded it.
+    whose link has passed it, or not yet. `sent` counts acknowledged deliveries by `senders` different nodes, `repeated`
+    those of a sender after its first. `due_*` is of the first sender that had to send it, `sent_node` a node that
+    delivered it, `sent_at` the first attempt and `done_at` the last acknowledgement. The peer recorded it at
+    `arrived_at` by a receipt, and at `held_at` by its own ledger.
     """
 
     group: str
@@ -102,7 +103,7 @@ def _repeats(trail: Trail) -> Iterator[Discrepancy]:
 
 
 def _outcome(trail: Trail, coverage: Coverage) -> tuple[Outcome, str]:
-    """Return how the event counts, and the disagreement about it, if any."""
+    """Return how the event counts, and the disagreement about it; empty if there is none."""
     if trail.sent:
         denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
         if not (trail.due or trail.ahead):
@@ -139,20 +140,20 @@ def _would_hold(trail: Trail, coverage: Coverage) -> bool:
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
     """Return whether a delivery by the sender that had to make it would be in its ledger."""
-    progress = _passed_by(trail, coverage)
-    return trail.due_at <= progress and coverage.covers(
-        trail.due_node, Ledger.DELIVERIES, trail.slot, (trail.due_at, progress), position=trail.due_position
+    acknowledged = _acknowledged_at(trail, coverage)
+    return trail.due_at <= acknowledged and coverage.covers(
+        trail.due_node, Ledger.DELIVERIES, trail.slot, (trail.due_at, acknowledged), position=trail.due_position
     )
 
 
-def _passed_by(trail: Trail, coverage: Coverage) -> int:
-    return coverage.passed_by(trail.due_node, trail.due_epoch, trail.group, trail.peer, trail.due_position)
+def _acknowledged_at(trail: Trail, coverage: Coverage) -> int:
+    return coverage.acknowledged_at(trail.due_node, trail.due_epoch, trail.group, trail.peer, trail.due_position)
 
 
 def _would_show(trail: Trail, coverage: Coverage) -> bool:
     """Return whether the ledgers of the peer would hold the event if it had arrived another way."""
     times = coverage.peer_times(
-        trail.due_node, trail.peer, (trail.due_at, max(trail.due_at, _passed_by(trail, coverage)))
+        trail.due_node, trail.peer, (trail.due_at, max(trail.due_at, _acknowledged_at(trail, coverage)))
     )
     # In the regular way it can only have arrived before the ledgers end.
     last = min(times[1], max(times[0], coverage.until[trail.peer] - 1))

@@ -53,7 +53,8 @@ class Discrepancy(NamedTuple):
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Discrepancies of one (kind, group, source, peer) with adjacent `seq`, from `first` to `last` inclusive.
 
-    `ids` are distinct, in the order of `seq`. `count` is the number of ids before `ids` was shortened; only set then.
+    `first` and `last` of a CORRUPT finding are row numbers of the ledger. `ids` are distinct, in the order of `seq`.
+    `count` is the number of ids before `ids` was shortened, 0 if it was not.
     """
 
     kind: Kind
@@ -82,7 +83,7 @@ _ORDER = {kind: place for place, kind in enumerate(Kind)}
 
 
 def corrupt_segment(node: str, name: str, after: int, upto: int, detail: str) -> Finding:
-    """Return the finding for a corrupt segment `(after, upto]` of a node."""
+    """Return the finding for a corrupt segment of a node, with the row numbers `(after, upto]`."""
     return Finding(Kind.CORRUPT, "", node, "", after + 1, upto, (name,) if name else (), detail)
 
 
@@ -97,36 +98,36 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda one: (_ORDER[one.kind], one.group, one.source, one.peer, one.first, one.detail))
 
 
-def group_findings(facts: Iterable[Discrepancy]) -> list[Finding]:
+def group_findings(discrepancies: Iterable[Discrepancy]) -> list[Finding]:
     """Group discrepancies into findings, listed `in_order`. The order of the discrepancies does not matter.
 
     Discrepancies without a seq form one finding per (kind, group, source, peer, detail), with sorted ids.
     """
-    ordered = sorted(set(facts), key=lambda fact: (_ORDER[fact.kind], *fact[1:4], fact.detail, fact.seq, fact.id))
+    ordered = sorted(set(discrepancies), key=lambda one: (_ORDER[one.kind], *one[1:4], one.detail, one.seq, one.id))
     return in_order(
         _finding(run)
-        for _, same in groupby(ordered, key=lambda fact: (fact.kind, *fact[1:4], fact.detail))
+        for _, same in groupby(ordered, key=lambda one: (one.kind, *one[1:4], one.detail))
         for run in _runs(same)
     )
 
 
-def _runs(facts: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:
+def _runs(discrepancies: Iterable[Discrepancy]) -> Iterable[list[Discrepancy]]:
     """Split discrepancies, in order of seq, into runs of adjacent ones."""
     run: list[Discrepancy] = []
-    for fact in facts:
-        if run and fact.seq > run[-1].seq + 1:
+    for one in discrepancies:
+        if run and one.seq > run[-1].seq + 1:
             yield run
             run = []
         # A discrepancy without a seq is adjacent to none.
-        if run and not run[-1].seq and fact.seq:
+        if run and not run[-1].seq and one.seq:
             yield run
             run = []
-        run.append(fact)
+        run.append(one)
     if run:
         yield run
 
 
 def _finding(run: list[Discrepancy]) -> Finding:
     head = run[0]
-    ids = tuple(dict.fromkeys(fact.id for fact in run if fact.id))
+    ids = tuple(dict.fromkeys(one.id for one in run if one.id))
     return Finding(head.kind, head.group, head.source, head.peer, head.seq, run[-1].seq, ids, head.detail)

@@ -15,7 +15,7 @@ from eventd.resources.validation.check import check_draft
 from eventd.resources.validation.resource import Resource
 
 ANY: Final = ""
-"""The group whose objective holds for all groups without one."""
+"""The key in `Objectives` of the objective for all groups without their own."""
 UNPROVEN: Final = "unproven"
 """The condition that the ledgers do not reach far enough to prove completeness."""
 _SHARE: Final = re.compile(r"completeness\s*<\s*(\d{1,3}(?:\.\d+)?)\s*%?")

@@ -54,7 +54,7 @@ PROOFS = {
     "claims": "the sender's claim alone",
     "": "nothing",
 }
-"""The evidence of a delivery, in words."""
+"""The evidence of deliveries, `Pair.proof`, in words. `books` is the value for ledgers."""
 
 PairKey = tuple[str, str, str]
 """Group, source and peer."""
@@ -127,7 +127,7 @@ def is_idle(pair: Pair, status: PairStatus) -> bool:
 
 
 def is_waiting(pair: Pair) -> bool:
-    """Return whether events have been pending for longer than a delivery usually takes."""
+    """Return whether events have been pending for longer than a delivery usually takes, or on a stopped link."""
     stopped = pair.state not in ("running", "")
     return pair.pending > 0 and (stopped or (pair.lag or 0) >= NOTABLE_LAG)
 

@@ -115,7 +115,7 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenGap(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest pending or missing event: its time, and its age in seconds."""
+    """The oldest pending, missing or disputed event: the minute in which it was observed, and its age in seconds."""
 
     since: str
     seconds: float
@@ -186,13 +186,14 @@ class Node(msgspec.Struct, kw_only=True):
     closed_at: str | None = None
     """The time at which an operator declared it out of service."""
     skew: Skew | None = None
-    """The offset of its clock to the mean of all clocks in the lake."""
+    """The offset of its clock to the mean of its own clock and its peers' clocks."""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time in which events were or may have been lost.
 
-    `kind` is `missing` (events that a peer should hold), or `declared` (a loss declared by a node, with its `reason`).
+    `kind` is `missing` (events that a peer should hold), or `declared` (a loss declared by a node, with its `reason`;
+    `since` and `until` are when it was recorded, and `events` is the length of the range).
     """
 
     kind: Literal["missing", "declared"]
@@ -206,7 +207,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of a key by a node."""
+    """The requests that a node signed with one key."""
 
     node: str
     group: str
@@ -270,7 +271,7 @@ class Lake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """The period of the events' own times: of the first event and the last one."""
+    """The period of the events' own times, from the minute of the first event to the end of the last one's."""
 
     first: str | None = None
     last: str | None = None

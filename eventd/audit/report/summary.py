@@ -85,7 +85,7 @@ def _findings(found: Sequence[Finding]) -> Group:
 def _range(one: Finding) -> str:
     if not one.last:
         return ""
-    word = "row" if one.kind is Kind.CORRUPT else "number"
+    word = "ledger row" if one.kind is Kind.CORRUPT else "seq"
     return f"{word} {one.first:,} · " if one.first == one.last else f"{word}s {one.first:,}-{one.last:,} · "
 
 

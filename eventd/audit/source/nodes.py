@@ -71,7 +71,7 @@ class NodeOrigin(NumberedOrigin):
         while after < partition.upto:
             page = self._page(partition, after)
             if page["lost"] and partition.resumed and self._options.on_gap is OnGap.FAIL:
-                raise rows_gone([Loss(partition.ledger, after, page["upto"], "retention has evicted some")])
+                raise rows_gone([Loss(partition.ledger, after, page["upto"], "retention has evicted some of them")])
             found = page["columns"]
             if "digest" in found:
                 found["digest"] = list(map(bytes.fromhex, found["digest"]))

@@ -95,7 +95,7 @@ class Origin(Protocol):
         ...
 
     def read(self, partition: LedgerPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows of a partition; rows of other numbers may be among them. Raises RowsGone."""
+        """Yield the rows of a partition; rows with numbers outside of it may be among them. Raises RowsGone."""
         ...
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ def numbers_for(book: Ledger, rows: int) -> int:
 
 
 def rows_gone(losses: Sequence[Loss]) -> RowsGone:
-    """Return the error for one or more losses."""
+    """Return the error for one or more losses; it names the first."""
     first = losses[0]
     more = f", and {len(losses) - 1} more" if len(losses) > 1 else ""
     ledger = first.ledger

@@ -36,7 +36,7 @@ _COLUMNS: Final[Mapping[str, types.DataType]] = {
 
 
 def states_schema() -> types.StructType:
-    """Return the schema: a row for each node, epoch and book."""
+    """Return the schema: a row for each node, epoch and ledger, whose name is in the column `book`."""
     return types.StructType([types.StructField(name, kind, False) for name, kind in _COLUMNS.items()])
 
 
@@ -137,7 +137,7 @@ def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
 
 
 def _states(options: Options, place: str) -> dict[str, NodeState]:
-    """Return the selected states of a lake.
+    """Return the states in a lake of the nodes and epochs that the options select, by `node/epoch`.
 
     Raises NotFound, LakeUnusable and LakeUnavailable, and RowsGone for a state that cannot be read.
     """

@@ -10,18 +10,23 @@ import pyarrow as pa
 import pytest
 
 from eventd.audit.engine import reconcile
+from eventd.audit.engine.assemble import StageResults
 from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, middle
 from eventd.audit.engine.cells import Measure, sum_deliveries, sum_events
 from eventd.audit.engine.columns import Columns
 from eventd.audit.engine.counts import add_up, count, key_of, parts
 from eventd.audit.engine.coverage import BlindSpot, Coverage
+from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary
 from eventd.audit.engine.link_rows import Link, RowSelector, SelectionVersion
-from eventd.audit.engine.plan import ClockOffset, Plan
+from eventd.audit.engine.plan import ClockOffset, NodeEpoch, Plan
+from eventd.audit.engine.report_details import make_gaps
 from eventd.audit.engine.verdicts import Outcome, Trail, judge
 from eventd.audit.report.findings import Discrepancy, Kind, group_findings
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Totals
 from eventd.errors import Invalid
+from eventd.lake.manifest import Head
+from eventd.lake.reader import Survey
 from eventd.lake.schema import COLUMNS, Ledger, arrow_schema
 from eventd.lake.schema import Kind as Form
 from eventd.runtime.clock import SECOND
@@ -257,3 +262,22 @@ def test_conditions_are_kinds_and_a_share_and_nothing_else() -> None:
     for wrong in ("lost", "completeness<101", "completeness>5", "", " , "):
         with pytest.raises(Invalid, match="is not a condition"):
             read_conditions([wrong])
+
+
+def test_a_declared_gap_runs_from_the_node_whose_events_are_lost_to_the_peer_that_should_have_them() -> None:
+    own = DeclaredGap("g", "b", "e", 0, 4, "deliveries_lost", 0)  # a evicted events before it shipped these deliveries
+    reported = DeclaredGap("g", "b", "e", 0, 4, "lost", 0)  # b told a that it had lost events for it
+    alone = DeclaredGap("g", "", "e", 0, 4, "events_lost", 0)
+    plan = Plan()
+    results = StageResults(
+        survey=Survey(Head(id="l", made_at=0), [], [], []),
+        plan=plan,
+        coverage=Coverage(plan),
+        summaries={NodeEpoch("a", "e"): [LedgerSummary(gaps=[own, reported, alone])]},
+        figures={},
+        hours=[],
+        waiting={},
+        senders={},
+    )
+    ways = {(gap.source, gap.peer, gap.reason) for gap in make_gaps(results)}
+    assert ways == {("a", "b", "deliveries_lost"), ("b", "a", "lost"), ("a", "", "events_lost")}

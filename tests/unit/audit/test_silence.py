@@ -53,7 +53,9 @@ def test_what_was_asked_for_may_end_before_the_silence() -> None:
 
 def test_a_node_that_reports_and_does_not_get_on_is_behind() -> None:
     assert silences(state(lag=HOUR)) == {"site-a": "behind: it reports, but its ledger ends at 2026-11-20 11:00:00 UTC"}
-    assert silences(state(complete_until=0)) == {"site-a": "behind: it reports, but its ledger was never complete"}
+    assert silences(state(complete_until=0)) == {
+        "site-a": "behind: it reports, but its ledgers were never completely shipped to the lake"
+    }
 
 
 def test_a_node_that_looks_seldom_has_longer() -> None:

@@ -24,7 +24,7 @@ _COUNTS = {
 
 
 def balance(report: Report) -> dict[str, Any] | None:
-    """Return the section with the deliveries of every pair; None without pairs."""
+    """Return the template's data for the section of deliveries by pair; None without pairs."""
     if not report.pairs:
         return None
     found = findings_by_pair(report.findings)
@@ -44,7 +44,7 @@ def balance(report: Report) -> dict[str, Any] | None:
 
 
 def objectives(report: Report) -> dict[str, Any] | None:
-    """Return the section with attempts and objectives; None without pairs."""
+    """Return the template's data for the section of attempts and objectives; None without pairs."""
     if not report.pairs:
         return None
     order = {"missed": 0, "unproven": 1, "met": 2}
@@ -61,7 +61,7 @@ def objectives(report: Report) -> dict[str, Any] | None:
 
 
 def _bounds(report: Report) -> list[str]:
-    """Return the bounds by group; the group '' stands for all groups without an objective."""
+    """Return a text per group with the bounds of its objective; the group '' stands for all groups without one."""
     named = sorted(report.settings.slo.items(), key=lambda item: (not item[0], item[0]))
     others = "every other group" if len(named) > 1 else "every group"
     return [

@@ -27,7 +27,7 @@ _OPENS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def findings(report: Report) -> dict[str, Any]:
-    """Return the section of the findings."""
+    """Return the template's data for the section of findings."""
     kinds = [kind for kind in Kind if any(one.kind is kind for one in report.findings)]
     by_kind = [_kind(kind, report.findings, MOST_IDS_SHOWN // len(kinds)) for kind in kinds]
     files, left_out = _files(report.findings) if kinds else ([], 0)
@@ -35,7 +35,7 @@ def findings(report: Report) -> dict[str, Any]:
 
 
 def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:
-    """Return the table of one kind; it may list `share` ids."""
+    """Return the template's data for the table of one kind, which shows about `share` ids."""
     found = [one for one in every if one.kind is kind]
     title, meaning = MEANINGS[kind]
     events = sum(one.events for one in found)
@@ -52,7 +52,7 @@ def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:
 
 
 def number_range(one: Finding) -> str:
-    """Format the seqs of a finding, inclusive: `48,211 – 48,212`."""
+    """Format the first and last seq (or ledger row) of a finding, inclusive: `48,211 – 48,212`."""
     if not one.last:
         return NONE
     return f"{one.first:,}" if one.first == one.last else f"{one.first:,} – {one.last:,}"

@@ -18,10 +18,10 @@ SMALL_MULTIPLES = 12
 MOST_RIDGES = 800
 """Maximum number of pairs with a chart."""
 NEGLIGIBLE = 0.0005
-"""The share of deliveries at each end that is drawn at the edge, so that outliers do not compress the scale."""
+"""The share of deliveries at each end that is drawn at the edge of a chart, so that outliers do not compress it."""
 PER_DECADE, FINEST, LEAST = 12, 19, 40
-"""Columns of a chart per power of ten of seconds, at most (no column is finer than a bin), and columns per chart at
-least."""
+"""Columns of a chart: per power of ten of seconds, the most per power of ten (about one per bin), and the least per
+chart."""
 RIDGE, RIDGE_WIDTH, RIDGE_TOP = 48, 760, 6
 
 LEGS = {
@@ -52,7 +52,7 @@ class PairChart(NamedTuple):
 
 
 def latencies(report: Report) -> dict[str, Any] | None:
-    """Return the section of latencies; None if nothing was measured."""
+    """Return the template's data for the section of latencies; None if nothing was measured."""
     measured = sorted(
         (pair for pair in report.pairs if _longest(pair).bins), key=lambda p: (-(_longest(p).p99 or 0), pair_key(p))
     )
@@ -182,7 +182,7 @@ def _pair_chart(pair: Pair, scale: LogScale, *room: float) -> PairChart:
 
 
 def _leg_charts(report: Report) -> dict[str, Any]:
-    """Return one chart per leg of all pairs together, one below the other."""
+    """Return the template's data for the charts of all pairs together: one per leg, one below the other."""
     legs = [(words, [getattr(pair.latencies, name) for pair in report.pairs]) for name, words in LEGS.items()]
     scale = _scale(leg for _, each in legs for leg in each)
     ridges: list[dict[str, Any]] = []
@@ -201,7 +201,7 @@ def _leg_charts(report: Report) -> dict[str, Any]:
 
 
 def _sources(pairs: Sequence[Pair], scale: LogScale) -> list[dict[str, Any]]:
-    """Return the charts of every pair, grouped by source."""
+    """Return the charts of these pairs, grouped by group and source."""
     in_order = sorted(pairs, key=lambda pair: [natural(name) for name in pair_key(pair)])
     found = []
     for (group, source), same in groupby(in_order, key=lambda pair: (pair.group, pair.source)):

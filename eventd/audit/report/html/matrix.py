@@ -27,7 +27,7 @@ class Cell(NamedTuple):
 
 
 def matrix(report: Report) -> dict[str, Any] | None:
-    """Return the section with one matrix for each group; None without pairs."""
+    """Return the template's data for the section with one matrix per group; None without pairs."""
     return {"grids": [_grid(report, group) for group in groups(report)]} if report.pairs else None
 
 

@@ -25,7 +25,7 @@ class Doubt(NamedTuple):
 
 
 def doubts(report: Report) -> dict[str, Any]:
-    """Return the section of unproven deliveries, and the reasons."""
+    """Return the template's data for the section with the reasons why deliveries are unproven."""
     return {"doubts": [*_of_totals(report), *_of_notes(report.pairs), *map(Doubt, _of_evidence(report))]}
 
 
@@ -75,7 +75,7 @@ def _list_names(names: list[str]) -> str:
 
 
 def scope(report: Report) -> dict[str, Any]:
-    """Return the section of the audited nodes and the ends of their ledgers."""
+    """Return the template's data for the section of the audited nodes and the ends of their ledgers."""
     nodes = sorted(report.nodes, key=lambda node: natural(node.name))
     return {"nodes": [{"node": node, "links": _links(node)} for node in nodes]}
 

@@ -43,7 +43,7 @@ Lanes = dict[PairKey, list[TimelineSpan]]
 
 
 def timeline(report: Report) -> dict[str, Any] | None:
-    """Return the section of the timeline; None if the period is unknown."""
+    """Return the template's data for the timeline; None if the period is unknown."""
     first, last = micros(report.period.first), micros(report.period.last)
     if first is None or last is None:
         return None
@@ -137,7 +137,7 @@ def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeS
 
 
 def _volume(report: Report) -> Counter[int]:
-    """Return the deliveries due by hour (microseconds), over all pairs and types; empty for a single hour."""
+    """Return the deliveries due in each hour, by its begin in microseconds; empty for a single hour."""
     expected: Counter[int] = Counter()
     for hour in report.hours:
         if (at := micros(hour.hour)) is not None:
