@@ -134,7 +134,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Yield files of the key that are missing or excluded, regardless of its owner, and an owner that it cannot have."""
+        """Yield missing and excluded files of the key, as far as its owner does not matter, and an impossible owner."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
