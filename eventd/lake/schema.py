@@ -16,7 +16,10 @@ SCHEMA_VERSION: Final = 1
 
 
 class Ledger(StrEnum):
-    """An append-only table of what one node recorded."""
+    """An append-only table of what one node recorded.
+
+    Fields, options, parameters and paths with the name `book` or `books` are about ledgers.
+    """
 
     EVENTS = "events"
     DELIVERIES = "deliveries"

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from eventd.lake.extract import Ledger, Memory, read_book
+from eventd.lake.extract import Ledger, Memory, read_ledger
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import Step, create_cursor, declare_selection
 from eventd.store.engine.database import Connection, Database
@@ -87,7 +87,7 @@ def _read_all(database: Database, book: Ledger, rows: int) -> int:
     total = after = 0
     full = True
     while full:
-        extract: Any = database.read_now(read_book, book, after, rows=rows, memory=memory)
+        extract: Any = database.read_now(read_ledger, book, after, rows=rows, memory=memory)
         assert not extract.lost
         total, after, full = total + extract.rows, extract.upto, extract.full
     return total

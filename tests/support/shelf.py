@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eventd.lake.extract import EvictedRows, Extract, Ledger, Memory, read_book
+from eventd.lake.extract import EvictedRows, Extract, Ledger, Memory, read_ledger
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.values import Draft
@@ -56,7 +56,7 @@ class LedgerStore:
 
     async def extract(self, book: Ledger, after: int = 0, *, rows: int = 1000, **options: Any) -> Extract:
         """Return one extract."""
-        return await self.log.database.read(read_book, book, after, rows=rows, **options)
+        return await self.log.database.read(read_ledger, book, after, rows=rows, **options)
 
     async def rows(self, book: Ledger, *names: str, rows: int = 1000, **options: Any) -> list[Any]:
         """Return all rows of a ledger table, extract by extract: as dicts, or only some columns; of one column, bare

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
-from eventd.lake.extract import Extract, GroupState, Ledger, State, read_book, read_state
+from eventd.lake.extract import Extract, GroupState, Ledger, State, read_ledger, read_state
 from eventd.store.engine.database import Connection
 
 MOST_ROWS = 20_000
@@ -112,7 +112,7 @@ def _find(conn: Connection, params: ReadLedgerTable) -> _LedgerRead:
     state = read_state(conn)
     if params.epoch not in ("", state.epoch):
         raise EpochChanged(params.epoch, state.epoch)
-    extract = read_book(
+    extract = read_ledger(
         conn, params.book, params.after, rows=params.rows, payloads=params.payloads, node=params.node or None
     )
     return _LedgerRead(state, extract)

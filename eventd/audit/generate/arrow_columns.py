@@ -58,9 +58,9 @@ def dictionary(names: Sequence[str] | Any, codes: NDArray[Any], missing: Missing
 
 
 def distinct(names: Sequence[str] | Any, empty: NDArray[np.bool_]) -> tuple[Any, Ints]:
-    """Return a dictionary of distinct names, and the code of each name; `empty` rows share the last entry, an empty
-    string.
+    """Return a dictionary of the names of rows that are not `empty`, which must be distinct, and the code of each row.
 
+    The `empty` rows share the last entry, an empty string.
     A dictionary with a repeated entry would not be written as the same bytes every time.
     """
     listed: Any = pa.array(names, pa.string()) if isinstance(names, list) else names

@@ -107,7 +107,7 @@ class ReceiptsLedger:
         return known, np.array([codes[one] for one in picked], np.int64)
 
     def _exceptions(self, begin: int, end: int) -> list[str]:
-        """Return the exceptions of each batch's range: positions that were not delivered, and the reasons."""
+        """Return the exceptions of each batch as JSON: the positions that were not delivered, and the reasons."""
         batches, journal = self._batches, self._batches.journal
         lines = batches.column(lambda c: np.diff(c.row_at))
         delivered = batches.column(lambda c: c.accepted + c.known)
@@ -154,13 +154,15 @@ class InboundLedger:
             | {name: arrow_columns.int32(values[some]) for name, values in counts.items()}
             | {
                 name: arrow_columns.int64(np.where(repair, 0, values)) for name, values in ranges.items()
-            }  # a repair claims no range
+            }  # a receiver stores no range for a repair
             | {
                 "peer": arrow_columns.dictionary(world.names, sender),
                 "batch_id": arrow_columns.strings(batches.ids[some]),
                 "link_epoch": _epochs(batches, some),
                 "key_id": arrow_columns.dictionary(key_ids(world), key_id(world, 0, sent) + 2 * sender),
-                "body_digest": arrow_columns.dictionary([f"sha-256=:{one.content}:" for one in found], np.arange(rows)),
+                "body_digest": arrow_columns.dictionary(
+                    [f"sha-256=:{one.batch_digest}:" for one in found], np.arange(rows)
+                ),
                 "recorded_at": arrow_columns.timestamps(batches.journal.at[some] + world.skews[node]),
                 "receipt": pa.array([one.body for one in found], pa.string()),
                 "receipt_digest": arrow_columns.dictionary([one.digest for one in found], np.arange(rows)),

@@ -32,11 +32,11 @@ _SIGNED: Final = (
 
 
 class Receipt(NamedTuple):
-    """The receipt of a peer: its text, the digest of the text, and the digest of the batch."""
+    """The receipt of a peer: its text, the SHA-256 of the text in hex, and that of the batch in base64."""
 
     body: str
     digest: str
-    content: str
+    batch_digest: str
 
 
 class Batches:
@@ -65,8 +65,10 @@ class Batches:
         return found
 
     def receipts(self, begin: int, end: int, *, kept: bool) -> list[Receipt | None]:
-        """Return the receipts of some batches, None for a batch in which nothing was sent. `kept`: as stored by the
-        sender."""
+        """Return the receipts of some batches, None for a batch in which nothing was sent.
+
+        `kept`: as the sender stores them, with the changes of `Flow.altered`; otherwise as the peer gave them.
+        """
         world, some = self.world, slice(begin, end)
         ids = self.ids[some].tobytes().decode()
         random = random_bits(key_of(world.settings.seed, "bodies"), self._serials(begin, end)).tobytes()
@@ -87,13 +89,13 @@ class Batches:
                 found.append(None)
                 continue
             flow = world.flows[uid]
-            content = b64encode(random[32 * at : 32 * at + 32]).decode()
+            batch_digest = b64encode(random[32 * at : 32 * at + 32]).decode()
             if kept and self.journal.batch[begin + at] in flow.altered:
-                content = b64encode(bytes(32)).decode()
+                batch_digest = b64encode(bytes(32)).decode()
             name, refused = ids[36 * at : 36 * at + 36], self._refused(flow, begin + at) if refusals else ""
-            parts = (name, content, self._epochs[epoch], mark, accepted, flow.known, refused, time)
+            parts = (name, batch_digest, self._epochs[epoch], mark, accepted, flow.known, refused, time)
             body = self._heads[uid] + _BODY % parts
-            found.append(Receipt(body, hashlib.sha256(body.encode()).hexdigest(), content))
+            found.append(Receipt(body, hashlib.sha256(body.encode()).hexdigest(), batch_digest))
         return found
 
     def _serials(self, begin: int, end: int) -> Ints:
@@ -117,7 +119,7 @@ def evidence(receipt: Receipt, key_id: str, at: int) -> str:
     """
     signed = _SIGNED % (at // 1_000_000, key_id)
     mark = b64encode(bytes.fromhex(receipt.digest)).decode()
-    return _EVIDENCE % (mark, signed, mark, receipt.body.replace('"', '\\"'), receipt.content)
+    return _EVIDENCE % (mark, signed, mark, receipt.body.replace('"', '\\"'), receipt.batch_digest)
 
 
 def batch_ids(world: World, flow: Flow) -> Bytes:
@@ -127,8 +129,10 @@ def batch_ids(world: World, flow: Flow) -> Bytes:
 
 
 def key_id(world: World, node: int, at: Ints) -> Ints:
-    """Return the number of the key that a node signs with at a true time. Each node rotates its key once, halfway
-    through."""
+    """Return the number of the key that a node signs with at each true time; see `key_ids`.
+
+    Each node rotates its key once, in the middle of the simulated period.
+    """
     return 2 * node + (at >= world.settings.start + world.settings.span // 2)
 
 

@@ -1,4 +1,4 @@
-"""The ledger of deliveries: a row for each event and peer."""
+"""The ledger of deliveries: a row for each event of each batch to a peer."""
 
 from __future__ import annotations
 

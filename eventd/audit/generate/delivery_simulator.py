@@ -29,7 +29,7 @@ class DeliverySimulator:
         return (SelectionTerms(self.world.settings.start, {}),)
 
     def send(self, link: Link) -> LinkTiming:
-        """Deliver the events of a link's sender."""
+        """Deliver the events of a link's sender, and return the timing of the link."""
         world = self.world
         numbers = world.numbers(link.sender, link.group)
         random = random_of(world.settings.seed, "link", link.sender, link.peer, link.group)

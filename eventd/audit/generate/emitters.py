@@ -56,11 +56,13 @@ class EventColumns(NamedTuple):
 
 @dataclass(eq=False)
 class Emitter:
-    """The source of events. Commit k has the events `first[k]` to `first[k + 1]`, all of `group[k]`, at true time
-    `at[k]`.
+    """The source of events. Commit k has the events from `first[k]` up to but not including `first[k + 1]`, all of
+    `group[k]`, at true time `at[k]`.
 
-    `expiring` are events that expire before they can be sent. `position` and `seq` of each commit's first event are set
-    when the whole log is known. A ghost emits forged events: the node that they name never recorded them.
+    The last of them was observed about `lag[k]` before that. `skew`: how far the node's clock is ahead. Times are in
+    microseconds. `expiring` are the numbers of events that expire before they can be sent. `position` and `seq` of each
+    commit's first event are set when the whole log is known. A ghost emits forged events: the node that they name never
+    recorded them.
     """
 
     node: int

@@ -220,6 +220,7 @@ class FaultInjector:
         return (target.flow.source, number) not in self.used and target.flow.batch_of(number) == target.batch
 
     def time_after(self, at: int) -> int:
+        """Return a random time within a minute after `at` (microseconds)."""
         return at + int(self.random.integers(SECOND, MINUTE))
 
     def _send_again(self, back: Flow, feed: Flow, target: Target, begun: int, *, repair: bool) -> None:
@@ -253,5 +254,6 @@ class FaultInjector:
 
 
 def event_fault(kind: Kind, flow: Flow, number: int, detail: str) -> Fault:
+    """Return a fault of one event of a flow, about which both ends have rows."""
     nodes = (flow.sender, flow.peer)
     return Fault(kind, flow.group, flow.source, flow.peer, number, detail, nodes, flow)

@@ -33,7 +33,7 @@ class Flow:
 
     `kept` and `given`: whether the batches are in the sender's and in the peer's ledger. `alone`: the batch is not part
     of the link's regular sequence. `known`: how many events of each batch the peer already held. `probe`: the batch was
-    sent empty. `altered`: batches for which the sender's receipt differs from the one that the peer gave.
+    sent empty. `altered`: indexes of batches for which the sender's receipt differs from the one that the peer gave.
     """
 
     uid: int
@@ -91,7 +91,7 @@ class Flow:
         """Return the batch of an event."""
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
-    def close(self, expiring: Ints) -> None:
+    def count_events(self, expiring: Ints) -> None:
         """Count the events of each batch. `expiring` are the source's events that expired before they could be sent."""
         self.row_at = np.searchsorted(self.rows, self.edges)
         self.held_at = np.searchsorted(self.held, self.edges)

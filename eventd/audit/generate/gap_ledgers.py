@@ -44,8 +44,10 @@ def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
 
 
 def gaps_of(world: World, node: int) -> Iterator[SegmentRows]:
-    """Yield a segment with a gap that a peer declared: retention evicted events of other nodes, which it need not
-    relay."""
+    """Yield a segment with one gap that a peer declared: its retention evicted events that it had received from others.
+
+    Nothing is missing because of it: the peer does not relay these events to the node.
+    """
     random = random_of(world.settings.seed, "gaps", node)
     senders = {sender for sender, peer in world.pairs if peer == node}
     fed = [one for one in world.flows if one.peer in senders and one.sender != node and len(one.held) and not one.alone]

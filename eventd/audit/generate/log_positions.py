@@ -35,7 +35,7 @@ class Journal:
 def number_all(world: World) -> None:
     """Set the positions of all events in all logs, and the ranges of all batches."""
     for flow in world.flows:
-        flow.close(world.emitters[flow.source].expiring)
+        flow.count_events(world.emitters[flow.source].expiring)
     for node in range(world.settings.nodes):
         _number_log(world, node)
     links: dict[tuple[int, int, int], list[Flow]] = {}
@@ -57,18 +57,18 @@ def log_of(world: World, node: int) -> Journal:
 
 
 def outbox_of(world: World, node: int) -> Journal:
-    """Return the batches of a sender, in the order of acknowledgement."""
+    """Return the batches in the ledger of a sender, in the order of acknowledgement."""
     return _merge([_whole(one, one.acked) for one in world.flows if one.sender == node and one.kept])
 
 
 def inbox_of(world: World, node: int) -> Journal:
-    """Return the batches of a receiver, in the order of recording."""
+    """Return the batches in the ledger of a receiver, in the order of recording."""
     came = [one for one in world.flows if one.peer == node and one.given]
     return _merge([_some(_whole(one, one.recorded), ~one.empty) for one in came])
 
 
 class RecordPositions(NamedTuple):
-    """Positions of records in a log and in their group, and the times of recording by the node's clock."""
+    """The positions of records in a log, their seqs in the group, and when the node recorded them, by its clock."""
 
     position: Ints
     seq: Ints

@@ -19,7 +19,7 @@ _DAY = 24 * 3600 * SECOND
 
 
 class SegmentRows(NamedTuple):
-    """Rows with numbers in (after, upto] of a ledger in one epoch. `at`: time of the first, by the node's clock."""
+    """Rows with numbers in (after, upto] of a ledger in one epoch. `at`: time of the first row, by the node's clock."""
 
     book: Ledger
     epoch_index: int
@@ -31,8 +31,8 @@ class SegmentRows(NamedTuple):
 
 def epochs_of(world: World, node: int, at: Ints) -> Ints:
     """Return the node's epoch at each true time: 0 or 1."""
-    epoch_index = world.restarts.get(node)
-    return np.zeros_like(at) if epoch_index is None else (at >= epoch_index).astype(np.int64)
+    restarted_at = world.restarts.get(node)
+    return np.zeros_like(at) if restarted_at is None else (at >= restarted_at).astype(np.int64)
 
 
 class SegmentRange(NamedTuple):

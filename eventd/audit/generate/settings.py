@@ -38,17 +38,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> int:
-        """Return the time at which the ledgers begin."""
+        """Return the begin of the simulated period."""
         return START
 
     @property
     def end(self) -> int:
-        """Return the time at which the ledgers were closed."""
+        """Return the end of the simulated period, at which every node is taken out of service."""
         return self.start + self.span
 
     @property
     def fault_events(self) -> int:
-        """Return the maximum number of events that need a fault."""
+        """Return the number of events that the faults need at most."""
         return self.lose + self.duplicate + self.forge + self.loop
 
 

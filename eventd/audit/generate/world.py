@@ -39,7 +39,7 @@ class Link:
         return bool(self.terms[-1].selection.get("relay"))
 
     def version_at(self, at: int) -> int:
-        """Return the number of the terms in force at a time."""
+        """Return the selection version in force at a true time: 1 for the first of the terms."""
         return sum(terms.since <= at for terms in self.terms)
 
 
@@ -53,7 +53,7 @@ class World:
     links: list[Link] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
-    """The last position of each node."""
+    """The last position in the log of each node."""
     restarts: dict[int, int] = field(default_factory=dict)
     """The nodes that were restored from a backup, each with the true time at which its second epoch began."""
 
@@ -90,7 +90,7 @@ class World:
 
     @cached_property
     def outages(self) -> list[list[tuple[int, int]]]:
-        """Return the outages of each node, in order."""
+        """Return the outages of each node as (begin, end) in true time (microseconds), in order."""
         return _outages(self.settings)
 
     def epoch(self, node: int, epoch_index: int) -> str:
@@ -117,7 +117,7 @@ class World:
         return ring(self.settings.nodes, self.settings.nodes - 1)
 
     def closed(self, node: int) -> int:
-        """Return when a node's ledgers were closed, by its clock."""
+        """Return when a node was taken out of service, by its clock: at the end of the simulated period."""
         return self.settings.end + int(self.skews[node])
 
     def add_flow(self, **parts: Any) -> Flow:

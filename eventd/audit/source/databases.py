@@ -18,7 +18,7 @@ from eventd.audit.source.origin import (
 )
 from eventd.audit.source.spark_columns import tabulate
 from eventd.errors import Invalid, NotFound, SecretUnreadable
-from eventd.lake.extract import Extract, Memory, read_book, read_state
+from eventd.lake.extract import Extract, Memory, read_ledger, read_state
 from eventd.log.core.head import read_head
 from eventd.store.engine.database import Connection, Database
 from eventd.store.schema.migrations import require_current
@@ -98,7 +98,7 @@ class _Page(NamedTuple):
 
 def _read_page(conn: Connection, partition: LedgerPartition, after: int, memory: Memory, *, payloads: bool) -> _Page:
     ledger = partition.ledger
-    extract = read_book(conn, ledger.book, after, rows=PAGE_ROWS, payloads=payloads, node=ledger.node, memory=memory)
+    extract = read_ledger(conn, ledger.book, after, rows=PAGE_ROWS, payloads=payloads, node=ledger.node, memory=memory)
     return _Page(read_head(conn).epoch, extract)
 
 

@@ -45,9 +45,9 @@ class Options(NamedTuple):
     """Validated options. Empty `nodes` and `epochs` select all.
 
     `rows_per_partition` is about how many rows a task reads, `rows_per_batch` how many a batch of a stream takes (0: no
-    limit). `places` are lakes, addresses of nodes or databases, depending on `where`; `in_files` are files that hold
-    such an address. Tasks read secrets from files, because Spark sends options in clear text. `states`: read the states
-    of nodes instead of a ledger.
+    limit). `places` are lakes, addresses of nodes or databases, depending on `where`; with `in_files`, they are files
+    that hold the address of a database. Tasks read secrets from files, because Spark sends options in clear text.
+    `states`: read the states of nodes instead of the ledger `book`.
     """
 
     where: OriginKind

@@ -92,7 +92,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(home: Path) -> int:
-    """Return the major version; 0 if there is no Java."""
+    """Return the major version of the Java in a folder; 0 if there is none."""
     java = home / "bin" / "java"
     if not java.is_file():
         return 0

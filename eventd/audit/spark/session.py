@@ -78,8 +78,9 @@ def open_session(
     `memory` limits Spark's memory on this machine, in its own notation (`2g`): all of it for `local[…]`, the driver's
     part on a cluster. `progress` shows progress bars on stderr. `scratch` is the folder for data that does not fit into
     memory (default: the system's folder for temporary files). `packages` are zips of Python code for a cluster's
-    executors. `conf` is applied last and may set anything. Under `spark-submit`, which sets all of this itself, and in
-    a notebook that has a session, the existing session is used as it is, and left open.
+    executors. `conf` is applied last and may set anything. Under `spark-submit`, which chooses them itself,
+    `master`, `memory`, `scratch` and `packages` have no effect, and Java is left running. In a notebook that has a
+    session, that session is used, with the time zone UTC, and left open.
 
     Raises MissingExtra, JavaNotFound, Invalid for an invalid master, and SparkUnavailable.
     """

@@ -29,7 +29,7 @@ from eventd.egress.lake.protocol import (
 from eventd.egress.lake.rows import to_table
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
-from eventd.lake.extract import Extract, Memory, State, read_book, read_state
+from eventd.lake.extract import Extract, Memory, State, read_ledger, read_state
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
@@ -319,7 +319,7 @@ class _Reading:
     def _read(self, conn: Connection) -> Extract | None:
         if read_head(conn).epoch != self._epoch:
             return None
-        return read_book(
+        return read_ledger(
             conn,
             self._book,
             self.upto,

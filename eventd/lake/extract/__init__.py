@@ -10,7 +10,7 @@ May import: lake, log.core, log.cursors, log.delivery, store.engine, store.rows,
 from __future__ import annotations
 
 from eventd.lake.extract.block_columns import Memory
-from eventd.lake.extract.ledgers import read_book
+from eventd.lake.extract.ledgers import read_ledger
 from eventd.lake.extract.lost_rows import note_lost
 from eventd.lake.extract.result import EvictedRows, Extract
 from eventd.lake.extract.state import GroupState, LinkState, SelectionPeriod, Span, State, read_state
@@ -27,6 +27,6 @@ __all__ = [
     "Span",
     "State",
     "note_lost",
-    "read_book",
+    "read_ledger",
     "read_state",
 ]

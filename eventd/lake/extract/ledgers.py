@@ -20,7 +20,7 @@ MOST_LISTED: Final = 5000
 """Rows of a plain table in one extract at most: each may hold a receipt."""
 
 
-def read_book(
+def read_ledger(
     conn: sa.Connection,
     book: Ledger,
     after: int,
