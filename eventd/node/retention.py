@@ -11,7 +11,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
-from eventd.log.retention.evict import CHUNK, RowRetention, delete_selections, forget, read_unused_selections
+from eventd.log.retention.evict import CHUNK, RowRetention, delete_old_rows, delete_selections, read_unused_selections
 from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import is_due, sweep
 from eventd.node.attempt import attempt
@@ -65,7 +65,7 @@ class Retention:
             receipts=max(day, ids),
         )
         clock = self._log.clock
-        while await self._log.database.write(forget, limits, now=clock.now(), steady=clock.steady()):
+        while await self._log.database.write(delete_old_rows, limits, now=clock.now(), steady=clock.steady()):
             pass  # a little at a time, so that appends come in between
         unused = await self._log.database.read(read_unused_selections, self._log.clock.now() - limits.batches)
         if unused:
