@@ -136,7 +136,7 @@ def _show(session: Session, report: Report, out: str) -> None:
         console = Console(highlight=False)
         with console.capture() as shown:
             console.print(summary(report))
-        session.out.line(shown.get().rstrip("\n"))  # which escapes what the stream cannot encode
+        session.out.line(shown.get().rstrip("\n"))  # `line` escapes what the stream cannot encode
         session.out.flush()
         note(f"written to {out}: report.html, report.json, tables")
         return
@@ -222,7 +222,7 @@ _BATCH: tuple[Column, ...] = (
 
 
 class _Listener:
-    """Prints a line for each batch of a stream, and ends the stream when a signal asked for it."""
+    """Prints a row for each batch of a stream, and ends the stream after a signal."""
 
     def __init__(self, session: Session, stopping: StopFlag) -> None:
         self._show = session.out.stream_rows(_BATCH, name=lambda row: str(row["time"]))
@@ -252,17 +252,19 @@ def generate(
     truth: Annotated[
         Path | None, typer.Option("--truth", metavar="FILE", help="Write the findings of a correct audit to FILE.")
     ] = None,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes.")] = 5,
-    events: Annotated[int, typer.Option(metavar="N", help="Events that all nodes together emit.")] = 100_000,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Number of nodes.")] = 5,
+    events: Annotated[int, typer.Option(metavar="N", help="Number of events that all nodes together emit.")] = 100_000,
     span: Annotated[Duration, typer.Option(metavar="DURATION", help="Time that the ledgers cover.")] = SPAN,
     skew: Annotated[
         Duration, typer.Option(metavar="DURATION", help="Largest error of a node's clock, either way.")
     ] = NO_SKEW,
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same ledgers.")] = 1,
-    lose: Annotated[int, typer.Option(metavar="N", help="Events that one peer never receives.")] = 0,
-    duplicate: Annotated[int, typer.Option(metavar="N", help="Deliveries made twice.")] = 0,
-    forge: Annotated[int, typer.Option(metavar="N", help="Forged events and receipts.")] = 0,
-    loop: Annotated[int, typer.Option(metavar="N", help="Deliveries to the source, or by a second sender.")] = 0,
+    lose: Annotated[int, typer.Option(metavar="N", help="Number of events that one peer never receives.")] = 0,
+    duplicate: Annotated[int, typer.Option(metavar="N", help="Number of deliveries made twice.")] = 0,
+    forge: Annotated[int, typer.Option(metavar="N", help="Number of forged events and receipts.")] = 0,
+    loop: Annotated[
+        int, typer.Option(metavar="N", help="Number of deliveries to the source, or by a second sender.")
+    ] = 0,
 ) -> None:
     """Generate the delivery ledgers of an imaginary federation, with known faults, to practise the audit on."""
     from eventd.audit.spark.extra import GENERATING, require

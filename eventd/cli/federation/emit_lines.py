@@ -19,7 +19,7 @@ CHUNK = 1000
 """Lines of one request."""
 CHUNK_BYTES = 4 << 20
 LINGER = 0.2
-"""Seconds that a line waits for others before it is sent alone."""
+"""Seconds that a line waits for others before it is sent without them."""
 LONGEST_LINE = 16 << 20
 SHOWN = 100
 """Invalid lines that are reported one by one; all are counted."""
@@ -45,7 +45,7 @@ class Emission:
         self._sizes: Counter[str] = Counter()
 
     async def take(self, number: int, raw: bytes) -> None:
-        """Add the event of a line after filling it in; refuse any other line."""
+        """Add the event on a line, with missing members filled in; refuse a line that holds no event."""
         import msgspec
 
         if len(raw) > LONGEST_LINE:
@@ -148,7 +148,7 @@ class Emission:
 
 
 def _wrong(error: EventdError, of: int) -> dict[int, str]:
-    """Return the messages by index. Raises the error itself if it does not concern single events."""
+    """Return the messages by the index of their event. Raises the error itself if it does not concern single events."""
     detail = getattr(error, "detail", None)
     if not isinstance(detail, list):
         raise error

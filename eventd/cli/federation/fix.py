@@ -1,4 +1,4 @@
-"""Sends the events again that a peer lacks, until it has them or no progress is made."""
+"""Sends events that a peer lacks once more, until the peer has them or makes no progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Compare = Callable[[Session, str, str, Bar], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The last report, the number of events requested again, and why the repair did not succeed."""
+    """The last report, the number of events requested again, and why the repair did not succeed; empty if it did."""
 
     report: dict[str, Any]
     asked: int
@@ -37,7 +37,7 @@ class RepairReport:
         return {"events": self.asked, "done": self.report["clean"], "trouble": self.trouble}
 
     def words(self, peer: str) -> str:
-        """Return it in one line."""
+        """Return the outcome in one line."""
         if not self.asked and not self.trouble:
             return "nothing was missing; nothing was sent"
         outcome = f"sent {count(self.asked, 'event')} to {peer} again"
@@ -70,7 +70,7 @@ async def repair_peer(
             return RepairReport(report, asked)
         if report["events"]["missing"] >= missing:
             return RepairReport(report, asked, f"{peer} still lacks {count(report['events']['missing'], 'event')}")
-    return RepairReport(report, asked, "more events are missing: run it again")
+    return RepairReport(report, asked, "more events are missing: run `routerctl verify --repair` again")
 
 
 async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:

@@ -157,7 +157,7 @@ async def pause(
 
 
 def user() -> str:
-    """Return the user who runs this command, as the system names them."""
+    """Return the name of the user who runs this command."""
     import pwd
 
     try:
@@ -251,7 +251,7 @@ async def status(session: Session) -> None:
 
 
 def _process(session: Session) -> str:
-    """Return the process that serves this database, empty if none does; the output does not depend on it."""
+    """Return the id of the process that serves this database, empty if none does; for a remote node `the server`."""
     if session.is_remote:
         return "the server"
     from eventd.cli.gateway.local import LocalGateway

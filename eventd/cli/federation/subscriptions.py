@@ -69,7 +69,12 @@ async def runs(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the EventSubscription.")] = "",
     subscription: Annotated[
-        str, typer.Option("--subscription", metavar="NAME", help="The same; `EventSubscription/NAME` is accepted, too.")
+        str,
+        typer.Option(
+            "--subscription",
+            metavar="NAME",
+            help="Name of the EventSubscription, instead of NAME; `EventSubscription/NAME` is accepted, too.",
+        ),
     ] = "",
     group: GroupsOption = "",
     event_id: Annotated[str, typer.Option("--event-id", metavar="ID", help="Only this event.")] = "",
@@ -91,13 +96,13 @@ async def runs(
     answer = await session.call("subscriptions.runs", subscription=name or subscription, **asked)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
     if not answer["runs"]:
-        await _tell_stranger(session, (name or subscription).removeprefix("EventSubscription/"))
+        await _note_undeclared(session, (name or subscription).removeprefix("EventSubscription/"))
     if answer["next"] is not None:
         note(f"note: there may be more: continue with --before {answer['next']}")
 
 
-async def _tell_stranger(session: Session, name: str) -> None:
-    """Warn about an undeclared name. Runs outlive their subscription, so it is no error, but may be misspelt."""
+async def _note_undeclared(session: Session, name: str) -> None:
+    """Print a note if the name is not declared: it may be misspelt, but runs outlive their subscription."""
     states = (await session.call("subscriptions.list", group=""))["subscriptions"]
     declared = [str(row["subscription"]) for row in states]
     if name not in declared:

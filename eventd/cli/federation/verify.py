@@ -57,7 +57,7 @@ async def verify(
         typer.Option("--repair", help="Send missing events again, wait until the peer has them, and compare again."),
     ] = False,
 ) -> None:
-    """Compare a peer's events with our delivery ledger and list missing ones; exits with status 4 if any is missing."""
+    """Compare a peer's events with this node's delivery ledger; exits with status 4 if events are missing or differ."""
     name = await one_group(session, group)
     bar = Bar()
     try:
@@ -93,7 +93,7 @@ async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str
 
 
 async def _not_compared(session: Session, group: str, peer: str, report: Mapping[str, Any]) -> None:
-    """Report the delivery ledger alone, without a comparison."""
+    """Show the delivery ledger alone, and raise `Conflict` with the reason why there is no comparison."""
     summary = await session.call("deliveries.summary", group=group, peer=peer, include_expired=True)
     if session.out.is_table:
         session.out.rows(SUMMARY, summary["summary"], name=lambda row: str(row["peer"]))
@@ -138,7 +138,7 @@ def _note_findings(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     if events["other"]:
         note(f"{peer} holds other events under {count(events['other'], 'id')} of this node: {_ids(events['otherIds'])}")
     if events["unresolved"]:
-        note(f"note: {count(events['unresolved'], 'part')} of the digests differ and were not resolved: run it again")
+        note(f"note: {count(events['unresolved'], 'part')} of the digests differ and were not resolved: verify again")
     for words in link["notes"]:
         note(f"note: {words}")
     if link["peerKeepsSince"]:

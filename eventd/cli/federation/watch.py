@@ -52,7 +52,7 @@ async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any
 
 
 async def watch_links(session: Session, groups: Sequence[str], columns: Sequence[Column], peer: str) -> None:
-    """Show every link, and again whenever more than its lag in time has changed."""
+    """Show every link, and again whenever it changes in more than its lag in seconds and its positions."""
     show = session.out.stream_rows(columns, name=lambda row: f"{row['group']}/{row['peer']}")
     clock = SystemClock()
     seen: dict[tuple[str, str], dict[str, Any]] = {}

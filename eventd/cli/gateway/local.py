@@ -36,7 +36,7 @@ def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
 class LocalGateway:
     """Works on the database of the settings.
 
-    A missing one is created with `make`, and counts as empty with `pretend`.
+    A missing database is created with `make`, and counts as an empty one with `pretend`.
     """
 
     def __init__(self, settings: Settings, *, make: bool = False, pretend: bool = False) -> None:
@@ -59,7 +59,7 @@ class LocalGateway:
         return await endpoint.run(self._services, checked)
 
     async def socket(self) -> Path:
-        """Return the Unix socket of an API on the database, served while this is open."""
+        """Return the Unix socket of an API on the database, served until `close`."""
         if self._socket is None:
             from eventd.cli.gateway.local_api import served
 
@@ -87,8 +87,8 @@ class LocalGateway:
             database = self._begin(database, database.path)
         else:
             self._require_schema(database)
-        if holder(database) and (told := read_serving(database)) is not None:
-            self._clock = SystemClock(told.origin)  # stored delays must mean the same to the node
+        if holder(database) and (serving := read_serving(database)) is not None:
+            self._clock = SystemClock(serving.origin)  # stored delays must mean the same to the node
         log = await EventLog.open(database, self._clock)
         self._held.push_async_callback(log.close)
         following = Following(database, self._clock, counts=False)
@@ -101,7 +101,7 @@ class LocalGateway:
         return load_ring(group, credentials=self._settings.credentials_directory)
 
     def _begin(self, database: Database, path: Path) -> Database:
-        """Create the database, if this command may."""
+        """Create the missing database with `make`, or a temporary one with `pretend`. Raises `NotFound` otherwise."""
         from eventd.store.engine.database import Database
         from eventd.store.schema import migrations
 

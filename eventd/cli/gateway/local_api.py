@@ -59,7 +59,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def topics_of(services: Services, callers: Callers, metrics: Metrics, settings: Settings) -> AsyncIterator[V0]:
-    """Build what /v0 needs, beside a running node or without one.
+    """Yield the services that /v0 needs, beside a running node or without one.
 
     Routers run here too, because reading a topic includes the copies that are due.
     """
@@ -71,7 +71,7 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
         routing = Routing(services.log, lambda: groups, supervisor.spawn, limits.max_total_bytes)
         stack.push_async_callback(routing.stop)
         await routing.load()
-        # This task must live: otherwise waiting readers would not notice the writes of other processes.
+        # Without this task, waiting readers would not notice the writes of other processes.
         supervisor.keep(partial(_follow_changes, services, routing), "changes")
         yield V0(
             log=services.log,

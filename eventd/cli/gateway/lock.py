@@ -24,7 +24,7 @@ def lock_path(database: Database) -> Path | None:
 def serving_lock(database: Database) -> Iterator[None]:
     """Lock a SQLite database for this process. Raises `Conflict`, which names the file and the holder.
 
-    The lock is the kernel's and ends with the process, however it ends; a leftover file means nothing.
+    The kernel releases the lock when the process ends for any reason; a leftover file means nothing.
     """
     path = lock_path(database)
     if path is None:
@@ -55,8 +55,8 @@ def serving_lock(database: Database) -> Iterator[None]:
 def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[DatabaseClaim | None]:
     """Claim a Postgres database, or one group of it, for this process. Raises `Conflict`, which names the holder.
 
-    With `wait`, the caller takes the claim when it is free. The claim ends with its session, so the caller must watch
-    it with `DatabaseClaim.keep`. None on SQLite.
+    With `wait`, the claim is yielded free, and the caller takes it. A claim ends with its database session, so the
+    caller must watch it with `DatabaseClaim.keep`. Yields None on SQLite.
     """
     claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
     if claim is None:
@@ -71,7 +71,10 @@ def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[D
 
 
 def holder(database: Database) -> str:
-    """Return the process that serves the database, empty without one; on Postgres perhaps several, by machine."""
+    """Return the id of the process that serves the database; empty without one.
+
+    On Postgres: all processes with a claim, each as `ID on MACHINE`.
+    """
     path = lock_path(database)
     if path is None:
         return ", ".join(database.claims())
@@ -95,12 +98,12 @@ class ServingNode(NamedTuple):
     origin: int
 
 
-def write_serving(database: Database, told: ServingNode) -> None:
-    """Write it to the lock file, which the node holds."""
+def write_serving(database: Database, node: ServingNode) -> None:
+    """Publish the address and the clock of the node in the lock file, which it holds; nothing on Postgres."""
     path = lock_path(database)
     if path is not None:
         with path.open("a") as file:
-            file.write(f"{told.address} {told.origin}\n")
+            file.write(f"{node.address} {node.origin}\n")
 
 
 def read_serving(database: Database) -> ServingNode | None:

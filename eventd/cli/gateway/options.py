@@ -65,7 +65,7 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
     "output": (_show(Format, "-o", "--output", help="Output format."), "table"),
     "no_headers": (_show(bool, "--no-headers", help="Print tables without headers."), False),
 }
-"""The declaration and the default of each, by parameter."""
+"""The declaration and the default of each shared option, by the name of its parameter."""
 REMOTE: Final = ("server", "key", "key_file")
 LOCAL: Final = ("database", "data_dir", "state_file")
 NODE: Final = (*REMOTE, *LOCAL)

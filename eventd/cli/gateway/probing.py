@@ -40,7 +40,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
 
 
 def _ask(address: Address) -> Mapping[str, str] | None:
-    """Ask it, blocking: nothing else runs in this process."""
+    """Request the readiness of the node, blocking: nothing else runs in this process."""
     connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
     try:
         connection.request("GET", "/readyz")

@@ -61,10 +61,10 @@ async def one_group(session: Session, group: str) -> str:
 
 
 class Pages:
-    """The entries of a list operation for some groups: the newest `limit` of each (0: all), oldest of them first.
+    """The entries of a list operation for some groups: the newest `limit` of each (0: all), in ascending order.
 
-    `oldest` starts at the other end, `after` continues from there, `before` continues a list of the newest. `tell`
-    reports if an operation did not return everything.
+    `oldest` lists the oldest instead, `after` the entries after a place, `before` those before it; `newest_first` lists
+    the newest in descending order. `note_rest` reports entries that are not listed.
     """
 
     def __init__(
@@ -116,6 +116,6 @@ class Pages:
             )
 
     def note_rest(self) -> None:
-        """Report that the list is incomplete."""
+        """Print a note for each group with further entries, and for each gap."""
         for words in self._notes:
             note(words)

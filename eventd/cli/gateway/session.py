@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Which node is meant. A named database precedes a server."""
+    """The options that name a node. A named database has precedence over a server."""
 
     server: str
     key: str
@@ -60,7 +60,7 @@ class NodeChoice:
         return key
 
     def flags(self) -> dict[str, Any]:
-        """Return the settings that the command line gives."""
+        """Return the settings that these options set, by name; None for each that is not given."""
         if self.database is not None and self.state_file is not None:
             raise typer.BadParameter("--database and --state-file both name the database: leave one out")
         url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
@@ -106,7 +106,7 @@ class Session:
         return LocalGateway(load(self.node.flags()), make=self.make, pretend=self.pretend)
 
     async def client(self, *, again: bool = False) -> Client:
-        """Return a client of the node's API under /v0. Failures are retried only with `again`."""
+        """Return a client of the node's API under /v0. Failed requests are retried only with `again`."""
         from eventd.cli.gateway.local import LocalGateway
         from eventd.client import ONCE, USUAL, Client
 
@@ -116,7 +116,7 @@ class Session:
         elif self._client is None:
             self._client = Client(self.node.server, self.node.read_key(), retry=retry)
             if again:
-                await self._client.reach()  # a node that does not respond at first is not waited for
+                await self._client.reach()  # without retries: a node that is down at first is reported at once
         return self._client
 
     async def close(self) -> None:
@@ -136,12 +136,12 @@ def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def connected_without_table(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """The same for a command that shows lines instead of a table, which has no headers to omit."""
+    """Decorate a command as `connected` does, without `--no-headers`: it shows lines instead of a table."""
     return _with_options(chosen(*NODE, "output"), _begin_connected)(command)
 
 
 def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
-    """Decorate a command that uses no node, with these shared options.
+    """Decorate a command that does not connect to a node, with these shared options.
 
     It blocks without a loop, so Ctrl-C ends it at once.
     """
@@ -161,7 +161,7 @@ def _with_options(
         def run(context: typer.Context, **given: Any) -> None:
             named = _named(context)
             if "key_file" in named:
-                given["key"] = ""  # a variable's value: the command line has precedence
+                given["key"] = ""  # perhaps from the environment: the command line has precedence
             shared = {name: given.pop(name) if name in options else default for name, (_, default) in SHARED.items()}
             out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=_may_colour())
             begin(command, Session(NodeChoice(**shared), out), given)
@@ -186,7 +186,7 @@ def _named(context: typer.Context) -> list[str]:
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
-    """Run the command. A signal cancels it, and the node is closed anyway."""
+    """Run the command. A signal cancels it; the access to the node is closed in any case."""
     with EndOnSignal() as signals:
         try:
             try:

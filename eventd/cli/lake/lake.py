@@ -112,7 +112,7 @@ def check(session: Session, lake: LakeOption = "") -> None:
     else:
         session.out.value({"lake": found.head.id, "books": held, "troubles": troubles})
     if any(one.kind is not TroubleKind.EPOCHS for one in found.troubles):
-        raise CheckFailed(f"the lake has {count(len(troubles), 'problem')}", hint="the last column describes each")
+        raise CheckFailed(f"the lake has {count(len(troubles), 'problem')}", hint="the column WHAT describes each")
 
 
 @offline(*SHOW)
@@ -206,7 +206,7 @@ def close(
 
 
 def _storage(lake: str) -> Storage:
-    """Return the storage of the named lake, or that of the settings. Raises Invalid without any."""
+    """Return the storage of the named lake, or of that in the settings. Raises `Invalid` if neither names one."""
     from eventd.lake.storage import connect, open_lake
 
     storage = connect(lake_address(lake))

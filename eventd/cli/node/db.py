@@ -95,14 +95,14 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
 def _ask(found: BackupCopy, place: Path) -> None:
     """Ask for confirmation. Raises `EventdError` unless the answer is yes."""
     question = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
-    verb = "replace" if place.exists() else "make"
+    verb = "replace" if place.exists() else "create"
     print(f"{question}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise EventdError("nothing was changed")
 
 
 def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
-    """Restore: all work is done on a file beside the database, so that replacing it is a single step."""
+    """Replace the database. All work is done on a file beside it, so that the replacement is a single step."""
     from eventd.runtime.clock import SystemClock
     from eventd.store.backup.backup import copy_file, part_of, put_in_place
     from federation.event import from_micros

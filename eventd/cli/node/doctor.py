@@ -44,7 +44,7 @@ DONE = (
 )
 
 PAUSE = 2.0
-"""Seconds between two rounds."""
+"""Seconds between two examinations with `--watch`."""
 
 
 @connected

@@ -14,8 +14,10 @@ from eventd.cli.terminal.output import Column, count, moment, note, show_moment,
 from eventd.errors import CheckFailed, NotFound
 from eventd.text.invisible import printable
 
+RUN_STATUSES = ("running", "succeeded", "failed", "blocked", "interrupted", "parked", "lost")
+"""The outcomes of a run, listed here so that the help does not load the node."""
+
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the Plugin.")]
-BeforeOption = Annotated[int | None, typer.Option("--before", metavar="RUN", min=1, help="Only runs before this one.")]
 
 PLUGINS = (
     Column("NAME", text("name")),
@@ -186,7 +188,11 @@ async def runs(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only runs of this Plugin.")] = "",
     status: Annotated[
         list[str] | None,
-        typer.Option("--status", metavar="STATUS", help="Only runs with this status, such as failed; repeatable."),
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help=f"Only runs with this status: {', '.join(RUN_STATUSES)}; repeatable.",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs.")] = 100,
     before: Annotated[
@@ -198,13 +204,13 @@ async def runs(
     answer = await session.call("plugins.runs", plugin=name, status=status or [], limit=limit, **further)
     session.out.rows(RUNS, answer["runs"], name=lambda row: str(row["id"]))
     if name and not answer["runs"]:
-        await _tell_stranger(session, name)
+        await _note_undeclared(session, name)
     if answer["next"] is not None:
         note(f"note: there are more runs: continue with --before {answer['next']}")
 
 
-async def _tell_stranger(session: Session, name: str) -> None:
-    """Warn about an undeclared name. Runs outlive their Plugin, so it is no error, but may be misspelt."""
+async def _note_undeclared(session: Session, name: str) -> None:
+    """Print a note if the name is not declared: it may be misspelt, but runs outlive their Plugin."""
     declared = [row["name"] for row in (await session.call("plugins.list"))["plugins"]]
     if name not in declared:
         note(f"note: Plugin {name} is not declared (declared: {', '.join(declared) or 'none'})")

@@ -27,7 +27,7 @@ _NEGATIVE = re.compile(r"-[0-9.]")
 
 
 class Leaf(NamedTuple):
-    """A command: `file.function` of this package. A hidden one works, but the help does not list it."""
+    """A command: `folder.file.function` within `eventd.cli`. A hidden one works, but the help does not list it."""
 
     where: str
     hidden: bool = False
@@ -42,7 +42,7 @@ class Branch(NamedTuple):
 
 
 class _OwnParams:
-    """Makes `params` the parameters of a command or group."""
+    """Converts the parameters of a command or group with `params.own`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the same objects each time, because the library compares them."""
@@ -55,7 +55,7 @@ class Command(_OwnParams, TyperCommand):
     """A command with plain-text help, which suits terminals, files and screen readers, and is shown at once."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return its parameters, and hidden ones for the options that it accepts and ignores."""
+        """Return the command's parameters, and hidden ones for the options that it accepts and ignores."""
         shared, made = _shared(ctx), self.__dict__.setdefault("_unused", {})
         for name in unused_options(ctx.command_path):
             if name not in made:
@@ -64,7 +64,7 @@ class Command(_OwnParams, TyperCommand):
         return [*super().get_params(ctx), *made.values()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse its arguments, including old option names."""
+        """Parse the command's arguments, including old option names."""
         known = {name for param in self.get_params(ctx) for name in param.opts}
         old = {was: now for was, now in RENAMED_OPTIONS.items() if now in known and was not in known}
         words, notices = _renamed(args, old)
@@ -76,12 +76,12 @@ class Command(_OwnParams, TyperCommand):
         return super().parse_args(ctx, words)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return its arguments for the usage line, with marks for optional and repeated ones."""
+        """Return the names of the arguments for the usage line, with marks for optional and repeated ones."""
         arguments = [param for param in self.params if param.param_type_name == "argument"]
         return ["[OPTIONS]", *[str(param.metavar or param.name) for param in arguments]]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Format its options, grouped by topic."""
+        """Format the arguments and options, grouped by topic."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):

@@ -13,7 +13,7 @@ from eventd.errors import Invalid
 
 
 class _Parameter:
-    """The base of both. `kind` is the declared type, of each value if there may be several."""
+    """The base of `Argument` and `Option`, which parses values according to the declared type."""
 
     def process_value(self: Any, ctx: typer.Context, value: Any) -> Any:
         """Return the value from the command line, a variable, or the default. Raises the library's `BadParameter`."""
@@ -100,7 +100,7 @@ class UnusedOption(Option):
         self._notice = f'note: {name} has no effect on "{command}"; leave it out'
 
     def process_value(self, ctx: Any, value: Any) -> None:
-        """Refuse an empty value as everywhere, and print the notice."""
+        """Refuse an empty value, as every option does, and print the notice."""
         if getattr(ctx.get_parameter_source(self.name), "name", "") == "COMMANDLINE":
             if _is_blank(value):
                 raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)

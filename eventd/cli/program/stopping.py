@@ -41,11 +41,10 @@ class StopFlag:
 
 
 class EndOnSignal:
-    """Within its block the first SIGTERM or SIGHUP cancels the current task, as Ctrl-C does; with `end` it calls that
-    instead.
+    """Within its block the first SIGTERM or SIGHUP cancels the current task, as Ctrl-C does.
 
-    Ctrl-C then calls `end` too. A second signal of the same kind ends the command at once. `number` is the signal that
-    came, 0 before.
+    With `end`, all three call `end` instead. A second signal of the same kind ends the command at once. `number` is the
+    signal that came, 0 before.
     """
 
     def __init__(self, end: Callable[[], object] | None = None) -> None:

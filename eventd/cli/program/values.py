@@ -30,7 +30,7 @@ class Duration(int):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse it. Raises `Invalid`."""
+        """Parse a duration. Raises `Invalid`."""
         from eventd.text.duration import parse_duration
 
         return cls(parse_duration(text))
@@ -46,7 +46,7 @@ class Size(int):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse it. Raises `Invalid`."""
+        """Parse a size. Raises `Invalid`."""
         from eventd.text.size import parse_size
 
         return cls(parse_size(text))
@@ -58,7 +58,7 @@ class Size(int):
 
 
 def read_word(word: str, kind: Any, least: float | None = None, most: float | None = None) -> Any:
-    """Return the value of a word. Raises `ValueError` or `Invalid` with the fault."""
+    """Return the value of a word as type `kind`. Raises `ValueError` or `Invalid` with what is wrong."""
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return _read_choice(word, kind)
     if isinstance(kind, type) and issubclass(kind, int | float):

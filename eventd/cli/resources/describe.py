@@ -1,4 +1,4 @@
-"""Shows one resource as text: its fields with defaults, and the state of its links."""
+"""Shows one resource as text: its fields with defaults, and its state: links, runs, dead letters."""
 
 from __future__ import annotations
 

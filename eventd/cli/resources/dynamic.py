@@ -196,8 +196,8 @@ def _print_diff(session: Session, answer: Mapping[str, Any], *, again: bool = Fa
     else:
         for line in _diff_lines(answer):
             out.line(printable(line))
-        for aside in answer["setAside"]:
-            note(f"note: {aside['source']} has no effect: {printable(aside['reason'])}")
+        for part in answer["setAside"]:
+            note(f"note: {part['source']} has no effect: {printable(part['reason'])}")
     out.flush()
 
 
@@ -209,7 +209,7 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
         reason = f"  reason={one['reason']}" if one.get("reason") else ""
         until = show_moment(one["maskedUntil"])
         lines.append(f"- {_name(one['target'])}  maskedBy={one['maskedBy']}  maskedUntil={until}{reason}")
-    return lines or ["no dynamic config changes"]
+    return lines or ["no difference: the parts change no declared resource"]
 
 
 @connected_without_table

@@ -65,7 +65,7 @@ async def diff(
         for change in changed:
             for line in change["diff"].splitlines():
                 session.out.line(printable(line))
-        _tell_losses(changed, "would be deleted with it")
+        _note_lost_events(changed, "would be deleted with it")
     else:
         session.out.rows((), changed, name=_full_name)
     if changed and exit_code:
@@ -73,7 +73,7 @@ async def diff(
 
 
 def read_files(paths: list[str]) -> list[dict[str, Any]]:
-    """Return the texts of the files, or why they cannot be read, so that all problems are reported at once."""
+    """Return the text of each file, or why it cannot be read, so that all problems are reported at once."""
     from eventd.resources.reading.documents import MAX_BYTES, read_file, read_sources
 
     texts: dict[str, bytes] = {}
@@ -118,12 +118,12 @@ def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     if session.out.is_table:
         for change in answer["changes"]:
             session.out.line(f"{_full_name(change)} {change['action']}{suffix}")
-        _tell_losses(answer["changes"], "would be deleted with it" if answer["dryRun"] else "were deleted with it")
+        _note_lost_events(answer["changes"], "would be deleted with it" if answer["dryRun"] else "were deleted with it")
     else:
         session.out.rows((), answer["changes"], name=_full_name)
 
 
-def _tell_losses(changes: Sequence[Mapping[str, Any]], verb: str) -> None:
+def _note_lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> None:
     for change in changes:
         if change.get("events"):
             note(f"note: {count(change['events'], 'stored event')} of group {change['name']} {verb}")
@@ -223,7 +223,7 @@ _OTHERS = (
     Column("CREATED", _age),
     _GENERATION,
 )
-"""Kinds of other programs."""
+"""The columns of kinds of other programs."""
 
 
 @connected
@@ -238,7 +238,7 @@ async def get(
     """Show resources. YAML and JSON can be applied again."""
     if kind.lower() == "all":
         if name:
-            raise typer.BadParameter("a name needs a kind, not all")
+            raise typer.BadParameter("all takes no name: write a kind instead of all")
         kind = ""
     if name:
         row = await session.call("resources.get", kind=kind, name=name)

@@ -9,7 +9,7 @@ WIDTH = 30
 
 
 class Bar:
-    """Shows one line at a time, replaced by the next. Without a terminal it shows nothing."""
+    """A line on a terminal that each call of `show` replaces. Without a terminal nothing is shown."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

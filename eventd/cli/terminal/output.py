@@ -36,17 +36,17 @@ class Column:
 
 
 def text(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return the member unchanged; `-` if it is empty."""
+    """Return a cell function for a member, as text; `-` if it is empty."""
     return lambda row: str(row[name]) if row[name] not in ("", None, [], {}) else "-"
 
 
 def joined(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return the members of a list; `-` for none."""
+    """Return a cell function for a list, joined by commas; `-` if it is empty."""
     return lambda row: ",".join(map(str, row[name])) or "-"
 
 
 def moment(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return a time in seconds precision; `-` if it is not set."""
+    """Return a cell function for a time, to the second; `-` if it is not set."""
     return lambda row: show_moment(row[name])
 
 
@@ -56,12 +56,12 @@ def show_moment(time: str | None) -> str:
 
 
 def span(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return a duration in seconds as `29m0s`; `-` for none."""
+    """Return a cell function for a duration in seconds, such as `29m0s`; `-` for 0."""
     return lambda row: show_span(row[name])
 
 
 def show_span(seconds: float) -> str:
-    """Return whole seconds, or milliseconds below one; `-` for none."""
+    """Return a duration as text: in whole seconds, below one second in milliseconds; `-` for 0."""
     from eventd.text.duration import format_duration
 
     if not seconds:
@@ -71,7 +71,7 @@ def show_span(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 event`, `2 events`."""
+    """Return a number with its noun: `1 event`, `2 events`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -81,7 +81,7 @@ def printable_lines(words: str) -> str:
 
 
 def write_json(value: Any, *, indent: int | None = None) -> str:
-    """Return equivalent JSON with invisible characters escaped."""
+    """Return a value as JSON with invisible characters escaped."""
     return spelled_out(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 

@@ -53,7 +53,7 @@ _REASONS = {
 
 
 def show_millis(time: int | None) -> str:
-    """Return RFC 3339 in UTC to the millisecond; `-` if it is not set."""
+    """Return milliseconds since 1970 as RFC 3339 in UTC; `-` if the time is not set."""
     from federation.event import from_micros
 
     return "-" if time is None else from_micros(time * 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -67,11 +67,11 @@ def _cut(words: str) -> str:
     return words if len(words) <= LONGEST_DATA else f"{words[: LONGEST_DATA - 3]}..."
 
 
-# --- written down ---------------------------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------------------------
 
 
 def read_value(text: str | bytes, where: str) -> Any:
-    """Parse JSON, keeping numbers as written. Raises `Invalid` with its place."""
+    """Return JSON as it is written, for a request. Raises `Invalid` with `where` if it is not valid."""
     import msgspec
 
     try:
@@ -94,10 +94,10 @@ def read_record(text: str | bytes, where: str) -> NewRecord:
         raise Invalid(f"{where} has no member data", hint='a record is {"data": …, "tag": "…", "node": "…", "meta": …}')
     tag, node = (_text_of(members, name, where) for name in ("tag", "node"))
     meta = members.pop("meta", None)
-    ours = [name for name in members if name not in ("$seq", "$ts", "topic")]
-    if ours:
+    unknown = [name for name in members if name not in ("$seq", "$ts", "topic")]
+    if unknown:
         raise Invalid(
-            f"{where} has a member {ours[0][:60]!r}, which records do not have", hint="put it into data or meta"
+            f"{where} has a member {unknown[0][:60]!r}, which records do not have", hint="put it into data or meta"
         )
     return NewRecord(data, tag=tag, node=node, meta=meta)
 

@@ -104,9 +104,8 @@ async def _write(
             rows.append(msgspec.to_builtins(written))
     except (EventdError, asyncio.CancelledError):  # also by Ctrl-C
         if rows:
-            note(
-                f"note: {count(_records(rows), 'record')} written before the error, the last at {rows[-1]['last_seq']}"
-            )
+            last = rows[-1]["last_seq"]
+            note(f"note: {count(_records(rows), 'record')} written before the error, the last at seq {last}")
         raise
     return rows
 

@@ -135,8 +135,8 @@ def _from_entry(entry: Any, filename: str) -> Router:
     name, source, dest = (str(given.pop(key, "") or "") for key in ("router", "source", "dest"))
     name = name or f"{source}->{dest}"
     source, dest = ends_of(name, source, dest)
-    for told in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason"):
-        given.pop(told, None)  # members that only `router list` and `router get` show
+    for shown in ("forwarded_total", "refused_total", "refused", "lag", "state", "reason"):
+        given.pop(shown, None)  # members that only `router list` and `router get` show
     known = ("preserve_node", "preserve_tag", "create_dest", "filter", "allow_cycle", "guarantee", "fan_in", "map")
     for key in given:
         if key not in known:
@@ -147,18 +147,18 @@ def _from_entry(entry: Any, filename: str) -> Router:
 
 def _from_flag(word: str) -> Router:
     """Parse `a->b` or `NAME=a->b`, followed by flags after commas, as in `a->b,fan_in`."""
-    told, *flags = (part.strip() for part in word.split(","))
-    name, equals, ends = told.partition("=")
+    ends, *flags = (part.strip() for part in word.split(","))
+    name, equals, named = ends.partition("=")
     if unknown := [flag for flag in flags if flag not in _FLAGS]:
         raise Invalid(f"--add: {unknown[0][:60]!r} is not one of {', '.join(_FLAGS)}")
-    source, dest = ends_of(ends if equals else name)
+    source, dest = ends_of(named if equals else name)
     given: dict[str, Any] = {flag: True for flag in flags if flag != "exactly_once"}
     if "exactly_once" in flags:
         given["guarantee"] = "exactly_once"
     return _make(name, source, dest, given)
 
 
-# --- what is wrong --------------------------------------------------------------------------------------------------
+# --- findings -------------------------------------------------------------------------------------------------------
 
 
 def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
@@ -187,10 +187,10 @@ def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Fi
 
 
 def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
-    """Yield the copies of a record, for each topic with outgoing routers."""
+    """Yield how many copies of one record arrive where, for each topic with outgoing routers."""
     for topic in sorted({router.source for router in graph.routers.values()}):
-        for dest, told in graph.foretell(topic).items():
-            yield {"topic": topic, "dest": dest, **told._asdict()}
+        for dest, copies in graph.foretell(topic).items():
+            yield {"topic": topic, "dest": dest, **copies._asdict()}
 
 
 def _loops(forecast: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:

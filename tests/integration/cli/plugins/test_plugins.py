@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from eventd.cli.plugins.plugins import RUN_STATUSES
+from eventd.store.rows.runs import RunStatus
 from tests.integration.cli.conftest import Api, Control
 from tests.support.child_processes import is_running
 from tests.support.plugins import write_package, write_program, write_script
@@ -195,6 +197,10 @@ def test_wide_shows_errors_whole(control: Control, tmp_path: Path) -> None:
     [run] = control("plugin", "runs", "-o", "json").json
     assert control("plugin", "runs").lines[1].endswith(f"{run['error'][:57]}...")
     assert run["error"] in control("plugin", "runs", "-o", "wide").lines[1]
+
+
+def test_the_help_names_every_outcome_of_a_run() -> None:
+    assert list(RUN_STATUSES) == [str(status) for status in RunStatus]
 
 
 def test_runs_of_a_name_nobody_declared_say_so(control: Control, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
         (["delete", "eg", "edge"], 1, "error: EventGroup/edge still has peers: EventPeer/to-cloud"),
         (["delete"], 2, "error: name what to delete: KIND NAME, or -f FILE (see routerctl delete --help)"),
         (["delete", "ep"], 2, "error: name what to delete"),
-        (["get", "all", "edge"], 2, "error: a name needs a kind, not all"),
+        (["get", "all", "edge"], 2, "error: all takes no name"),
         (["apply"], 2, "error: missing option '--filename' / '-f' (see routerctl apply --help)"),
         (["aply"], 2, "error: no such command 'aply': did you mean apply? (see routerctl --help)"),
         (["get", "eg", "--outptu", "json"], 2, "error: no such option: --outptu"),

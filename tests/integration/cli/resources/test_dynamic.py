@@ -70,7 +70,7 @@ def test_nothing_derived(routerctl: Control) -> None:
     routerctl("apply", "-f", routerctl.file(FALLBACK))
     assert routerctl("dynamic", "list").lines == ["SOURCE  GEN  STATUS  RESOURCES  DIRECTIVES  ACTIONPLANS  EXPIRES"]
     assert routerctl("dynamic", "list", "-o", "json").json == []
-    assert routerctl("dynamic", "diff").lines == ["no dynamic config changes"]
+    assert routerctl("dynamic", "diff").lines == ["no difference: the parts change no declared resource"]
     assert routerctl("dynamic", "diff", "-o", "json").json == {
         "suppressed": [],
         "addedResources": [],
@@ -173,7 +173,7 @@ def test_what_is_rendered_can_be_begun_with(routerctl: Control, give: Give) -> N
     ]
     again = routerctl.file(rendered.out, "again.yaml")
     clash = routerctl("dynamic", "diff", "--config", again)
-    assert clash.lines == ["no dynamic config changes"]
+    assert clash.lines == ["no difference: the parts change no declared resource"]
     assert clash.err == f"note: {E1} has no effect: IPv4Route/r1 is declared\n"
     broken = routerctl("dynamic", "render", "--config", routerctl.file("kind: EventGroup", "broken.yaml"), code=1)
     assert "broken.yaml" in broken.err

@@ -62,7 +62,7 @@ def test_render_prints_the_whole_again_when_it_changes(database: Database, tmp_p
 
 def test_diff_prints_itself_again_when_it_changes(database: Database, tmp_path: Path) -> None:
     with closing(Watch(tmp_path, "dynamic", "diff", "--watch")) as watch:
-        assert watch.line() == "no dynamic config changes"
+        assert watch.line() == "no difference: the parts change no declared resource"
         source = give(database, "r1")
         assert [watch.line(), watch.line()] == [
             "",

@@ -201,7 +201,7 @@ def test_a_full_topic_says_how_much_was_written_before(routerctl: Control) -> No
     lines = "".join(f"{n}\n" for n in range(2500))
     told = routerctl("topic", "write", "jobs", "-", stdin=lines, code=1)
     note, error = told.err.splitlines()
-    assert note == "note: 1000 records written before the error, the last at 1000"
+    assert note == "note: 1000 records written before the error, the last at seq 1000"
     assert error.startswith("error: ")
 
 
