@@ -191,7 +191,7 @@ async def runs(
         typer.Option(
             "--status",
             metavar="STATUS",
-            help=f"Only runs with this status: {', '.join(RUN_STATUSES)}; repeatable.",
+            help=f"Only runs with this status: {', '.join(f'`{status}`' for status in RUN_STATUSES)}; repeatable.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs.")] = 100,
