@@ -1,7 +1,7 @@
 """Removes the oldest records of a topic, and moves its floor: the seq up to which all its records are removed.
 
-Only this module, and `skip_seqs` for an empty topic, moves a floor. A prefix is removed in steps, so that a writer never
-waits long for the head, which must be locked. The caller decides what is recorded about it (losses, undelivered
+Only this module, and `skip_seqs` for an empty topic, moves a floor. A prefix is removed in steps, so that a writer
+never waits long for the head, which must be locked. The caller decides what is recorded about it (losses, undelivered
 records, ids).
 """
 

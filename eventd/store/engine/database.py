@@ -404,7 +404,7 @@ def in_transaction(conn: sa.Connection) -> bool:
 
 
 def for_update(conn: sa.Connection) -> str:
-    """Return the end of a SELECT that locks its rows; empty on SQLite, where a write transaction excludes all others."""
+    """Return the end of a SELECT that locks its rows; empty on SQLite, where a write transaction excludes others."""
     return "" if _is_sqlite(conn) else " FOR UPDATE"
 
 
