@@ -230,7 +230,7 @@ def _summary(answer: Mapping[str, Any]) -> str:
     words = {
         "expired": "expired",
         "notMeant": "not selected for this peer",
-        "waiting": "in flight already",
+        "waiting": "already in the backlog",
         "evicted": "removed by retention",
     }
     left = [f"{answer[name]} {word}" for name, word in words.items() if answer[name]]

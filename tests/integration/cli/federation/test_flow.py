@@ -132,7 +132,7 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     consumer.settle(3)
     dry = edge("federation", "redeliver", "cloud", "--from-seq", "2", "--dry-run")
     assert dry.lines[0].startswith("would send 2 events (")
-    assert dry.lines[0].endswith("left out: 1 in flight already")
+    assert dry.lines[0].endswith("left out: 1 already in the backlog")
     assert edge("fed", "redeliver", "cloud", "--id", "e1").lines[0].startswith("sends 1 event (")
     assert edge("fed", "redeliver", "cloud", "--since", "1h", "--until", "0s", "-o", "json").json["events"] == 3
     assert len(edge("fed", "links", "-o", "json").json["outbound"][0]["repairs"]) == 2
