@@ -219,7 +219,10 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
 
 
 def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[Done]:
-    """Delete segments of the landing that a file of the archive replaces which was not written after `before`."""
+    """Delete segments of the landing whose range a file of the archive covers, if that was written by `before`.
+
+    A file of the archive that cannot be read is deleted instead.
+    """
     for whole in files.archive:
         parts = [place for place in files.landing if whole.after <= place.after and place.upto <= whole.upto]
         if not parts:

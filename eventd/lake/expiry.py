@@ -14,7 +14,8 @@ from eventd.lake.storage import Storage
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments that end at row number `upto` or before expired at `at` (microseconds), or at an earlier mark's time."""
+    """Segments that end by row number `upto` expired at `at` (microseconds), unless a mark with a lower `upto` covers
+    them."""
 
     upto: int
     at: int

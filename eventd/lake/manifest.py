@@ -112,7 +112,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that makes a folder a lake. `id` is random: a cursor belongs to one lake."""
+    """The file that makes a folder a lake. `id` is random; cursors and audits are kept for one `id`."""
 
     schema: int = SCHEMA_VERSION
     id: str

@@ -202,7 +202,7 @@ OWN_TIME: Final[dict[Ledger, str]] = {
     Ledger.GAPS: "recorded_at",
     Ledger.REFUSALS: "last_at",
 }
-"""The column with the time a row was created; it decides under which day a segment is filed."""
+"""The column of each ledger with the time a row was created; a segment is filed under the day of its first row."""
 
 SLOTTED: Final = frozenset({Ledger.EVENTS, Ledger.DELIVERIES})
 """Ledgers whose manifests list the slots of their events."""

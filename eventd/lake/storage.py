@@ -59,7 +59,7 @@ class Storage(Protocol):
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Read those of the files that exist, by path."""
+        """Read the files that exist, and return their contents by path."""
         ...
 
     def put(self, path: str, data: bytes) -> None:

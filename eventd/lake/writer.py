@@ -118,7 +118,7 @@ def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
 
 
 class _RowSummary:
-    """The manifest's summary of the rows. Adding rows raises Invalid if they do not belong into the segment."""
+    """The manifest's summary of the rows. Adding rows raises Invalid if they do not belong in the segment."""
 
     def __init__(self, place: SegmentName) -> None:
         self._place = place

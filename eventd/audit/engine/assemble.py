@@ -122,7 +122,7 @@ def _pair(
 
 
 def _latencies(results: StageResults, key: PairKey, figures: PairFigures) -> Latencies:
-    """Return the four legs; the first depends on the source alone."""
+    """Return the latencies of the four legs of a pair's deliveries; the first depends on the source alone."""
     source = results.figures.get(key._replace(peer=""), PairFigures())
     return Latencies(
         recorded=source.leg(Measure.RECORDED),
@@ -244,7 +244,7 @@ def _count(figures: FiguresT, counts: Counter[str]) -> FiguresT:
 
 
 def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
-    """Return the sums over all pairs."""
+    """Return the totals: sums over all pairs, and the events, ledger rows of deliveries and findings of the lake."""
     own = sum(one.counts[Measure.OWN] for one in results.figures.values())
     done = (Measure.DELIVERED, Measure.EXPIRED, Measure.IN_PATH, Measure.REFUSED)
     kinds: dict[str, int] = defaultdict(int)

@@ -78,7 +78,10 @@ def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None
 
 
 def middle(counts: Mapping[int, int], share: float) -> int | None:
-    """Return the smallest whole number that `share` of all do not exceed; None without any."""
+    """Return the smallest number that `share` of all do not exceed; `counts`: how often each number occurs.
+
+    None without any.
+    """
     total, located = sum(counts.values()), 0
     for number in sorted(counts):
         located += counts[number]

@@ -264,7 +264,7 @@ def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Num
 
 
 def _sum_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
-    """Return the sum of small whole numbers for each key, ascending."""
+    """Return the sum of `values`, small whole numbers, for each of `keys`, the keys that occur in ascending order."""
     if not len(keys):
         return keys
     if key.domain <= 1 << 21:

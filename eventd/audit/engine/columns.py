@@ -30,7 +30,7 @@ class Words(NamedTuple):
         return len(self.values)
 
     def where(self, wanted: Callable[[str], bool]) -> Mask:
-        """Return the rows whose text is wanted; `wanted` is called once per text."""
+        """Return a mask of the rows whose text is wanted; `wanted` is called once per text."""
         return np.array([wanted(value) for value in self.values], dtype=bool)[self.codes]
 
     def at(self, rows: Mask | Numbers) -> Words:
@@ -44,14 +44,14 @@ class Words(NamedTuple):
         return pa.DictionaryArray.from_arrays(self.codes.astype(np.int32), pa.array(self.values, pa.string()))
 
     def equal(self, other: Words) -> Mask:
-        """Return the rows in which both columns have the same text."""
+        """Return a mask of the rows in which both columns have the same text."""
         place = {value: at for at, value in enumerate(self.values)}
         same: Mask = np.array([place.get(value, -1) for value in other.values], np.int64)[other.codes] == self.codes
         return same
 
 
 class Columns:
-    """Some columns of a table, each converted once."""
+    """A table whose columns are converted to arrays; a column of words only once."""
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = table.num_rows
@@ -84,7 +84,7 @@ class Columns:
         return Words(codes, distinct or ("",))
 
     def numbers(self, name: str) -> Numbers:
-        """Return a column of whole numbers or times; `NEVER` for null."""
+        """Return a column of whole numbers, or of times in microseconds; `NEVER` for null."""
         import pyarrow as pa
 
         column = self._flat(name)
@@ -110,12 +110,12 @@ class Columns:
         return self._flat(name)
 
     def some(self, name: str, rows: Mask) -> list[str]:
-        """Return a column's texts at some rows."""
+        """Return a column's texts in the rows under a mask."""
         column = self._flat(name)
         return [] if column is None else list(column.filter(rows).to_pylist())
 
     def taken(self, name: str, places: Numbers) -> Any:
-        """Return a column's values at some places, as an Arrow array."""
+        """Return a column's values in the rows at these indexes, as an Arrow array."""
         import pyarrow as pa
 
         column = self._flat(name)
@@ -145,6 +145,9 @@ def with_texts(table: pa.Table) -> pa.Table:
 
 
 def grouped(table: pa.Table, keys: Sequence[str], sums: Sequence[tuple[str, str]]) -> pa.Table:
-    """Group the rows by key; columns keep their names, and sums of whole numbers wrap around."""
+    """Group the rows by `keys`, and aggregate the columns `sums`, given as (name, function).
+
+    Columns keep their names, and sums of whole numbers wrap around.
+    """
     made = table.group_by([*keys], use_threads=False).aggregate([*sums])
     return made.rename_columns([*keys, *(name for name, _ in sums)])

@@ -94,7 +94,10 @@ class FinalHours:
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:
-        """Index the rows of files that the index lacks. Raises Conflict for a file of another kind."""
+        """Index the rows of files that the index lacks.
+
+        Raises Conflict for a file that cannot be read, or has no final hours of this lake.
+        """
         for path in sorted(entry.path for entry in self._out.list(HOURS)):
             number = _number(path)
             if number <= self._last:
@@ -216,7 +219,7 @@ def _digest(row: Mapping[str, Any]) -> bytes:
 
 
 def _number(path: str) -> int:
-    """Return the number of a file; 0 for a file of another name."""
+    """Return the number in the path of a file of final hours; 0 for any other path."""
     text = path.removeprefix(f"{HOURS}/part-").removesuffix(".parquet")
     return int(text) if len(text) == 12 and text.isascii() and text.isdigit() else 0
 

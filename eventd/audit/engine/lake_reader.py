@@ -231,7 +231,10 @@ class _TaskWork:
 
 
 def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Job]:
-    """Return the least recently read segments: this percentage of the bytes of all, and at least one."""
+    """Return jobs for the least recently read segments: `percent` of the bytes of all, at least one, or none for 0.
+
+    `known` are segments, each with the time at which it was last read.
+    """
     wanted = sum(segment.manifest.bytes for _, segment in known) * percent / 100
     jobs: list[Job] = []
     for _, segment in sorted(known, key=lambda one: (one[0], one[1].place.name)):
@@ -253,7 +256,7 @@ def job_for(segment: Segment, plan: Plan) -> Job:
 
 
 def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) -> dict[str, HourlySkew]:
-    """Return the skews of the hours of a segment, and of the hours beside them."""
+    """Return the skews by peer, cut to the hours of a segment and an hour on each side, or else to the nearest hour."""
     if times is None:
         return {}
     first, last = times[0] // HOUR - 1, times[1] // HOUR + 1

@@ -17,7 +17,8 @@ LOCK: Final = ".lock"
 
 @contextlib.contextmanager
 def hold_output(out: Storage) -> Iterator[None]:
-    """Hold the folder for this process. Raises Conflict, which names the holder, and LakeUnavailable.
+    """Lock the output folder for this process. Raises Conflict, which names the process that holds it, and
+    LakeUnavailable.
 
     The kernel releases the lock when the process exits. A store behind an address has no lock: operators must not start
     two audits there.

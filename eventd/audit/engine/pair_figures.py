@@ -83,7 +83,7 @@ class RowComparison:
     compared: int = 0
 
     def add(self, trail: Trail, coverage: Coverage) -> None:
-        """Judge another event."""
+        """Judge an event, and add its discrepancies and its changes to the counts."""
         verdict = judge(trail, coverage)
         self.compared += 1
         self.located += [LocatedDiscrepancy(discrepancy, trail.slot) for discrepancy in verdict.discrepancies]

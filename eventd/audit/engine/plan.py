@@ -24,7 +24,7 @@ LOST: Final = "_lost"
 
 
 class NodeEpoch(NamedTuple):
-    """A node in one epoch, whose ledgers are numbered together."""
+    """A node in one epoch, within which its positions and row numbers are valid."""
 
     node: str
     epoch: str
@@ -64,7 +64,7 @@ class Plan:
     since: dict[NodeEpoch, int] = field(default_factory=dict)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
-        """Return the offsets of the clocks of a node's peers, by peer."""
+        """Return how far the clocks of a node's peers are ahead of its own, by peer."""
         return {
             peer: HourlySkew(tuple(one.hour for one in hours), tuple(one.middle for one in hours))
             for (sender, peer), hours in self.clocks.items()
@@ -110,7 +110,7 @@ def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *
 
 
 def _progress(summaries: Iterable[LedgerSummary]) -> dict[tuple[str, str], LinkProgress]:
-    """Return the progress of the links of a node, over all of its segments."""
+    """Return the progress of the links of a node, by group and peer, over all segments of its receipts."""
     found: dict[tuple[str, str], LinkProgress] = {}
     for one in (progress for each in summaries for progress in each.progress):
         before = found.get((one.group, one.peer))
@@ -184,7 +184,7 @@ def _versions(
 
 
 def _under_way(declared: PeerState | None) -> int | None:
-    """Return the position that all repairs have reached; None if the state does not have them."""
+    """Return the position that all running repairs have reached: ENDLESS without any, None for an undeclared link."""
     repairs = getattr(declared, "repairs", None)
     return None if repairs is None else min((after for after, _ in repairs), default=ENDLESS)
 

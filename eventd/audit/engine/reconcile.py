@@ -210,7 +210,7 @@ def add_pairs(tables: list[pa.Table]) -> pa.Table:
 
 
 def by_hour(figures: pa.Table) -> pa.Table:
-    """Return one row for each pair, type and hour: counts, bytes, and percentiles in seconds; 0 or null by default."""
+    """Return one row for each pair, type and hour: counts and bytes (default 0), and percentiles (default null)."""
     import pyarrow as pa
 
     keys = grouped(figures, (*PAIR, "type", "time"), [])
@@ -236,7 +236,10 @@ def _spread(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
 
 
 def _percentiles(what: Measure, rows: int, table: Columns, mine: Mask) -> dict[str, Any]:
-    """Return the percentiles of one histogram for each place: whole numbers for attempts, seconds for latencies."""
+    """Return the percentiles of one histogram for each pair, type and hour (`place` is their index).
+
+    They are whole numbers for attempts, and seconds for latencies.
+    """
     import pyarrow as pa
 
     order = np.lexsort((table.numbers("bin")[mine], table.numbers("place")[mine]))

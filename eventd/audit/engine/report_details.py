@@ -166,7 +166,7 @@ def make_refusals(results: StageResults) -> list[Refusal]:
 
 
 def make_receipts(results: StageResults) -> list[Receipts]:
-    """Return the receipts by the algorithm of their signature."""
+    """Return the number of receipts by the algorithm of their signature, and what these prove."""
     counted: Counter[str] = Counter()
     for each in results.summaries.values():
         for summary in each:

@@ -85,8 +85,8 @@ def event_rows(links: Sequence[Link]) -> tuple[str, ...]:
 
 
 def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
-    """Return the places of the rows in an uneven slot of their pair; of any pair of their source if they name
-    no peer."""
+    """Return the indexes of the rows in an uneven slot of their pair; of `events`, which name no peer, in one of any
+    pair of their source."""
     names = [name for name in PairKey._fields if table.has(name)]
     words = [table.words(name) for name in names]
     known = [{text: code for code, text in enumerate(column.values)} for column in words]
@@ -104,7 +104,7 @@ def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
 
 
 def _inside(slot: Numbers, slots: Numbers) -> Mask:
-    """Return the rows in one of the slots, which are in order."""
+    """Return a mask of the rows whose `slot` is one of `slots`, which are in order."""
     at = np.searchsorted(slots, slot).clip(0, len(slots) - 1)
     found: Mask = slots[at] == slot
     return found

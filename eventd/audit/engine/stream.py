@@ -173,7 +173,7 @@ class Stream:
             threading.Event().wait(POLL)
 
     def _run_query(self) -> None:
-        """Run one query."""
+        """Run one streaming query of Spark, until it or the stream ends."""
         begun, self._failure = self._batches, None
         self._final = self._opened()
         try:
@@ -264,7 +264,10 @@ class Stream:
             )
 
     def _reason(self, error: Exception, begun: int) -> BaseException:
-        """Return our error for an exception of Spark."""
+        """Return the error of this program that caused or describes an exception of Spark.
+
+        `begun`: the number of batches before the query.
+        """
         failure = self._failure
         if isinstance(failure, EventdError | OSError):
             return self._as_unavailable(failure)

@@ -89,7 +89,7 @@ class Emitter:
         return int(self.first[-1])
 
     def commit_of(self, number: int) -> int:
-        """Return the commit of an event."""
+        """Return the index of the commit with an event."""
         return int(np.searchsorted(self.first, number, "right")) - 1
 
     def numbers(self, group: int) -> Ints:
@@ -102,7 +102,7 @@ class Emitter:
         return self.types[(random_bits(self.key, numbers) & np.uint64(0xFFFF)).view(np.int64)]
 
     def alive(self, numbers: Ints, at: int) -> Mask:
-        """Return which of some events, in ascending order, have not expired at a true time."""
+        """Return a mask of the events with these ascending numbers that have not expired at a true time."""
         if not len(numbers):
             return np.zeros(0, bool)
         begin = int(numbers[0])

@@ -83,12 +83,12 @@ class Flow:
 
     @property
     def empty(self) -> Mask:
-        """Return which batches had nothing left to send."""
+        """Return a mask of the batches that had nothing left to send."""
         nothing: Mask = self.accepted + self.refusals + self.known == 0
         return nothing & (not self.probe)
 
     def batch_of(self, number: int) -> int:
-        """Return the batch of an event."""
+        """Return the index of the batch with an event."""
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
     def count_events(self, expiring: Ints) -> None:
@@ -149,7 +149,7 @@ class PendingBatches:
 
 
 def last_of(rows: Ints, edges: Ints) -> Ints:
-    """Return the last row of each batch; no batch may be empty."""
+    """Return the number of the last event of each batch; no batch may be empty."""
     return rows[np.searchsorted(rows, edges[1:]) - 1]
 
 

@@ -32,7 +32,7 @@ def key_of(seed: int, *parts: int | str) -> int:
 
 
 def random_of(seed: int, *parts: int | str) -> np.random.Generator:
-    """Return a generator for values that are always drawn together."""
+    """Return a generator for one purpose, whose values must always be drawn in the same order."""
     return np.random.default_rng(key_of(seed, *parts))
 
 

@@ -58,7 +58,7 @@ def divide(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows: of each of the items `items`, `counts` rows that begin with its row `low`."""
+    """A block of rows: `counts[k]` rows of the item `items[k]` of a journal, from its row `low[k]` on."""
 
     items: Ints
     low: Ints

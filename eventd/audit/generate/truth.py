@@ -11,7 +11,7 @@ from eventd.audit.report.findings import Finding
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """The injected findings in the order of a report, and the totals of the ledgers.
 
-    `totals` uses the names of a report's totals for figures that both count alike.
+    `totals` uses the names of a report's totals for figures that the generator and an audit count alike.
     """
 
     settings: Settings

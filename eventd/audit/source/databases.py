@@ -31,7 +31,7 @@ PAGE_ROWS = 20_000
 
 
 class DatabaseOrigin(NumberedOrigin):
-    """One or many databases."""
+    """The ledgers in the databases of one or many nodes."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

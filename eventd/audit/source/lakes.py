@@ -28,7 +28,7 @@ class _LedgerSegments(NamedTuple):
 
 
 class LakeOrigin:
-    """One or many lakes."""
+    """The ledgers in one or many lakes."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -41,7 +41,7 @@ _WAIT: Final = Backoff(base=0.3, cap=5.0)
 
 
 class NodeOrigin(NumberedOrigin):
-    """One or many nodes."""
+    """The ledgers of one or many running nodes."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

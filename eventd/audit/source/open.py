@@ -7,7 +7,7 @@ from eventd.audit.source.origin import Origin
 
 
 def open_origin(options: Options) -> Origin:
-    """Return the origin that the options name. It is not opened yet."""
+    """Return the origin that the options name. It connects when it is first used."""
     match options.where:
         case OriginKind.LAKE:
             from eventd.audit.source.lakes import LakeOrigin

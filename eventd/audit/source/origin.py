@@ -25,7 +25,7 @@ class RowsGone(EventdError):
 
 
 class LedgerKey(NamedTuple):
-    """One ledger of one node in one epoch; its rows have consecutive numbers."""
+    """One ledger of one node in one epoch, within which row numbers are valid."""
 
     node: str
     epoch: str

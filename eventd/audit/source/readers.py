@@ -38,7 +38,7 @@ Offset = dict[str, int]
 
 
 class LedgerReader(DataSourceReader):
-    """All rows at the time when the query is planned."""
+    """Reads all rows that exist when the query is planned."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -61,7 +61,7 @@ class LedgerReader(DataSourceReader):
 
 
 class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """All rows, as they arrive."""
+    """Streams all rows, as they are recorded."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_columns(options.book, schema)

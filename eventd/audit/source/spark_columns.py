@@ -50,7 +50,7 @@ def check_among(columns: types.StructType, book: str, schema: types.StructType) 
 
 
 def arrow_names(schema: types.StructType) -> Sequence[str]:
-    """Return the columns to read. `number` is always among them: it identifies a row."""
+    """Return the columns to read. `number` is always among them: rows are selected by it."""
     return list(dict.fromkeys(["number", *schema.names]))
 
 
@@ -66,8 +66,8 @@ def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence
 
 
 def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows with numbers in (after, upto] as Spark requires: these columns in this order, with exactly
-    its types."""
+    """Yield the rows with numbers in (after, upto] as Spark requires: the columns of `schema` in its order, and exactly
+    of its types."""
     import pyarrow as pa
     from pyarrow import compute
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -49,7 +49,7 @@ class StatePartition(InputPartition):
 
 
 class StatesReader(DataSourceReader):
-    """The latest states."""
+    """Reads the latest state of each node and epoch."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
@@ -65,7 +65,7 @@ class StatesReader(DataSourceReader):
 
 
 class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The states, as nodes write them."""
+    """Streams the states, as nodes write them."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)

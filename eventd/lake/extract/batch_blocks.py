@@ -98,5 +98,5 @@ def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> li
 
 
 def count(parts: Sequence[Part]) -> int:
-    """Count the records."""
+    """Return the number of records in these parts."""
     return sum(len(indexes) for _, indexes in parts)

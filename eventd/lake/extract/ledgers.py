@@ -62,7 +62,7 @@ def table_of(book: Ledger) -> str:
 
 
 def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
-    """Add the rows that were deleted before they were read; if no later row exists, the extract reaches to them."""
+    """Note in an extract which rows were deleted before they were read; without later rows, it ends after them."""
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)
     edge = min(forgotten, upto)

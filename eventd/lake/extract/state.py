@@ -59,7 +59,7 @@ class Span(NamedTuple):
 
 
 class State(NamedTuple):
-    """One snapshot.
+    """A snapshot of what the ledgers of a database cover.
 
     `instance` identifies the database; a copy keeps it. `head` is the last position that was assigned.
     """
