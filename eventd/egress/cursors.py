@@ -53,14 +53,14 @@ def subscription_name(group: str, name: str) -> str:
     return f"{SUBSCRIPTION}:{group}/{name}"
 
 
-def peer_of(cursor: str) -> tuple[str, str]:
-    """Return the group, and the peer's node or the subscription, that a cursor or its repair works for."""
+def target_of(cursor: str) -> tuple[str, str]:
+    """Return what a cursor (or repair, or backfill) of this name serves: the group, and the peer or subscription."""
     group, _, rest = cursor.partition(":")[2].partition("/")
     return group, rest.partition("/")[0]
 
 
 def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> list[Cursor]:
-    """Create, adjust and delete cursors to match the declarations. Returns the cursors of links and subscriptions.
+    """Create, adjust and delete cursors to match the declarations. Return those of links, subscriptions and repairs.
 
     A new cursor begins at the oldest stored record. A wider selector gets a repair for the records that the old one
     excluded. Parts derived for a deleted subscription end after their grace.
@@ -80,14 +80,18 @@ def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> l
             declaring.declare(_subscription(subscription, of.node_name), topics[topic_of(of.name)])
     gone = declaring.delete_others()
     # A subscription moved to another group: its parts were made of the old group's events.
-    ended = {subscription_owner(peer_of(name)[1]) for name in gone}
+    ended = {subscription_owner(target_of(name)[1]) for name in gone}
     orphan(conn, {f"{row.kind}/{row.name}" for row in stored} - ended, now)
     return read_cursors(conn, *KINDS)
 
 
 @dataclass(frozen=True, slots=True)
 class _CursorSelection:
-    """The selection of a cursor. `missing` is what a repair must send because an earlier selection excluded it."""
+    """The selection that the cursor of a peer or subscription (`name`) must have.
+
+    `kind` is that of the cursor, `repair` that of its repairs. `missing` returns the selection of a repair, for records
+    that the given earlier selection excluded; None if it excluded none of them.
+    """
 
     kind: str
     repair: str
@@ -128,16 +132,16 @@ class _CursorReconciler:
     def __init__(self, conn: Connection, now: int) -> None:
         self._conn = conn
         self._now = now
-        self._declared = read_head(conn).registry_version
+        self._declared_version = read_head(conn).registry_version
         self._cursors = {cursor.name: cursor for cursor in read_cursors(conn, *KINDS)}
         self._selections = read_selections(conn, PEER, SUBSCRIPTION)
         self._wanted: set[tuple[str, str, str]] = set()
 
     def declare(self, wanted: _CursorSelection, topic: TopicRow) -> None:
-        """Create or update a cursor with this selection.
+        """Create or update the cursor of a peer or subscription; a wider selection starts a repair.
 
-        The version of the declarations becomes the selection's version: it is never reused under this name. A consumer
-        made for an earlier peer of the name, perhaps over another topic, must not be mistaken for this peer's.
+        The selection's version is at least that of the declared resources, so no version is used twice under one name:
+        a consumer of a deleted peer with this name must not be mistaken for one of the new peer.
         """
         conn, now = self._conn, self._now
         self._wanted |= {(wanted.kind, wanted.group, wanted.name), (wanted.repair, wanted.group, wanted.name)}
@@ -145,12 +149,12 @@ class _CursorReconciler:
         cursor = self._cursors.get(name)
         if cursor is None:
             create_cursor(conn, name, kind=wanted.kind, topic_id=topic.id, position=begin, now=now)
-            declare_selection(conn, name, self._declared, wanted.selection, now)
+            declare_selection(conn, name, self._declared_version, wanted.selection, now)
             return
         version, earlier = self._selections[name]
         if wanted.selection == earlier:
             return
-        declare_selection(conn, name, max(self._declared, version + 1), wanted.selection, now)
+        declare_selection(conn, name, max(self._declared_version, version + 1), wanted.selection, now)
         missing = wanted.missing(earlier)
         if missing is not None and cursor.position > begin:
             self._repair(wanted, cursor, topic, missing)
@@ -172,8 +176,8 @@ class _CursorReconciler:
             begin_backfill(self._conn, name, cursor, self._now)
 
     def delete_others(self) -> list[str]:
-        """Delete the cursors of what is no longer declared. Returns those of subscriptions."""
-        others = [c for c in self._cursors.values() if (c.kind, *peer_of(c.name)) not in self._wanted]
+        """Delete the cursors of undeclared peers and subscriptions. Return the names of those of subscriptions."""
+        others = [c for c in self._cursors.values() if (c.kind, *target_of(c.name)) not in self._wanted]
         delete_cursors(self._conn, [cursor.name for cursor in others])
         ended = [cursor.name for cursor in others if cursor.kind in (SUBSCRIPTION, BACKFILL)]
         for name in ended:
@@ -182,14 +186,14 @@ class _CursorReconciler:
 
 
 def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> None:
-    """Start a backfill from the beginning; it is paused if the subscription at `cursor` is."""
+    """Let the new backfill `name` begin without earlier attempts, and paused if its subscription's `cursor` is."""
     detach_runs(conn, name, now)
     if cursor.paused_at is not None:
         set_paused(conn, name, at=cursor.paused_at, by=cursor.paused_by)
 
 
 def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int | None, by: str) -> None:
-    """Pause these cursors, or resume them if `at` is None. Pausing again keeps the first operator."""
+    """Pause these cursors at the time `at`, or resume them if it is None. A paused one keeps its time and operator."""
     for cursor in paused:
         if at is None or cursor.paused_at is None:
             set_paused(conn, cursor.name, at=at, by=by)
@@ -198,13 +202,13 @@ def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int |
 
 
 def forgive(conn: Connection, names: list[str], now: int) -> None:
-    """Clear the failures of links that were changed, or after a restart: the cause may be gone."""
+    """Clear the failures of the cursors with these names, so that they are tried at once: the cause may be gone."""
     lock_head(conn)  # locked before any cursor, as everywhere
     clear_failures(conn, names, now)
 
 
 Declared = tuple[int, list[StoredResource], dict[str, int]]
-"""The version of the declarations, the resources, and the existing topics by name."""
+"""The version of the declared resources, these resources, and the ids of the groups' topics by name."""
 
 
 def read_declared(conn: Connection) -> Declared:
@@ -219,7 +223,10 @@ def _read_topics(conn: Connection) -> dict[str, int]:
 def follow(
     conn: Connection, version: int, declared: Sequence[StoredResource], changed: list[str], now: int
 ) -> tuple[list[Cursor], dict[str, int]] | None:
-    """Return the cursors and topics for the declarations; None when another version is stored by now."""
+    """Match the cursors to the `declared` resources, and clear the failures of the cursors named in `changed`.
+
+    Return the cursors, and topic ids by name; None, without a change, if the stored version is not `version`.
+    """
     if lock_head(conn).registry_version != version:
         return None
     cursors = reconcile(conn, declared, now)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
+from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, subscription_name, target_of
 from eventd.egress.subscriptions.trigger import Trigger
 from eventd.log.core.head import read_head
 from eventd.log.core.matching_page import read_matching
@@ -100,7 +100,9 @@ class _Rows:
 
     def backfills(self, one: SubscriptionConfig) -> list[Cursor]:
         mine = (one.group, one.name)
-        return [cursor for cursor in self.cursors.values() if cursor.kind == BACKFILL and peer_of(cursor.name) == mine]
+        return [
+            cursor for cursor in self.cursors.values() if cursor.kind == BACKFILL and target_of(cursor.name) == mine
+        ]
 
     def last_run(self, one: SubscriptionConfig, cursor: Cursor | None) -> Run | None:
         run = self.newest.get((one.group, one.name))

@@ -16,7 +16,7 @@ from eventd.api.listener.connections import ConnectionLimiter, ConnectionMetrics
 from eventd.api.listener.parsing_time import ParsingTime
 from eventd.api.listener.runner import Runner
 from eventd.api.peers.listener import KEEPALIVE_SECONDS, build_listener, refused_by_library
-from eventd.egress.cursors import PEER, REPAIR, link_name, peer_of
+from eventd.egress.cursors import PEER, REPAIR, link_name, target_of
 from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.peers.budget import Budget
@@ -197,7 +197,7 @@ class Membership:
         """End the consumers that a changed declaration of the group affects, and only those. Returns their names."""
         peers = {peer.node_name: peer for peer in config.peers.values()}
         moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
-        return await self._links.retire(lambda name: None if moved else peers.get(peer_of(name)[1]))
+        return await self._links.retire(lambda name: None if moved else peers.get(target_of(name)[1]))
 
     async def adjust(self, cursors: Iterable[Cursor]) -> None:
         """Run a consumer for each cursor of the group's peers, and no others."""
@@ -205,9 +205,9 @@ class Membership:
         mine = {
             cursor.name: cursor
             for cursor in cursors
-            if cursor.kind in (PEER, REPAIR) and peer_of(cursor.name)[0] == self.config.name
+            if cursor.kind in (PEER, REPAIR) and target_of(cursor.name)[0] == self.config.name
         }
-        await self._links.adjust(mine, lambda name: peers.get(peer_of(name)[1]))
+        await self._links.adjust(mine, lambda name: peers.get(target_of(name)[1]))
 
     def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[WirePage]:
         ours, log = self._dependencies, self._dependencies.log
@@ -227,13 +227,13 @@ class Membership:
     def wake(self, node: str) -> None:
         """That node called this one, so it is up: do not wait for the end of the back-off."""
         for name, consumer in self._links:
-            if peer_of(name)[1] == node:
+            if target_of(name)[1] == node:
                 consumer.wake()
 
     def reopen(self, node: str) -> None:
         """That node was restarted and may have lost records: compare again."""
         for name, consumer in self._links:
-            if peer_of(name)[1] == node:
+            if target_of(name)[1] == node:
                 consumer.reopen()
 
     def wake_all(self) -> None:

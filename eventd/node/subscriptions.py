@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, peer_of, subscription_name
+from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, subscription_name, target_of
 from eventd.egress.loop.active import Consumers
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.subscriptions.runner import SubscriptionDependencies
@@ -55,7 +55,7 @@ class Subscribers:
         self._purposes: dict[tuple[str, str], Purpose] = {}
 
     def _purpose(self, cursor: str) -> Purpose | None:
-        return self._purposes.get(peer_of(cursor))
+        return self._purposes.get(target_of(cursor))
 
     async def retire(self, purposes: dict[tuple[str, str], Purpose]) -> list[str]:
         """End the consumers of subscriptions and plugins whose declaration changed. Returns their cursors."""
@@ -78,11 +78,11 @@ class Subscribers:
 
     def _start(self, cursor: Cursor, purpose: Purpose) -> Consumer[MatchingPage[TriggerEvent]]:
         config = purpose.subscription
-        books = subscription_name(config.group, config.name)
+        ledger_cursor = subscription_name(config.group, config.name)
         return Consumer(
             self._dependencies.log,
             cursor.name,
-            SubscriptionSink(config, purpose.plugin, purpose.group, cursor, books, self._dependencies),
+            SubscriptionSink(config, purpose.plugin, purpose.group, cursor, ledger_cursor, self._dependencies),
             version=cursor.selector_version,
             spawn=self._spawn,
             backoff=config.backoff,

@@ -12,7 +12,7 @@ from eventd.api.admin.redelivery import PeerLink
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
-from eventd.egress.cursors import PEER, link_name, peer_of
+from eventd.egress.cursors import PEER, link_name, target_of
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
@@ -62,7 +62,7 @@ def _show(letter: StoredDeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "eventId": letter.event_id,
-        "peer": peer_of(letter.cursor)[1],
+        "peer": target_of(letter.cursor)[1],
         "type": letter.tag,
         "subject": letter.subject,
         "reason": letter.reason,
@@ -102,13 +102,13 @@ def retry_now(
     lock_head(conn)  # of two simultaneous retries, the second finds what the first left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
     links = {
-        node: PeerLink.read(conn, params.group, node) for node in {peer_of(letter.cursor)[1] for letter in letters}
+        node: PeerLink.read(conn, params.group, node) for node in {target_of(letter.cursor)[1] for letter in letters}
     }
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     kept: list[dict[str, Any]] = []
     retried: dict[str, list[StoredDeadLetter]] = {}
     for letter in letters:
-        node = peer_of(letter.cursor)[1]
+        node = target_of(letter.cursor)[1]
         if reason := links[node].hindrance(records.get(letter.position), now):
             kept.append({"id": letter.id, "eventId": letter.event_id, "reason": reason})
         else:

@@ -189,7 +189,7 @@ def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Fi
 def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
     """Yield how many copies of one record arrive where, for each topic with outgoing routers."""
     for topic in sorted({router.source for router in graph.routers.values()}):
-        for dest, copies in graph.foretell(topic).items():
+        for dest, copies in graph.predict(topic).items():
             yield {"topic": topic, "dest": dest, **copies._asdict()}
 
 

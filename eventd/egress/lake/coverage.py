@@ -39,8 +39,8 @@ class LakeCoverage:
 def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeCoverage:
     """Read how far the ledgers of these nodes in this epoch are in the lake. Raises LakeUnavailable.
 
-    A state's promise counts even if a segment is gone: shipping its numbers again must not hide the gap. An incomplete
-    file without a manifest is deleted.
+    A range that a node's state lists counts even if a segment of it is gone: shipping its rows again must not hide the
+    gap. Unfinished files of these nodes are deleted, and data beyond the coverage that has no manifest.
     """
     states = read_states(storage, nodes, epoch)
     coverage = LakeCoverage(epoch, {}, states)
@@ -70,12 +70,12 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
 
 
 def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:
-    """Return the states of these nodes in this epoch, by name. Raises LakeUnavailable."""
+    """Return the readable states of these nodes in this epoch, by name. Raises LakeUnavailable."""
     paths = {state_path(node, epoch): node for node in nodes}
     states = {}
     for path, text in storage.read_many(paths).items():
         try:
             states[paths[path]] = decode_state(text, slug(paths[path]), epoch)
         except Unreadable:
-            continue  # it is written again; its promise is unknown
+            continue  # it is written again; the ranges that it listed are unknown
     return states

@@ -15,8 +15,9 @@ LENGTH: Final = 4
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What to ship, and where; the first frame.
 
-    Ages are in microseconds, 0 for never. `interval`: how often a round begins, in microseconds. `claim` names the
-    claim of the node on its database. `nice`: how far the process lowers its priority, from 0 to 19.
+    `lake` is its URL; `rows` how many rows a segment has at most. Segments are compacted at the age `compact_after` and
+    deleted at the age `retention`, in microseconds; 0 for never. `interval`: how often a round begins, in microseconds.
+    `claim` names the claim of the node on its database. `nice`: how far the process lowers its priority, from 0 to 19.
     """
 
     database: str
@@ -96,7 +97,8 @@ class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The request failed. `kind`: `unavailable`, a retry may succeed; `blocked`, an operator has to act; `fault`."""
+    """The request failed. `kind`: `unavailable`, a retry may succeed; `blocked`, an operator has to act; `fault`,
+    a defect."""
 
     kind: str
     reason: str
@@ -111,13 +113,13 @@ REQUESTS: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 
 
 def frame(value: msgspec.Struct) -> bytes:
-    """A value as it goes over the pipe."""
+    """Return a message after its length, as it is written to the pipe."""
     body = msgspec.json.encode(value)
     return len(body).to_bytes(LENGTH) + body
 
 
 def cursor_name(node: str, book: Ledger) -> str:
-    """The name of the cursor of a ledger that a node of this name keeps."""
+    """Return the name of the cursor of a ledger of the node with this name."""
     return f"{SEGMENTS}/{node}/{book}"
 
 

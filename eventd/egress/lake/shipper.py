@@ -1,7 +1,7 @@
 """The work of the shipping process, one step at a time; each step leaves a valid lake.
 
 A round begins with a snapshot of the node: everything recorded before it is shipped in the round, ledger by ledger. At
-its end the node's state of the beginning is written, so it never promises more than the lake contains.
+its end the node's state as of its beginning is written, so the state never lists more than the lake contains.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Look(NamedTuple):
 
 @dataclass
 class _Round:
-    """One round: the node at its beginning, and the ledgers that are not shipped so far yet."""
+    """One round: the node's state and the time at its beginning, the ledgers still to ship, the nodes `shipped`."""
 
     state: State
     began: int
@@ -97,7 +97,7 @@ class Shipper:
         self._tidying: Iterator[Done] | None = None
 
     def step(self, now: int) -> Answer:
-        """Take the next step, or report that there is none. `now` is in microseconds. Never raises."""
+        """Take the next step of a round. `now` is in microseconds. An `EventdError` is returned as a `Failure`."""
         try:
             return self._step(now)
         except EventdError as error:
@@ -105,7 +105,7 @@ class Shipper:
             return _failed(error)
 
     def tidy(self, now: int) -> Answer:
-        """Compact or delete a small part. Never raises."""
+        """Compact or delete a small part. An `EventdError` is returned as a `Failure`."""
         if self._storage is None or self._coverage is None:
             return TidyResult()
         if self._tidying is None:
@@ -139,7 +139,7 @@ class Shipper:
         return enrol or self._advance(self._round, look, now)
 
     def _reach_lake(self, state: State, look: _Look, now: int) -> CursorsMissing | None:
-        """Read the lake, and check that each ledger has a cursor for this lake."""
+        """Read the lake if that is not done yet. Return a request for cursors unless each ledger has one for it."""
         names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
             return CursorsMissing(
@@ -150,18 +150,19 @@ class Shipper:
             self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
         if self._coverage is None or not {*state.nodes} <= {*self._coverage.states}:
-            self._coverage = self._read_shelf(self._storage, state, now)
+            self._coverage = self._read_coverage(self._storage, state, now)
         if any(look.cursors[name].selection.get("lake") != self._lake for name in names):
             return CursorsMissing(nodes=tuple(state.nodes), lake=self._lake)
         return None
 
-    def _read_shelf(self, storage: Storage, state: State, now: int) -> LakeCoverage:
+    def _read_coverage(self, storage: Storage, state: State, now: int) -> LakeCoverage:
         coverage = read_coverage(storage, state.nodes, state.epoch)
         for node in state.nodes:
             reach = coverage.reaches.get(LedgerKey(node, state.epoch, Ledger.EVENTS))
             if reach is not None and reach.upto > state.head:
                 raise AheadOfLog(
-                    f"the lake at {storage.url} has this log up to {reach.upto}, and the log ends at {state.head}",
+                    f"the lake at {storage.url} has this log up to position {reach.upto}, "
+                    f"and the log ends at {state.head}",
                     hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
                 )
             if node not in coverage.states:  # before its first segment, so that every segment has a state
@@ -280,7 +281,7 @@ class Shipper:
 
 
 class _Reading:
-    """The rows of one segment, as tables. `upto` is the number reached, `lost` what is missing."""
+    """The rows of one segment, as tables. `upto` is the last row number read, `lost` what retention evicted."""
 
     def __init__(
         self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Ledger, position: int

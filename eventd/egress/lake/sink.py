@@ -28,7 +28,7 @@ from eventd.egress.lake.protocol import (
     cursor_name,
 )
 from eventd.egress.lake.worker_client import WorkerClient, WorkerLost
-from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, OutboundBatch, Unavailable
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, LinkUnavailable, OpenResult, OutboundBatch
 from eventd.lake.extract import EvictedRows, note_lost
 from eventd.lake.schema import Ledger
 from eventd.log.core.commit import Transaction
@@ -49,6 +49,7 @@ from eventd.store.engine.database import Connection
 LOOK_SECONDS: Final = 1.0
 """Seconds between checks of an idle sink whether enough new records justify an early round."""
 TIDY_SECONDS: Final = 600.0
+"""Seconds after which the lake is tidied again, once nothing was left to tidy."""
 
 logger = logging.getLogger("eventd.lake")
 
@@ -69,7 +70,7 @@ class LakeMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundPage:
-    """Only the shipping process reads ledger rows: the page says that it may have more, until it ends the round."""
+    """A page without rows, because only the shipping process reads them. It never says that there are no more."""
 
     upto: int
     full: bool = True
@@ -87,7 +88,7 @@ class LakeAck(Ack):
 
 
 class LakeSink:
-    """Ships in rounds: one begins every `interval` seconds, or as soon as `rows` new records are stored."""
+    """Ships in rounds: one begins every `interval` seconds, or as soon as the log has `rows` new entries."""
 
     own = False
 
@@ -152,13 +153,13 @@ class LakeSink:
             return Failure(kind="unavailable", reason="process", message=str(error))
 
     async def _failed(self, failure: Failure) -> LinkError:
-        kinds = {"unavailable": Unavailable, "blocked": Blocked}
+        kinds = {"unavailable": LinkUnavailable, "blocked": Blocked}
         if failure.kind not in kinds:
             await self._worker.close()  # its cached state may be wrong
         return kinds.get(failure.kind, LinkError)(failure.reason, failure.message)
 
     async def _tidy(self) -> None:
-        """Compact or delete a small part after a round, until nothing is left for a while."""
+        """Compact or delete a small part; if more is left, the next round is followed by the next part."""
         self._tidied_at = self._monotonic()
         answer = await self._ask(TidyRequest(now=self._log.clock.now()))
         if isinstance(answer, TidyResult):

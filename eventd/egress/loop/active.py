@@ -42,7 +42,7 @@ class Consumers(Generic[PurposeT]):
 
     @property
     def names(self) -> list[str]:
-        """Return the cursors of the running consumers."""
+        """Return the names of the cursors that have a running consumer."""
         return list(self._running)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
@@ -56,7 +56,7 @@ class Consumers(Generic[PurposeT]):
         return stale
 
     async def adjust(self, wanted: Mapping[str, Cursor], purpose_of: Callable[[str], PurposeT | None]) -> None:
-        """Run a consumer for each of these cursors, and no others; running ones are left alone."""
+        """Run a consumer for each of these cursors, and no others. One of an outdated selection is replaced."""
         done = [
             name
             for name, one in self._running.items()
@@ -76,12 +76,12 @@ class Consumers(Generic[PurposeT]):
 
     def _run(self, cursor: Cursor, purpose: PurposeT) -> None:
         consumer = self._start(cursor, purpose)
-        task = self._keep(consumer.run, cursor.name)  # it must live: a link that ends with an error is run again
+        task = self._keep(consumer.run, cursor.name)  # runs it again if it fails
         paused = cursor.paused_at is not None
         self._running[cursor.name] = _ActiveConsumer(consumer, task, purpose, cursor.selector_version, paused)
 
     async def end(self, names: Iterable[str], seconds: float) -> None:
-        """Give consumers that many seconds to settle the work under way, then end them."""
+        """Give consumers that many seconds to settle the work under way, then cancel them."""
         ending = [self._running.pop(name) for name in names]
         if not ending:
             return

@@ -19,12 +19,12 @@ from eventd.egress.loop.sink import (
     Ack,
     Blocked,
     LinkError,
+    LinkUnavailable,
     OpenResult,
     OutboundBatch,
     PageT,
     Rewind,
     Sink,
-    Unavailable,
     dead_letters,
 )
 from eventd.egress.loop.wait_any import until_any
@@ -37,12 +37,12 @@ from eventd.runtime.clock import SECOND, Countdown
 from eventd.runtime.supervisor import SpawnTask
 
 IDLE_WRITE = 5.0
-"""Seconds after which the cursor is stored that passed only records its destination did not select."""
+"""Seconds after which a cursor is stored that has only passed records its destination did not select."""
 BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot record a failure."""
 
 REOPEN_AFTER = 1.0
-"""Seconds within which a restart of the other side does not cause another comparison."""
+"""Seconds after a comparison of marks in which a restart of the other side does not cause another one."""
 CALM = 600.0
 """Seconds without a rewind, or four times the cap of the back-off if that is longer, after which rewinds are counted
 from one.
@@ -61,23 +61,23 @@ logger = logging.getLogger("eventd.egress")
 
 @dataclass(slots=True)
 class _Progress:
-    """The positions of one run of the loop; `asleep_since` is in monotonic seconds."""
+    """The positions of one run of the loop. `stored_at`: when the cursor was last stored, in monotonic seconds."""
 
     settled: int  # the cursor as stored
     sent: int  # end of the last acknowledged range, as stored
     scanned: int  # read up to here
-    launched: int  # end of the last range under way
+    launched: int  # end of the last range passed to the sink
     failures: int
-    asleep_since: float
+    stored_at: float
     healthy: bool  # the stored state says that the link works
 
 
 class Consumer(Generic[PageT]):
     """Drives one cursor through one sink, until it is cancelled or the cursor has reached its end.
 
-    `version` is that of the sink's selection: when another is declared, the consumer stops until it is replaced.
-    `cursors` store its position; by default, the cursor of its name. `spawn` starts a task under the node's supervisor;
-    `chance` returns numbers in [0, 1) for the jitter. `about` are fields of its log lines.
+    `version` is that of the sink's selection: when another is declared, the consumer waits until it is replaced.
+    `cursors` stores its position; by default in the cursor called `name`. `spawn` starts a task under the node's
+    supervisor; `chance` returns numbers in [0, 1) for the jitter. `about` are fields of its log lines.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class Consumer(Generic[PageT]):
 
     async def _go_back(self, progress: _Progress, back: Rewind) -> None:
         if back.to >= progress.settled:  # nothing to send again: what the other side lacks may still be in flight
-            await self._postpone(progress, Unavailable("out_of_step", back.detail))
+            await self._postpone(progress, LinkUnavailable("out_of_step", back.detail))
             return
         at, now = progress.settled, self._log.clock.now()
         await self._log.database.write(rewind, self.name, position=at, to=back.to, epoch=back.epoch, now=now)
@@ -238,7 +238,7 @@ class Consumer(Generic[PageT]):
         self._rewinds, self._rewound_at = 1 if calm else self._rewinds + 1, self._monotonic()
         if self._rewinds > 1:  # a side that rewinds repeatedly must not cause sending without a pause
             what = f"the peer went back {self._rewinds} times: {back.detail}"
-            await self._postpone(progress, Unavailable(REWINDS, what), failures=self._rewinds - 1)
+            await self._postpone(progress, LinkUnavailable(REWINDS, what), failures=self._rewinds - 1)
 
     async def _pump(self, cursor: Cursor, progress: _Progress, watch: Watch) -> bool:
         assert self._signal is not None
@@ -309,7 +309,7 @@ class Consumer(Generic[PageT]):
         """Wait until the first batch is done, more can be sent, or a signal comes; store an idle cursor in time."""
         timeout = None
         if not self._flying and progress.scanned > progress.settled:
-            timeout = progress.asleep_since + IDLE_WRITE - self._monotonic()
+            timeout = progress.stored_at + IDLE_WRITE - self._monotonic()
             if timeout <= 0:
                 await self._settle_idle(progress)
                 return
@@ -351,7 +351,7 @@ class Consumer(Generic[PageT]):
             # A sink may have delivered only a part of its batch, or read beyond it.
             progress.scanned = ack.upto if ack.upto < outbound.upto else max(progress.scanned, ack.upto)
             progress.failures = 0 if asked else progress.failures
-            progress.asleep_since = self._monotonic()
+            progress.stored_at = self._monotonic()
             progress.healthy = progress.healthy or asked
             if asked:
                 self._link_log.note(LinkState.RUNNING)
@@ -366,14 +366,14 @@ class Consumer(Generic[PageT]):
         step = self._step(progress.settled, progress.scanned, progress.sent, now)
         await self._cursors.settle(replace(step, succeeded=succeeded))
         progress.settled = progress.scanned
-        progress.asleep_since = self._monotonic()
+        progress.stored_at = self._monotonic()
         progress.healthy = progress.healthy or succeeded
         if succeeded:
             self._link_log.note(LinkState.RUNNING)
 
     async def _postpone(self, progress: _Progress, held: LinkError, *, failures: int | None = None) -> None:
         now = self._log.clock.now()
-        state = {Unavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
+        state = {LinkUnavailable: LinkState.BACKING_OFF, Blocked: LinkState.BLOCKED}.get(type(held), LinkState.FAILED)
         failed = progress.failures + 1 if failures is None else failures
         attempts = failed if state is LinkState.BACKING_OFF else AT_CAP
         delay = self._backoff.delay(attempts, self._chance(), retry_after=held.retry_after)

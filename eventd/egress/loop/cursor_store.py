@@ -13,11 +13,14 @@ class CursorStore(Protocol):
     """A consumer's position and its failures."""
 
     async def read(self) -> Cursor:
-        """Return the position, and when to try next. Raises `NotFound`."""
+        """Return the cursor: its position, and when to try next. Raises `NotFound` if it was deleted."""
         ...
 
     async def settle(self, step: Step, ack: Ack | None = None) -> None:
-        """Advance, and write the effect of the delivery in the same transaction. Raises `FenceLost`."""
+        """Move the cursor by this step, and write the effect of the delivery in the same transaction.
+
+        Raises `FenceLost` if the cursor has another position or selection than the step says.
+        """
         ...
 
     async def postpone(self, failure: Postponement) -> None:
@@ -26,7 +29,7 @@ class CursorStore(Protocol):
 
 
 class StoredCursor:
-    """The cursor of this name."""
+    """One cursor, as stored in the database."""
 
     def __init__(self, log: EventLog, name: str) -> None:
         self._log = log

@@ -27,7 +27,7 @@ class LinkLog:
         self._about = about
 
     def note(self, state: LinkState, reason: str = "", error: str = "") -> None:
-        """The link now has this state."""
+        """Note that the link has this state, and log it if the state or the reason is new."""
         if state is LinkState.RUNNING and self._state is not state:
             self._logger.info(EVENTS[state], extra=self._about)
         elif (state, reason) != (self._state, self.reason):

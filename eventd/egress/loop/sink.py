@@ -1,7 +1,7 @@
 """The interface between a consumer and its destination, and the ways in which a delivery can fail.
 
-An unavailable destination has not refused anything. `Unavailable` and `Blocked` concern the link: the cursor stays, and
-the delivery is retried. Only an answer about one record makes that record a dead letter, in `Ack.refused`; the link
+An unavailable destination has not refused anything. `LinkUnavailable` and `Blocked` concern the link: the cursor stays,
+and the delivery is retried. Only an answer about one record makes that record a dead letter, in `Ack.refused`; the link
 continues with the next record.
 """
 
@@ -17,22 +17,22 @@ from eventd.log.core.units import Effect
 from eventd.log.cursors.cursors import Batch, Cursor, DeadLetter
 
 LONGEST = 500
-"""Characters of another side's text that are stored."""
+"""Characters of the other side's text that are stored at most."""
 
 
 def plain(text: str) -> str:
-    """Return another side's text in a form that is safe to store and show.
+    """Return the beginning of the other side's text, with blanks for characters that cannot be printed.
 
-    It could be megabytes long, control a terminal, or contain characters that databases reject.
+    The text could be megabytes long, control a terminal, or contain characters that databases reject.
     """
     return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
 
 
 class LinkError(Exception):
-    """The link as a whole is down.
+    """The link as a whole does not work; if neither subclass applies, this node itself is the cause.
 
     `reason` is a slug out of a fixed set, because it becomes a label of metrics; `detail` explains it, and may quote
-    the other side, which asked for a pause of `retry_after` seconds.
+    the other side. `retry_after` is the pause in seconds that the other side asked for.
     """
 
     def __init__(self, reason: str, detail: str, *, retry_after: float | None = None) -> None:
@@ -42,18 +42,23 @@ class LinkError(Exception):
         self.retry_after = retry_after
 
 
-class Unavailable(LinkError):
-    """The other side is down or asks for time: refused connections, timeouts, 429, 5xx."""
+class LinkUnavailable(LinkError):
+    """The other side is down or asks for time (refused connections, timeouts, 429, 5xx), or the plugin failed and is to
+    be tried again.
+    """
 
 
 class Blocked(LinkError):
-    """The other side answers and refuses the link: a wrong key, a wrong path, a wrong group."""
+    """The other side answers and refuses the link (a wrong key, a wrong path, a wrong group), or the plugin cannot run
+    until an operator changes something.
+    """
 
 
 class Rewind(Exception):
     """The other side has less than the cursor says.
 
-    `to` is the position to go back to, `epoch` the one in which the other side has proven to have it; empty for none.
+    `to` is the position to go back to. `epoch` is the epoch in which the other side has proven that it has all records
+    up to there; empty without a proof.
     """
 
     def __init__(self, to: int, detail: str, *, epoch: str = "") -> None:
@@ -72,7 +77,7 @@ class OpenResult:
 
 
 class OutboundRecord(Protocol):
-    """A record to send: its position here, and its event's id."""
+    """A record to send: its position in this node's log, and its event's id."""
 
     @property
     def position(self) -> int: ...
@@ -85,9 +90,10 @@ class OutboundRecord(Protocol):
 class OutboundBatch:
     """The records of one page that a sink delivers. Positions are node-wide; ranges are half-open, `(after, upto]`.
 
-    `after` is where the previous range ended; `exceptions` are matching records that are not sent, with the reason.
-    `lost` is where a loss begins: retention evicted (lost, after] before it could be sent; None without a loss. A
-    `bare` batch has no records, but its range is sent.
+    `after` is where the previous range ended; `exceptions` are positions of matching records that are not sent, each
+    with the reason. `lost` is where a loss begins: retention evicted (lost, after] before it could be sent; None
+    without a loss. A `bare` batch has no records, but its range is sent. `attempts` counts the deliveries of its
+    records, this one included.
     """
 
     after: int
@@ -120,9 +126,9 @@ class RecordRefusal:
 class Ack:
     """The result of a delivery.
 
-    `upto` may lie before the batch's end; then `failure` says why. It may lie beyond, if the sink read further by
-    itself. `effect` is written in the transaction that moves the cursor. Dead letters are stored under the name `books`
-    if that is not the cursor's own.
+    The cursor moves to `upto`. It lies before the batch's end after a `failure`, or if the sink delivered only a part;
+    beyond it, if the sink read further by itself. `effect` is written in the transaction that moves the cursor. Dead
+    letters are stored under the cursor name `ledger_cursor`; if empty, under that of the batches or the cursor's own.
     """
 
     upto: int
@@ -131,21 +137,21 @@ class Ack:
     protocol: str = ""
     failure: LinkError | None = None
     effect: Effect | None = None
-    books: str = ""
+    ledger_cursor: str = ""
 
     @property
     def asked(self) -> bool:
-        """Whether the other side was contacted: a batch without records proves nothing about the link."""
+        """Whether the other side was contacted: a batch that was not sent proves nothing about the link."""
         return self.effect is not None or any(batch.status for batch in self.batches)
 
 
 def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) -> list[DeadLetter]:
     """Return the dead letters of a batch."""
-    # A repair records under the name of the peer's own cursor, which outlives it.
-    books = ack.books or (ack.batches[0].cursor if ack.batches else cursor.name)
+    # A repair stores them under the name of the peer's own cursor, which outlives it.
+    name = ack.ledger_cursor or (ack.batches[0].cursor if ack.batches else cursor.name)
     return [
         DeadLetter(
-            books,
+            name,
             refused.record.position,
             cursor.topic_id,
             refused.record.event_id,
@@ -159,7 +165,7 @@ def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) ->
 
 
 class PageBounds(Protocol):
-    """The last position that a page has read, and whether more records may exist."""
+    """The position up to which a page was read, and whether more records may exist beyond it."""
 
     @property
     def upto(self) -> int: ...
@@ -181,15 +187,15 @@ class Sink(Protocol[PageT]):
 
     @property
     def own(self) -> bool:
-        """Return whether the sink needs only records that entered the log here."""
+        """Return whether the sink needs only records that no peer delivered."""
         ...
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
-        """Set the nudge when there is room for a batch again."""
+        """Set the result of `nudge` when there is room for a batch again."""
         ...
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> PageT:
-        """Read the next page after `after`, up to the cursor's own end."""
+        """Read the next page beyond the position `after`, and not beyond `cursor.until`."""
         ...
 
     async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
@@ -201,17 +207,17 @@ class Sink(Protocol[PageT]):
         ...
 
     async def deliver(self, outbound: Any) -> Ack:
-        """Deliver a batch from `select`. Raises `LinkError`; then nothing is settled."""
+        """Deliver a batch from `select`. Raises `LinkError` or `Rewind`; then nothing of it is settled."""
         ...
 
     def settled(self, ack: Ack) -> None:
-        """The result of `deliver` is committed."""
+        """Note that the result of `deliver` is committed."""
         ...
 
     async def given_up(self) -> None:
-        """The consumer has stopped: deliveries that were not settled are void."""
+        """Note that the consumer's attempt has ended: deliveries that were not settled are void."""
         ...
 
     def wind_down(self) -> None:
-        """The node is about to stop: finish deliveries under way, begin no others."""
+        """Finish deliveries under way, and begin no others: the consumer is about to end."""
         ...

@@ -22,9 +22,11 @@ from typing import NamedTuple
 from eventd.runtime.clock import Clock
 
 LEAST = 64 << 10
-"""The smallest batch in bytes for which a link does not wait: a small batch costs nearly as much as a large one."""
+"""Bytes that a link gets at least, or waits for: a small batch costs nearly as much as a large one."""
 PATIENCE = 2.0
-"""Seconds. Of many batches that are answered at all, one is answered within milliseconds."""
+"""Seconds in which no batch is returned before links use the other half: of many batches that are answered at all, one
+is answered within milliseconds.
+"""
 
 
 class BudgetShare:
@@ -36,7 +38,7 @@ class BudgetShare:
         self.queue: dict[Allowance, None] = {}
 
     def fits(self, size: int) -> bool:
-        """Return whether this size is available. An event larger than the whole budget is sent alone."""
+        """Return whether this size is available. One above the whole share is, as long as nothing is held."""
         return self.held + size <= self.size or not self.held
 
 
@@ -48,7 +50,7 @@ class Grant(NamedTuple):
 
 
 class Budget:
-    """`total` bytes for all links. `links` returns their number. For one loop."""
+    """`total` bytes for all links. `links` returns their number. For one event loop."""
 
     def __init__(self, total: int, links: Callable[[], int], clock: Clock) -> None:
         self.main = BudgetShare(total // 2)
@@ -122,9 +124,9 @@ class Budget:
 class Allowance:
     """The share of one link in a budget. `most`: bytes of events in its largest batch.
 
-    It requests the `window` before each page, or waits for its turn; then come `take` and `keep`. The page is dropped,
-    or carried as a batch until that is `settled`. `end` returns everything. `answers`: its peer has answered since the
-    opening. `is_in_step`: the last page was the end of the log.
+    Before each page, ask for the `window`, or `wait` for the link's turn; then `take`, read the page, and `keep` it.
+    `drop` the page, or `carry` it as a batch until that is `settled`. `end` returns everything. `answers`: the peer has
+    answered since the link was opened. `is_in_step`: the last page reached the end of the log.
     """
 
     def __init__(self, budget: Budget, most: int) -> None:
@@ -140,12 +142,12 @@ class Allowance:
 
     @property
     def uses_main(self) -> bool:
-        """Return whether it waits for whole batches."""
+        """Return whether it waits for the main half, with room for a whole batch."""
         return self.answers and not self.is_in_step
 
     @property
     def wanted(self) -> int:
-        """Return the bytes of the next batch at most; it takes no less than `needed`."""
+        """Return the most bytes that the next batch may take; `needed` are the least."""
         return max(self._most, self.needed)
 
     def window(self, wide: int) -> int:
@@ -156,7 +158,7 @@ class Allowance:
         return int(self._taken.size > 0 or len(self._under_way) > 0 or self._budget.is_free(self))
 
     def wait(self, nudge: asyncio.Future[None]) -> None:
-        """Wait for the turn, in which the nudge is set."""
+        """Join the queue; the result of `nudge` is set when it is this link's turn."""
         self._nudge = nudge
         if not self._taken.size:
             self._budget.queue(self)
@@ -193,17 +195,17 @@ class Allowance:
         return True
 
     def carry(self) -> None:
-        """The page that was kept becomes a batch under way."""
+        """Count the page that was kept as a batch under way."""
         self._under_way.append(self._taken)
         self._taken = Grant(self._budget.main, 0)
 
     def drop(self) -> None:
-        """The page is dropped."""
+        """Return the bytes of the page that is not sent."""
         taken, self._taken = self._taken, Grant(self._budget.main, 0)
         self._budget.give_back(*taken)
 
     def settled(self) -> None:
-        """The first batch under way is done, and the peer has answered."""
+        """Return the bytes of the first batch under way: it is done."""
         self._budget.give_back(*self._under_way.popleft())
 
     def end(self) -> None:

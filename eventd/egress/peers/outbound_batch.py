@@ -15,7 +15,9 @@ from federation.runs import split_runs
 
 
 class OutboundLine(NamedTuple):
-    """One record in its form on the wire: its position here, its encoded path, and the event's canonical form."""
+    """One record in its form on the wire: its position in this node's log, its encoded path, and the event's canonical
+    form.
+    """
 
     position: int
     path: str
@@ -69,8 +71,6 @@ class PeerBatch(OutboundBatch):
     records: OutboundLines
 
     def picked(self, upto: int) -> list[int]:
-        """Return every position up to `upto` that a repair decides on: a repair claims no range, so the ledger lists
-        them.
-        """
+        """Return every position up to `upto` that a repair sends or leaves out: the ledger lists them."""
         positions = [*(line.position for line in self.records), *(at for at, _ in self.exceptions)]
         return sorted(position for position in positions if position <= upto)

@@ -81,13 +81,14 @@ class PeerSink:
         self._room = Allowance(dependencies.budget, peer.batch_bytes)
         self._opened = False
         self._primed = False
-        self._fresh = False
-        self._gone_until = 0
+        self._fresh = False  # the peer has no mark that a range could continue
+        self._gone_until = 0  # end of evicted positions that the peer lacks
 
     @property
     def window(self) -> int:
-        """Return 1 for v1 and for repairs, and until the first receipt gave both sides a mark; otherwise see
-        `Allowance`.
+        """Return how many batches may be under way.
+
+        At most one over v1, for repairs, and until the first receipt gave both sides a mark; otherwise see `Allowance`.
         """
         wide = self._protocol == V2 and self._primed and not self._repair
         return self._room.window(self._peer.in_flight if wide else 1)
@@ -163,7 +164,7 @@ class PeerSink:
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
     def select(self, page: WirePage, after: int, attempts: int) -> PeerBatch | None:
-        """Return the whole page: the database has selected its records."""
+        """Return the whole page, whose records the database has selected; None if there is nothing to report."""
         if (
             page.gaps and not self._wanted.own
         ):  # retention keeps only records that entered here: records to be relayed may be gone
@@ -189,9 +190,9 @@ class PeerSink:
         return gone > after
 
     def _begin(self, page: WirePage, after: int) -> tuple[int, int | None]:
-        """Return where the range begins, and where a loss does.
+        """Return the positions after which the range begins, and after which records were lost before it.
 
-        What retention evicted and the peer lacks is reported.
+        The latter is None unless retention evicted records that the peer lacks.
         """
         if self._fresh:
             return max([after, *(gap.upto for gap in page.gaps)]), None
@@ -218,7 +219,7 @@ class PeerSink:
         self._room.settled()
 
     async def given_up(self) -> None:
-        """Drop the mark: the peer reports next time what it has."""
+        """Return all memory; the link is opened again, and the peer asked for its mark."""
         self._opened = self._primed = False
         self._room.end()
 
@@ -235,7 +236,7 @@ class PeerSink:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
 
     def _unsent(self, outbound: PeerBatch) -> Batch:
-        """Return the ledger row for records that were passed over, so that their outcome is known later."""
+        """Return the ledger row for a page whose records are all exceptions, so that their outcome is known later."""
         return self._v2.row(outbound, (), status=0)
 
     def _skewed(self, seconds: float) -> None:

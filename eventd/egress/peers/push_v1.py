@@ -21,7 +21,7 @@ from federation.v1 import is_page, refuses_event_v1, sign_request_v1
 
 V1 = "v1"
 PAGE = 64
-"""Most events of a batch, which is one ledger row."""
+"""Events of a batch at most; each batch is one ledger row."""
 
 
 class PushV1:
@@ -78,7 +78,7 @@ class PushV1:
         text = _first_line(answer)
         if refuses_event_v1(answer.status, answer.body):
             return answer.status, RecordRefusal(record, "refused", text)
-        raise self._transport.hold_up(answer, self._link.endpoint, detail=text)
+        raise self._transport.link_error(answer, self._link.endpoint, detail=text)
 
     def _row(
         self,

@@ -6,7 +6,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from eventd.egress.loop.sink import Ack, Blocked, LinkError, OutboundRecord, RecordRefusal, Rewind, Unavailable, plain
+from eventd.egress.loop.sink import (
+    Ack,
+    Blocked,
+    LinkError,
+    LinkUnavailable,
+    OutboundRecord,
+    RecordRefusal,
+    Rewind,
+    plain,
+)
 from eventd.egress.peers.outbound_batch import PeerBatch
 from eventd.egress.peers.transport import MAX_ANSWER, Transport, is_of_an_api
 from eventd.log.core.values import Head
@@ -32,7 +41,7 @@ from federation.wire import (
 
 V2 = "v2"
 REFUSAL = 128
-"""Bytes of a receipt for a refused line, without its id."""
+"""Bytes that a refused line adds to a receipt, without its id."""
 BATCH_IDS = 64
 """Batches without a receipt whose ids are remembered for the next attempt."""
 
@@ -56,7 +65,10 @@ def impossible_mark(upto: int, head: Head) -> Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction between two nodes. `endpoint` is a base URL; `seconds` the time limit of an answer."""
+    """One direction, from `node` to `peer`. `endpoint` is the peer's base URL; `seconds` the time limit of an answer.
+
+    `cursor` is the name under which deliveries are recorded; `window` the group's replay window in microseconds.
+    """
 
     cursor: str
     group: str
@@ -70,7 +82,11 @@ class Link:
 
 
 class PushV2:
-    """The v2 side of one link. `ring` returns the current keys, `random` random bytes."""
+    """The v2 side of one link.
+
+    `ring` returns the current keys, `random` random bytes; `skewed` gets the seconds by which the peer's clock is
+    ahead.
+    """
 
     def __init__(
         self,
@@ -89,20 +105,20 @@ class PushV2:
         self._skewed = skewed
         self._batch_ids: dict[tuple[Range, int], str] = {}
         self.takes_runs = False
-        """Whether the peer has announced it with its latest receipt, and has refused none."""
+        """Whether to send batches as runs: the peer announced them with its latest receipt, and has refused none."""
         self._refuses_runs = False
         self.head: Head | None = None
         """The log's head when a page was last read: no honest mark of this link exceeds it. None before the first page.
         """
 
     async def mark(self) -> Mark | None:
-        """Return the peer's mark. Raises `V2Unsupported`, `LinkError`."""
+        """Return the peer's mark of this link; None if it has none. Raises `V2Unsupported`, `LinkError`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
         signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
         if answer.status in (404, 405) and not is_of_an_api(answer):
             raise V2Unsupported(f"the peer answered {answer.status} to {query.path}")
         if answer.status != 200:
-            raise self._hold_up(answer)
+            raise self._link_error(answer)
         try:
             verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
             return read_link_answer(answer.body, query)
@@ -157,7 +173,8 @@ class PushV2:
     def _require_possible(self, receipt: Receipt) -> None:
         """Raise `Blocked` for a receipt that claims more than this log has.
 
-        That of a repair concerns the whole link, which may have sent events since the repair's page was read.
+        The receipt of a repair is exempt: it concerns the whole link, which may have sent events since the repair's
+        page was read.
         """
         if self.head is not None and not self._link.repair and (receipt.upto or 0) > self.head.last:
             raise impossible_mark(receipt.upto or 0, self.head)
@@ -265,19 +282,19 @@ class PushV2:
             mark = error.mark
             if mark is not None and mark.epoch == header.range.epoch and self._proven(signed, answer):
                 return Rewind(mark.upto, f"the peer is at {mark.upto}", epoch=mark.epoch)
-            return Unavailable("range_ahead", "the peer misses a batch before this one")
-        return self._hold_up(answer)
+            return LinkUnavailable("range_ahead", "the peer misses a batch before this one")
+        return self._link_error(answer)
 
-    def _hold_up(self, answer: Answer) -> LinkError:
+    def _link_error(self, answer: Answer) -> LinkError:
         error = read_error(answer.body)
         if error is None:
-            return self._transport.hold_up(answer, self._link.endpoint)
+            return self._transport.link_error(answer, self._link.endpoint)
         if error.code == "replayed":
-            return Unavailable("replayed", "the peer has seen this request before (replay)")
+            return LinkUnavailable("replayed", "the peer has seen this request before (replay)")
         detail = error.message + (f"; its clock says {error.server_time}" if error.server_time else "")
         if error.code not in STATUS:
-            return self._transport.hold_up(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
-        return self._transport.hold_up(answer, self._link.endpoint, code=error.code, detail=detail)
+            return self._transport.link_error(answer, self._link.endpoint, detail=f"{error.code}: {detail}")
+        return self._transport.link_error(answer, self._link.endpoint, code=error.code, detail=detail)
 
     def _refusals(self, outbound: PeerBatch, receipt: Receipt) -> list[RecordRefusal]:
         """Return the records that the receipt refuses. Raises `Blocked` when it does not add up to what was sent."""

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eventd.egress.loop.sink import Blocked, LinkError
-from eventd.egress.loop.sink import Unavailable as Down
+from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
 from eventd.egress.peers.transport import Transport, is_of_an_api
 from eventd.errors import Conflict, EventdError, Unavailable
 from eventd.net.exchange import Answer
@@ -95,12 +94,12 @@ class Asker:
             raise QueryUnsupported(f"it answers {answer.status} to the query: its program is too old for it")
         if code == "other_history":
             raise HistoryEnded
-        held = self.transport.hold_up(
+        held = self.transport.link_error(
             answer, self.peer.endpoint, code=code, detail=error.message if error is not None else ""
         )
-        if not may_wait or not (isinstance(held, Down) or code == "replayed"):
+        if not may_wait or not (isinstance(held, LinkUnavailable) or code == "replayed"):
             raise self._down(held)
-        await self.clock.sleep(min(5.0, (isinstance(held, Down) and held.retry_after) or 0.5))
+        await self.clock.sleep(min(5.0, (isinstance(held, LinkUnavailable) and held.retry_after) or 0.5))
 
     def _down(self, held: LinkError) -> EventdError:
         words = f"{self.peer.node_name} cannot be queried: {held.detail}"

@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from eventd.egress.loop.sink import Blocked, LinkError, Unavailable
+from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
 from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.runtime.clock import SECOND, Clock
 from federation.event import micros
@@ -49,7 +49,7 @@ class Transport:
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = MAX_ANSWER
     ) -> Answer:
-        """POST with a Content-Length. Raises `Unavailable` without an answer of at most `most` bytes in that time."""
+        """POST with a Content-Length. Raises `LinkUnavailable` without an answer of up to `most` bytes in time."""
         origin, begin = _read_url(url)
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
@@ -57,13 +57,13 @@ class Transport:
             async with asyncio.timeout(seconds):
                 return await self._ask(origin, head, body, most, seconds)
         except TimeoutError:
-            raise Unavailable("timeout", f"no answer within {seconds:g} s") from None
+            raise LinkUnavailable("timeout", f"no answer within {seconds:g} s") from None
         except ssl.SSLError as error:
-            raise Unavailable("tls", f"TLS failed: {error.reason or 'handshake'}") from None
+            raise LinkUnavailable("tls", f"TLS failed: {error.reason or 'handshake'}") from None
         except AnswerTooLarge:
-            raise Unavailable("answer_too_large", f"the peer's answer is larger than {most} bytes") from None
+            raise LinkUnavailable("answer_too_large", f"the peer's answer is larger than {most} bytes") from None
         except (NoAnswer, OSError) as error:
-            raise Unavailable("unreachable", _words(error, origin)) from None
+            raise LinkUnavailable("unreachable", _words(error, origin)) from None
 
     async def _ask(self, origin: Origin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
         connect = partial(self._connect, origin, min(seconds, CONNECT_SECONDS))
@@ -82,7 +82,7 @@ class Transport:
             )
         return exchange
 
-    def hold_up(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
+    def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
         """Return what an answer other than 2xx says about the link to the peer at `endpoint`."""
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
@@ -97,7 +97,7 @@ class Transport:
             )
             return Blocked("wrong_path", message)
         if answer.status == 429 or answer.status >= 500:
-            return Unavailable(reason, message, retry_after=self._retry_after(answer))
+            return LinkUnavailable(reason, message, retry_after=self._retry_after(answer))
         return Blocked(reason, message)
 
     def _retry_after(self, answer: Answer) -> float | None:

@@ -1,8 +1,8 @@
 """Converts a record to an event of a group by templates, with defaults. Pure.
 
 A template is a text with `${…}` in it: `${node}`, `${tag}`, `${topic}`, `${seq}`, `${id}`, `${data}` and `${meta}` as
-JSON, and `${data.a.b}` for a member of theirs, texts unquoted and anything else as JSON. A missing value is empty. `$$`
-stands for a dollar sign.
+JSON, and `${data.a.b}` for a member of `data` or `meta`: a text without quotes, any other value as JSON. A missing
+value is empty. `$$` stands for a dollar sign.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TREES = ("data", "meta")
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """The values that templates can use. `id` is the record's identity, `seq` its seq in `topic`."""
+    """The values that templates can use. `id` is the id that copies of the record share, `seq` its seq in `topic`."""
 
     stored: RecordParts
     topic: str
@@ -140,9 +140,7 @@ def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage
 
 
 def _event_id(original: Original, router: Router, origin: Origin) -> str:
-    """Return the original's identity, or an id that is the same whenever this router copies this record of this
-    history.
-    """
+    """Return the id of a copy, the same whenever this router copies this record: with `fan_in`, the original's."""
     if router.options.fan_in:
         return original.identity(origin.instance)
     place = f"{router.name}\n{origin.epoch}\n{original.position}"

@@ -1,7 +1,8 @@
-"""The graph that routers form between topics: cycles, meeting records, the copies of one record. Pure.
+"""The graph that routers form between topics: cycles, shared destinations, the copies of one record. Pure.
 
-Routers that keep identities (`fan_in`) may meet in one topic and may close cycles: the topic drops duplicates. Any
-other copy is a new record, so a cycle with such a copy ends only at the limit of hops, and needs `allow_cycle`.
+Routers that keep identities (`fan_in`: a copy has the id of its original) may share a destination and may close cycles:
+the topic drops duplicates. Any other copy is a new record, so a cycle with such a copy ends only at the limit of hops,
+and needs `allow_cycle`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Graph:
         return self._into.get(topic, ())
 
     def meets(self, router: Router) -> Router | None:
-        """Return a router from another source that must not share a destination with the new one.
+        """Return a router from another source with which this one must not share its destination; None without one.
 
         They may share it if every router into it keeps identities.
         """
@@ -63,7 +64,7 @@ class Graph:
         return others[0]
 
     def cycle_closed_by(self, router: Router) -> list[str] | None:
-        """Return the topics of a forbidden cycle that the new router would close, its source first and last.
+        """Return the topics of a forbidden cycle that the new router would close, its own source first and last.
 
         A cycle in which each router keeps identities is allowed. A cycle through a group must be of that kind, because
         events have no hops; any other cycle requires the new router to allow it.
@@ -107,7 +108,7 @@ class Graph:
         return parts
 
     def _after(self, topic: str, seen: set[str]) -> Iterator[str]:
-        """Return the topics reachable from one that were not seen, each after those beyond it."""
+        """Yield the topics reachable from `topic` and not in `seen`, each after those that it leads to."""
         if topic in seen:
             return
         seen.add(topic)
@@ -134,7 +135,7 @@ class Graph:
                     waiting.append(edge.source)
         return [*found.values()][::-1]
 
-    def foretell(self, topic: str) -> dict[str, CopyForecast]:
+    def predict(self, topic: str) -> dict[str, CopyForecast]:
         """Return how many copies of one record written to a topic each topic gets, ignoring filters."""
         holds: defaultdict[str, list[int]] = defaultdict(list, {topic: [0]})
         waiting, made = deque([(topic, 0, 0)]), 0

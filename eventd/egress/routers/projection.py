@@ -17,7 +17,7 @@ CYCLE_HOPS = 8
 FAN_IN_HOPS = 64
 """The same for routers that keep identities. Their ids end every cycle; the limit ends one whose ids were forgotten."""
 STAMP = "_topics_router"
-"""The member of meta that says which record of which source a copy was made of."""
+"""The member of meta that says of which record of which source this is a copy."""
 WRAPPED = "_topics_original_meta"
 """The member that holds an original meta to which the stamp could not be added."""
 MOST_KEYS = 64

@@ -45,7 +45,7 @@ PAGE_RECORDS = 256
 PAGE_BYTES = 256 << 10
 """Approximate bytes of a page."""
 KINDS = 64
-"""Different copies that are made of one page."""
+"""Different copies of each record, at most, that are made of one page."""
 LOOKED_AT_ONCE = 200
 """Sources after which the loop yields while they are checked."""
 PAGES = 8
@@ -95,7 +95,7 @@ class Routing:
         self._pending: dict[SourceState, None] = {}
         self._closed = False
 
-    # --- which routers there are --------------------------------------------------------------------------------
+    # --- loading the routers -----------------------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
@@ -125,7 +125,7 @@ class Routing:
                 self._on_growth(None)
 
     def changed(self) -> None:
-        """Routers, topics or groups may have changed: load them again. Cheap if no version changed."""
+        """Load the routers again: they, topics or groups may have changed. Cheap if no version changed."""
         self._stale = True
         if self._reloading is None or self._reloading.done():
             self._reloading = self._spawn(self._reload(), "routers that were changed")  # tries again by itself
@@ -147,13 +147,13 @@ class Routing:
         self._release([router for router in self._registry.routers.values() if router.held == NO_GROUP])
 
     def put(self, line: RouterRow, version: int | None) -> None:
-        """A router was declared through this process, giving this version of topics; None if nothing changed."""
+        """Take over a router declared through this process. `version`: of the topics, if that changed it."""
         self._queue(self._registry.adopt(DeclaredRouter.of(line), tip=self._log.wakeups.head))
         if version is not None:
             self._follow(version)
 
     def removed(self, names: Iterable[str], version: int) -> None:
-        """Routers, or a topic with all of its routers, were deleted through this process, giving this version."""
+        """Drop routers that were deleted through this process. `version`: of the topics, after that."""
         for name in names:
             self._registry.drop(name)
         self._follow(version)
@@ -384,7 +384,7 @@ class Routing:
             self._registry.sources[topic_id].holes += 1
         self._log.wakeups.touch(topic_id)
 
-    # --- having what is on its way --------------------------------------------------------------------------------
+    # --- waiting for copies ---------------------------------------------------------------------------------------
 
     async def drive(self, topic_id: int) -> None:
         """Wait until a topic has the copies of what its sources held at the time of the call, over any number of hops.

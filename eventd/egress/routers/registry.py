@@ -38,7 +38,7 @@ class RouterRegistry:
         return self._into[topic_id].values() if topic_id in self._into else ()
 
     def adopt(self, declared: DeclaredRouter, *, tip: int) -> SourceState:
-        """Load a declared router. Returns the state of its source; `tip` is where a new source may end."""
+        """Load a declared router. Returns the state of its source, which may have grown up to `tip`."""
         line = declared.line
         router = self.routers.get(line.name)
         if router is not None and router.line.id != line.id:
@@ -66,7 +66,7 @@ class RouterRegistry:
     async def replace(
         self, found: Sequence[DeclaredRouter], tip: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Load these routers, and drop all others. `tip()` returns where a new source may end.
+        """Load these routers, and drop all others. `tip()` returns the position up to which a source may have grown.
 
         An error with one router does not affect the others; the last one is raised at the end.
         """

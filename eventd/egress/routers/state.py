@@ -22,7 +22,7 @@ from eventd.store.engine.database import Connection
 from federation.event import DECODER
 
 FEWEST_RECORDS = 16
-"""Records of a page of which very many different copies are made."""
+"""Records of a page at least, however many different copies are made of it."""
 
 SLICE_WEIGHT = 250
 SLICE_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class DeclaredRouter(NamedTuple):
 
 
 def read_declared(conn: Connection) -> tuple[int, list[DeclaredRouter]]:
-    """Return the version of topics, and its routers."""
+    """Return the stored version of the topics, and all routers."""
     return read_head(conn).topics_version, [*map(DeclaredRouter.of, read_routers(conn))]
 
 
@@ -111,7 +111,7 @@ class RouterState:
 
     @property
     def is_ahead(self) -> bool:
-        """Return whether it has passed records over without storing that."""
+        """Return whether it has passed over records that its stored position has not."""
         return self.seen_seq > self.seq and not (self.lost or self.gone)
 
     def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
@@ -198,9 +198,7 @@ class SourceState:
                 future.set_result(None)
 
     def look(self, head: int, head_seq: int) -> None:
-        """The topic ends at a seq when the log ends at a position: a router that has read it has read the rest of the
-        log.
-        """
+        """Note that the topic ended at `head_seq` when the log ended at `head`: it has no entries in between."""
         for router in self.routers.values():
             if router.seen_seq == head_seq and router.holes == self.holes:
                 router.seen = max(router.seen, head)
@@ -221,7 +219,7 @@ class SourceState:
     def ask(
         self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int
     ) -> PageRead:
-        """Return what is read and made for a batch."""
+        """Return the page to read for a batch, and the kinds of copies to make of it."""
         first = batch.routers[0]
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))

@@ -23,8 +23,8 @@ from federation.lenient import parse_time
 class PluginEvent(msgspec.Struct, rename="camel"):
     """An event as a plugin writes it.
 
-    Without a payload, `attributes` become one, with `message` among them. Without expiry or `ttl` it lasts as long as
-    the result; with a `ttl` of 0 or less it never expires.
+    Without a payload, `attributes` become one, with `message` among them. Without `expires_at`
+    it expires a `ttl` after the result's observation, or with the result's own ttl; if that is 0 or less, never.
     """
 
     type: str
@@ -42,8 +42,9 @@ class PluginEvent(msgspec.Struct, rename="camel"):
 def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, now: int) -> list[Draft]:
     """Return the drafts of the events that a run returned.
 
-    Equal results of the same events get the same ids. `derivation` names the subscription; with those of the source
-    events it is stored in the payload, so that no chain of subscriptions can form a loop. Raises `PluginFailed`.
+    Equal results of the same events get the same ids. `derivation` names the subscription; it is
+    stored in the payload, with the derivations of the source events, so that no chain of subscriptions can form a loop.
+    Raises `PluginFailed` for an event that cannot be stored.
     """
     chain = _chain(batch, derivation)
     ids = ",".join(sorted(one.event.id for one in batch.kept))

@@ -15,12 +15,13 @@ from eventd.store.parts.parts import NewerEvents, NewPart, put_part, withdraw
 from eventd.store.rows.runs import NewRun, RunEnd, begin_run, end_run
 
 NAMED = 20
-"""Ids that a message lists."""
+"""Ids that a message lists at most."""
 
 
 class StoredResult(NamedTuple):
-    """The stored result of a run: the part's name and generation (empty and None without a part), and what
-    was refused."""
+    """The stored result of a run: the source and generation of its part (empty and None without a part), and which of
+    its events were not stored.
+    """
 
     source: str
     generation: int | None
@@ -31,8 +32,9 @@ class StoredResult(NamedTuple):
 class RunEffect:
     """A part, new events, the end of earlier parts' resources for some subjects, and the end of the run.
 
-    `ending` returns the run's end for a time and a result. `ceiling` is the topic's limit in bytes. If the events were
-    run `late`, up to that position, the results of later events stay.
+    `ended` are these subjects. `ending` returns the run's end for a time and a result. `ceiling` is the topic's limit
+    in bytes. `late` is the last position of a backfill's batch: results of events beyond it are kept; None: no
+    backfill.
     """
 
     owner: str
@@ -89,7 +91,7 @@ class RunEffect:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A ledger row for events that no run will ever get."""
+    """Writes the row of a run that is lost: retention evicted its events before any run got them."""
 
     line: NewRun
     topic_id: int | None = field(default=None, init=False)

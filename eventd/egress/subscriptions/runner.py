@@ -1,7 +1,7 @@
 """Runs a plugin with a batch: whole, then by halves, until the one event is found that it cannot process.
 
-The ledger of runs has the number of attempts, so a restart neither forgets a failure nor starts again. The result of a
-run and its end are stored when the cursor is settled.
+The number of attempts is stored with the runs, so it survives a restart of the node. The result of a run and its end
+are stored when the cursor is settled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from eventd.dynamic.guard import observations_of, refuse_captured, refuse_proposed
 from eventd.dynamic.part import form_part, subscription_owner
-from eventd.egress.loop.sink import Ack, Blocked, RecordRefusal, Unavailable
+from eventd.egress.loop.sink import Ack, Blocked, LinkUnavailable, RecordRefusal
 from eventd.egress.subscriptions.derivation import derive
 from eventd.egress.subscriptions.run_effect import Loss, RunEffect
 from eventd.egress.subscriptions.window import Batch
@@ -31,12 +31,12 @@ KEPT = 2000
 """Characters of a plugin's message that are stored with a dead letter."""
 UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
 CRASHES = 3
-"""Attempts of a batch in whose last run the node ended are multiplied by this: the node may have been killed for
-another reason.
+"""The allowed attempts of a batch are multiplied by this if the node ended during its last run: the plugin need not be
+the cause.
 """
 NODE_ENDED = "the node ended while the plugin ran"
-BROKEN_OFF = "it was interrupted: the node was stopped, or the subscription changed"
-NOT_STORED = "its result was not stored: the subscription was paused, blocked or changed meanwhile"
+BROKEN_OFF = "the run was interrupted: the node was stopped, or the subscription changed"
+NOT_STORED = "the result of the run was not stored: the subscription was paused, blocked or changed meanwhile"
 
 
 class SubscriptionMetrics(Protocol):
@@ -72,7 +72,7 @@ class PluginRunner:
         plugin: PluginConfig | None,
         group: GroupConfig,
         cursor: Cursor,
-        books: str,
+        ledger_cursor: str,
         dependencies: SubscriptionDependencies,
     ) -> None:
         self._config = config
@@ -81,21 +81,21 @@ class PluginRunner:
         self._cursor = cursor.name
         self._is_backfill = cursor.until is not None
         self._topic_id = cursor.topic_id
-        self._books = books
+        self._ledger_cursor = ledger_cursor
         self._dependencies = dependencies
         self._owner = subscription_owner(config.name)
-        self._open = ""  # the end of a run that has begun and is not stored yet
+        self._open = ""  # the error to store for the run under way if it is given up; empty without one
         self._begun = 0.0
         self.forget()
 
     def forget(self) -> None:
-        """The earlier attempts are done."""
+        """Forget the earlier attempts: their batch is done."""
         self.until: int | None = None
         self._attempt = 1
         self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
 
     async def recall(self, position: int) -> None:
-        """Read the attempts from this position on."""
+        """Read from the stored runs which batch beyond this position was tried before, and how often."""
         await self._break_off()
         self.forget()
         last = await self._database.read_for_delivery(last_run, self._cursor)
@@ -129,14 +129,18 @@ class PluginRunner:
             self._open = ""
 
     def note_loss(self, after: int, upto: int) -> Ack:
-        """Retention evicted `(after, upto]`: record it."""
-        error = f"retention removed the events between positions {after} and {upto}: no run will receive them"
-        return Ack(upto, effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)), books=self._books)
+        """Return the result for positions `(after, upto]`, which retention evicted: the row of a lost run."""
+        error = f"retention removed the events from position {after + 1} to {upto}: no run will receive them"
+        return Ack(
+            upto,
+            effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)),
+            ledger_cursor=self._ledger_cursor,
+        )
 
     async def run(self, batch: Batch) -> Ack:
-        """Run the plugin with a batch, or with a part of it. Raises `Blocked` and `Unavailable`."""
+        """Run the plugin with a batch, or with the first part of it. Raises `Blocked` and `LinkUnavailable`."""
         if not batch.kept:
-            return Ack(batch.upto, effect=self._effect(batch), books=self._books)
+            return Ack(batch.upto, effect=self._effect(batch), ledger_cursor=self._ledger_cursor)
         if self._exhausted is not None:
             last, self._exhausted = self._exhausted, None
             if len(batch.kept) == 1:
@@ -152,7 +156,7 @@ class PluginRunner:
                     return self._dead_letter(batch, run_id, attempt, failure)
                 await self._fail(batch, run_id, failure)
                 if attempt < self._config.max_attempts:
-                    raise Unavailable("plugin_failed", str(failure)) from None
+                    raise LinkUnavailable("plugin_failed", str(failure)) from None
                 self.until, self._attempt = batch.upto, attempt + 1
                 batch = batch.first_half()
             else:
@@ -240,7 +244,7 @@ class PluginRunner:
             ),
         )
         self._open = NOT_STORED
-        return Ack(batch.upto, effect=effect, books=self._books)
+        return Ack(batch.upto, effect=effect, ledger_cursor=self._ledger_cursor)
 
     @property
     def _derivation(self) -> str:
@@ -259,17 +263,19 @@ class PluginRunner:
     # --- failing ----------------------------------------------------------------------------------------------
 
     async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
-        """Store a failure. Raises `Blocked` when no event is the cause, `Unavailable` when it may be temporary."""
+        """Store the failed run. If the plugin itself is the cause, raise `Blocked`, or `LinkUnavailable` if it may
+        pass.
+        """
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))
         self._open = ""
         self._report(batch, status)
         if failure.about_plugin:
-            held = Unavailable if failure.transient else Blocked
+            held = LinkUnavailable if failure.transient else Blocked
             raise held(failure.reason, str(failure)) from None
 
     def _dead_letter(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
-        """Make the one event a dead letter that the plugin cannot process, with the plugin's message."""
+        """Return the result that makes the batch's only event a dead letter, with the plugin's message."""
         message = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
         letter = RecordRefusal(batch.kept[0], failure.reason, message[:KEPT], attempt)
         effect = self._effect(
@@ -279,18 +285,19 @@ class PluginRunner:
         )
         self._open = NOT_STORED
         self._report(batch, RunStatus.PARKED)
-        return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
+        return Ack(batch.upto, refused=(letter,), effect=effect, ledger_cursor=self._ledger_cursor)
 
     def _dead_letter_untried(self, batch: Batch, last: Run) -> Ack:
-        """Make an event a dead letter that has used up its attempts: the node ended in the last one, or more were
-        allowed before.
+        """Return the result that makes the batch's only event a dead letter without another run.
+
+        Its attempts are used up: the node ended in the last one, or more were allowed before.
         """
         reason = "node_ended" if last.error == NODE_ENDED else "plugin_failed"
         message = f"{last.error}; it wrote: {last.stderr}" if last.stderr else last.error
         letter = RecordRefusal(batch.kept[0], reason, message[:KEPT], last.attempt)
         effect = self._effect(batch, run_id=last.id, ending=lambda now, given: _dead_letter_end(last, now))
         self._report(batch, RunStatus.PARKED, ran=False)
-        return Ack(batch.upto, refused=(letter,), effect=effect, books=self._books)
+        return Ack(batch.upto, refused=(letter,), effect=effect, ledger_cursor=self._ledger_cursor)
 
     def _report(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
         seconds = self._dependencies.log.clock.monotonic() - self._begun if ran else 0.0

@@ -45,7 +45,7 @@ class SubscriptionSink:
         plugin: PluginConfig | None,
         group: GroupConfig,
         cursor: Cursor,
-        books: str,
+        ledger_cursor: str,
         dependencies: SubscriptionDependencies,
     ) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class SubscriptionSink:
             self._trigger, self._asked = Trigger.from_json(cursor.selection), asked
         # A retry runs alone: the results of later events must not be undone.
         self._most = 1 if self._trigger.positions else MOST_EVENTS
-        self._tries = PluginRunner(config, plugin, group, cursor, books, dependencies)
+        self._tries = PluginRunner(config, plugin, group, cursor, ledger_cursor, dependencies)
         self._at = 0
         self._follows = False
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -91,7 +91,7 @@ class SubscriptionSink:
 
     @property
     def _end(self) -> int | None:
-        """Return where a batch that is tried again, or a backfill, ends."""
+        """Return the last position of the batch that is tried again, or of the backfill; None without an end."""
         return self._until if self._tries.until is None else self._tries.until
 
     async def open(self, cursor: Cursor, page: MatchingPage[TriggerEvent]) -> OpenResult:
@@ -101,7 +101,7 @@ class SubscriptionSink:
         return OpenResult(reached=True)
 
     def select(self, page: MatchingPage[TriggerEvent], after: int, attempts: int) -> WindowBatch | None:
-        """Return the whole page."""
+        """Return the page as the first of a batch; None if it has neither events nor a gap."""
         gone = (page.gaps[0].after, page.gaps[-1].upto) if page.gaps else None
         if not page.items and gone is None:
             if self._is_complete(page.upto):
@@ -172,9 +172,10 @@ class SubscriptionSink:
 
 
 def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[TriggerEvent], int]:
-    """Return the leading events, up to one whose key was run before in a later order.
+    """Return the leading events, and the position up to which they reach.
 
-    So a backfill that ends at a position knows that all events beyond it are newer than those it runs.
+    They end before an event that an earlier trigger has run, if an event of the same subject precedes it here. So the
+    results of all events beyond that position are newer than those of this batch.
     """
     names: set[str] = set()
     for index, one in enumerate(seen):
@@ -186,7 +187,7 @@ def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[Tr
 
 
 def _in_force(seen: Sequence[TriggerEvent], now: int) -> list[TriggerEvent]:
-    """Return the events without those that expired while they were collected."""
+    """Return the events without those that expired while they were collected; these still revoke earlier ones."""
     return [
         one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
         for one in seen

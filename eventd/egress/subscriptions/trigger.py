@@ -19,12 +19,13 @@ from federation.selector import Selector
 OBSERVED, EXPIRED = ".observed", ".expired"
 """The suffixes of two event types, of which the second revokes the first."""
 DERIVED_BY = "routerd.net/derived-by"
-"""Payload key of an event that a plugin returned: the subscriptions it was derived by, first one first."""
+"""Payload key of an event that a plugin returned: the subscriptions it was derived by, in order, separated
+by blanks."""
 
 
 @lru_cache(maxsize=256)
 def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], object]:
-    """Return a search for these types in canonical events, which write them in only one way."""
+    """Return a function that searches canonical events, as text, for these types: they write a type in only one way."""
     if "*" in types or not types:
         return bool
     begun = [written(name.removesuffix("*"))[: -1 if name.endswith(".*") else None] for name in (*types, *endings)]
@@ -34,8 +35,8 @@ def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], 
 class TriggerEvent(NamedTuple):
     """An event that concerns a subscription.
 
-    `runs`: the plugin gets it; `ends`: it revokes earlier ones. An event with neither was run before, in its own order:
-    a backfill only has to know about it.
+    `runs`: the plugin gets it; `ends`: it revokes earlier ones. An event with neither was run before, by an earlier
+    trigger: a backfill only has to know about it.
     """
 
     record: Record
@@ -50,7 +51,7 @@ class TriggerEvent(NamedTuple):
 
     @property
     def about(self) -> str:
-        """The subject that it is about."""
+        """Its subject; without one, a text with its type and dedupe key."""
         return self.event.subject or f"\n{self.event.type}\n{self.event.dedupe_key}"
 
     @property
@@ -67,7 +68,8 @@ class Trigger:
     """Selects the events of one subscription, from its cursor on or, for a backfill, from the past.
 
     `derivation` is `<node>/<subscription>`: events derived by it do not trigger it again. `selector` tests all fields
-    but the payload, whose pairs must all be equal. `now` hides expired events. `positions`, if given, limits the
+    but the payload, whose pairs must all be equal. `withdraws`: types `….expired` revoke those called `….observed`.
+    Events that have expired at `now` are not selected; at 0, none has. `positions`, if given, limits the
     events; `without` is an earlier, narrower trigger whose events were run.
     """
 
@@ -91,7 +93,7 @@ class Trigger:
         )
 
     def at(self, now: int) -> Self:
-        """Return the trigger at a time, which hides expired events."""
+        """Return the trigger without the events that have expired at this time."""
         return replace(self, now=now)
 
     def only(self, positions: Iterable[int]) -> Self:

@@ -16,10 +16,10 @@ MOST_EVENTS = 1024
 MOST_BYTES = 4 << 20
 """Bytes of events after which a window closes at once."""
 MOST_SEEN = 8 * MOST_EVENTS
-"""Records, and `MOST_SEEN_BYTES` of them, after which it closes, even if few events represent them."""
+"""Records, and `MOST_SEEN_BYTES` bytes of them, after which a window closes even if the plugin gets few of them."""
 MOST_SEEN_BYTES = 4 * MOST_BYTES
 LONGEST = 60 * SECOND
-"""How long a window that has only a debounce stays open at most."""
+"""How long a window that has only a debounce stays open at most, in microseconds."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Window:
     _last: int = 0
 
     def add(self, found: Iterable[TriggerEvent], *, shift: int = 0) -> None:
-        """Add events in log order. `shift`: by how much the wall clock was set back since it opened."""
+        """Add events in log order. `shift`: the microseconds by which the wall clock was set back since it opened."""
         for one in found:
             self.seen.append(one)
             self._seen_bytes += one.record.size

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
-from eventd.egress.loop.sink import Ack, Blocked, LinkError, Rewind, Unavailable
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, LinkUnavailable, Rewind
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
@@ -33,7 +33,7 @@ from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.support.sinks import RunningConsumer, ScriptedSink, run_consumer
 
 NAME = "peer:g/b"
-DOWN = Unavailable("timeout", "no answer within 5 s")
+DOWN = LinkUnavailable("timeout", "no answer within 5 s")
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ async def test_the_time_a_destination_asks_for_is_respected(
 ) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
-    sink.answers.append(Unavailable("http_429", "slow down", retry_after=asked))
+    sink.answers.append(LinkUnavailable("http_429", "slow down", retry_after=asked))
     async with run_consumer(log, sink, topic) as link:
         await held(link, LinkState.BACKING_OFF)
         assert clock.waits == [pytest.approx(seconds)]

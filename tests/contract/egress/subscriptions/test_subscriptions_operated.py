@@ -387,7 +387,7 @@ async def test_what_retention_took_is_told(engine: Engine, clock: ManualClock) -
     await engine.ran(["e0"], ["e3"])
     lost = (await engine.runs())[1]
     assert (lost.status, lost.after, lost.upto, lost.event_ids, lost.completed_at) == ("lost", 1, 3, [], NOW)
-    assert lost.error == "retention removed the events between positions 1 and 3: no run will receive them"
+    assert lost.error == "retention removed the events from position 2 to 3: no run will receive them"
     rows = (await shown(engine, status="failed"))["runs"]
     assert [(row["eventId"], row["outcome"]) for row in rows] == [("", "lost")]
 

@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from eventd.egress.loop.sink import Ack, OutboundBatch, RecordRefusal, Unavailable
+from eventd.egress.loop.sink import Ack, LinkUnavailable, OutboundBatch, RecordRefusal
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
@@ -34,7 +34,7 @@ from tests.support.sinks import RunningConsumer, ScriptedSink, row, run_consumer
 from tests.support.stored import read_stored
 
 TOPICS = ("group:one", "group:two")
-DOWN = Unavailable("timeout", "no answer")
+DOWN = LinkUnavailable("timeout", "no answer")
 
 
 @dataclass
@@ -65,7 +65,7 @@ class ReceivingSink(ScriptedSink):
 
     def _store(self, parcel: OutboundBatch, records: Sequence[Record], upto: int) -> None:
         if parcel.after > self.mark:
-            raise Unavailable("range_ahead", "the peer misses a batch before this one")
+            raise LinkUnavailable("range_ahead", "the peer misses a batch before this one")
         known = {*self.got, *self.parked}
         self.got += [record.position for record in records if record.position not in known]
         self.mark = max(self.mark, upto)

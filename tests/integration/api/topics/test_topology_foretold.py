@@ -67,7 +67,7 @@ async def test_what_is_foretold_of_a_graph_is_what_becomes_of_a_record(stored: S
         topics = [f"t{number}{letter}" for letter in "abcd"[: chance.randint(2, 4)]]
         graph = await build(stored, topics, chance)
         for topic in topics:
-            foretold = graph.foretell(topic)
+            foretold = graph.predict(topic)
             if sum(told.copies for told in foretold.values()) > MOST or any(t.endless for t in foretold.values()):
                 continue
             before = await heads(stored, topics)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from eventd.egress.loop import consumer
-from eventd.egress.loop.sink import Unavailable
+from eventd.egress.loop.sink import LinkUnavailable
 from eventd.egress.peers.transport import MAX_ANSWER, Transport
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.testing import ManualClock
@@ -77,7 +77,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(begin: bytes, again:
     async with lying(begin, again) as liar:
         transport = Transport(SystemClock())
         try:
-            with pytest.raises(Unavailable) as held:
+            with pytest.raises(LinkUnavailable) as held:
                 await transport.post(f"http://127.0.0.1:{liar.port}/v2/link", b"{}", {}, seconds=1.0)
         finally:
             await transport.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.egress.loop.sink import Blocked, Unavailable
+from eventd.egress.loop.sink import Blocked, LinkUnavailable
 from eventd.egress.peers.transport import Transport, is_of_an_api
 from eventd.net.exchange import Answer
 from eventd.testing import ManualClock
@@ -17,8 +17,8 @@ NOON = 1_795_176_000_000_000
 def asked(text: str, status: int = 503) -> float | None:
     clock = ManualClock()
     clock.set_wall(NOON)
-    held = Transport(clock).hold_up(Answer(status, {"retry-after": text}, b""), "http://b")
-    assert isinstance(held, Unavailable)
+    held = Transport(clock).link_error(Answer(status, {"retry-after": text}, b""), "http://b")
+    assert isinstance(held, LinkUnavailable)
     return held.retry_after
 
 
@@ -32,7 +32,7 @@ def asked(text: str, status: int = 503) -> float | None:
 async def test_a_connection_that_is_refused_names_host_and_port_and_no_secret(url: str, place: str) -> None:
     transport, port = Transport(ManualClock()), free_port()
     try:
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(LinkUnavailable) as caught:
             await transport.post(url.format(port=port), b"", {}, seconds=10)
     finally:
         await transport.close()
@@ -82,7 +82,7 @@ def test_what_is_no_time_says_nothing(text: str) -> None:
 
 
 def test_a_refusal_asks_for_no_time() -> None:
-    assert isinstance(Transport(ManualClock()).hold_up(Answer(403, {"retry-after": "25"}, b""), "http://b"), Blocked)
+    assert isinstance(Transport(ManualClock()).link_error(Answer(403, {"retry-after": "25"}, b""), "http://b"), Blocked)
 
 
 BEARER = {"www-authenticate": "Bearer"}

@@ -101,27 +101,27 @@ def test_what_is_upstream_of_a_topic_comes_the_farthest_first() -> None:
 
 def test_a_mirror_that_is_allowed_makes_nine_of_one() -> None:
     there = graph("a->b", "b->a", options=ALLOWED)
-    assert there.foretell("a") == {"a": CopyForecast(4, 4), "b": CopyForecast(4, 3)}
+    assert there.predict("a") == {"a": CopyForecast(4, 4), "b": CopyForecast(4, 3)}
 
 
 @pytest.mark.parametrize("names", [("a->b", "b->a"), ("a->b", "b->a", "b->c", "c->b", "a->c", "c->a")])
 def test_a_mesh_that_keeps_identities_makes_one_of_one_in_each_topic(names: tuple[str, ...]) -> None:
     there = graph(*names, options=FAN_IN)
     topics = {router.dest for router in there.routers.values()}
-    assert there.foretell("a") == {topic: CopyForecast(1, 0) for topic in topics - {"a"}}
+    assert there.predict("a") == {topic: CopyForecast(1, 0) for topic in topics - {"a"}}
 
 
 def test_a_diamond_doubles_where_its_first_half_makes_new_records() -> None:
     second = [edge("b->d", FAN_IN), edge("c->d", FAN_IN)]
     plain = Graph([edge("a->b"), edge("a->c"), *second])
     kept = Graph([edge("a->b", FAN_IN), edge("a->c", FAN_IN), *second])
-    assert plain.foretell("a")["d"] == CopyForecast(2, 1)
-    assert kept.foretell("a")["d"] == CopyForecast(1, 0)
+    assert plain.predict("a")["d"] == CopyForecast(2, 1)
+    assert kept.predict("a")["d"] == CopyForecast(1, 0)
 
 
 def test_what_has_no_end_is_said_to_have_none() -> None:
     pairs = [Router(f"{n}.{twin}", f"t{n}", f"t{n + 1}") for n in range(30) for twin in "ab"]
-    told = Graph(pairs).foretell("t0")
+    told = Graph(pairs).predict("t0")
     assert all(each.endless for each in told.values())
     assert sum(each.copies for each in told.values()) <= MOST_COPIES + 30
 
