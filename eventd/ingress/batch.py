@@ -29,7 +29,7 @@ from federation.event import from_micros
 from federation.ranges import Mark, Step, follow
 from federation.wire import BatchHeader, Receipt, Refusal, encode_json
 
-STRANGERS = 1000
+MOST_UNDECLARED = 1000
 """How many senders that are not declared peers keep their marks in a group; the most recent ones are kept."""
 SPARE = 100
 """Marks may exceed the limit by this many before any is removed, so that a new name does not cost a scan of all marks.
@@ -38,7 +38,10 @@ SPARE = 100
 
 @dataclass(frozen=True, slots=True)
 class VerifiedBatch:
-    """A verified batch: its header and the drafts of its lines. `keep_nonce_until` is in microseconds."""
+    """A verified batch: its header, and of its lines the drafts with their `positions`, and those `refused` already.
+
+    `keep_nonce_until` is in microseconds.
+    """
 
     header: BatchHeader
     digest: str
@@ -52,7 +55,7 @@ class VerifiedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """What is durable now. `repeated`: the receipt was issued before, and nothing was stored again."""
+    """The stored receipt, and what the batch added. `repeated`: it was issued before, and nothing was added."""
 
     receipt: bytes
     accepted: int
@@ -172,15 +175,15 @@ class StoreBatch:
             stored = StoredMark(mark.epoch, mark.incarnation, mark.base, mark.upto)
             write_mark(tx.conn, *self._link, stored, tx.now)
             if self._begins and self._batch.header.from_node not in self._peers:
-                self._bound_strangers(tx)
+                self._bound_undeclared(tx)
         if self._step.gap is not None:
             record_gap(tx.conn, *self._link, epoch, *self._step.gap, "lost", tx.now)
         if self._step.taken_back:
             header = self._batch.header
             record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)
 
-    def _bound_strangers(self, tx: Transaction) -> None:
+    def _bound_undeclared(self, tx: Transaction) -> None:
         """Delete the oldest marks of undeclared senders: a member with a shared key can invent any number of names."""
-        if count_links(tx.conn, self.topic_id) > len(self._peers) + STRANGERS + SPARE:
-            stale = stale_links(tx.conn, self.topic_id, self._peers, most=STRANGERS, before=0)
+        if count_links(tx.conn, self.topic_id) > len(self._peers) + MOST_UNDECLARED + SPARE:
+            stale = stale_links(tx.conn, self.topic_id, self._peers, most=MOST_UNDECLARED, before=0)
             delete_links(tx.conn, self.topic_id, stale)

@@ -13,24 +13,24 @@ from federation.keys import KeyRing
 from federation.peers import FROM_HEADER
 from federation.signing import Head
 
-STRANGER: Final = "?"
+UNDECLARED: Final = "?"
 MOST_SHOWN: Final = 253
 """Characters of a name that are logged: the limit for a node's name."""
 _KEY_ID: Final = re.compile(r';keyid="([^"\\]{1,200})"')
 
 
-class Claim(NamedTuple):
-    """The sender as far as it is known.
+class ClaimedSender(NamedTuple):
+    """The sender that a request names, reduced to known names; whether it really is the sender is not proven.
 
-    `peer` is a declared peer's node, `?` for any other, empty if the request names none; `key_id` is empty unless it is
-    a known key.
+    `peer` is a declared peer's node, `?` for any other name, empty if the request names none; `key_id` is empty unless
+    it is the id of a known key.
     """
 
     peer: str = ""
     key_id: str = ""
 
 
-NOBODY: Final = Claim()
+NO_SENDER: Final = ClaimedSender()
 
 
 class Sender(NamedTuple):
@@ -70,13 +70,13 @@ def _plain(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text[:MOST_SHOWN])
 
 
-def claim_of(node: str, key_id: str, peers: Collection[str]) -> Claim:
-    """Return the claim to be `node`, signed with a key that is known; `key_id` is empty for an unknown key."""
-    return Claim(node if node in peers or not node else STRANGER, key_id)
+def claimed_sender(node: str, key_id: str, peers: Collection[str]) -> ClaimedSender:
+    """Return the named sender: `node`, with the id of a known key; `key_id` is empty for an unknown key."""
+    return ClaimedSender(node if node in peers or not node else UNDECLARED, key_id)
 
 
-def claim_in(head: Head, peers: Collection[str], ring: Callable[[], KeyRing]) -> Claim:
-    """Return the claim in the head of a request that has proven nothing.
+def claimed_sender_in(head: Head, peers: Collection[str], ring: Callable[[], KeyRing]) -> ClaimedSender:
+    """Return the sender that the head of a request names; nothing of it is proven.
 
     `ring` may raise an `EventdError`; then no key counts as known.
     """
@@ -86,7 +86,7 @@ def claim_in(head: Head, peers: Collection[str], ring: Callable[[], KeyRing]) ->
         key = ring().find(named.group(1) if named else "")
     except EventdError:
         key = None
-    return claim_of(headers.get(FROM_HEADER.lower(), ""), "" if key is None else key.id, peers)
+    return claimed_sender(headers.get(FROM_HEADER.lower(), ""), "" if key is None else key.id, peers)
 
 
 def _headers(head: Head) -> dict[str, str]:

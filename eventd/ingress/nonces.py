@@ -41,7 +41,7 @@ class Nonces:
         await self._log.submit(_KeepNonce(request))
 
     def remember(self, request: VerifiedRequest) -> None:
-        """Cache the nonce of a request that is stored."""
+        """Cache the stored nonce of a request."""
         self._recent[request.key.id, request.nonce] = None
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]

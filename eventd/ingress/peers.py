@@ -11,7 +11,15 @@ from typing import Protocol
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
 from eventd.ingress.batch import StoreBatch, StoreResult, VerifiedBatch
-from eventd.ingress.claimed_sender import NOBODY, Claim, Sender, claim_in, claim_of, sender_in, sender_of_v1
+from eventd.ingress.claimed_sender import (
+    NO_SENDER,
+    ClaimedSender,
+    Sender,
+    claimed_sender,
+    claimed_sender_in,
+    sender_in,
+    sender_of_v1,
+)
 from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
 from eventd.ingress.refusal_counter import RefusalCounter
@@ -42,6 +50,7 @@ from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import BatchHeader, ErrorAnswer, LinkAnswer, LinkQuery, VerifyQuery, answer_to, encode_json
 
 LOG_SECONDS = 60.0
+"""Seconds between two log lines about requests refused for one reason."""
 MOST_ASKED = 4096
 """How many undeclared nodes are remembered as having asked for their mark."""
 
@@ -90,7 +99,7 @@ class AcceptedV1:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was received since the node started."""
+    """New events, duplicates and refused requests since the node started."""
 
     received: int = 0
     duplicate: int = 0
@@ -100,7 +109,8 @@ class Counts:
 class LinkForgotten(Conflict):
     """A batch continues from a position of a link that is unknown here, and its sender has not asked for its mark.
 
-    The sender believes that this node has the earlier events. The refusal makes it ask, and so it learns what was lost.
+    The sender believes that this node has the earlier events. On the code `range_ahead`, as for any batch beyond the
+    mark, a sender asks for its mark, and so it learns what was lost.
     """
 
     code = "range_ahead"
@@ -144,10 +154,10 @@ class PeerIngress:
         try:
             return await self._push_v1(timestamp, signature, body)
         except V1Refused as refusal:
-            self.reject(refusal.reason, sender=lambda: sender_of_v1(body, address))
+            self.note_refused_request(refusal.reason, sender=lambda: sender_of_v1(body, address))
             raise
         except EventdError as error:
-            self.reject("store_error", sender=lambda: sender_of_v1(body, address))
+            self.note_refused_request("store_error", sender=lambda: sender_of_v1(body, address))
             raise V1Refused("store_error", error.message) from error
 
     async def _push_v1(self, timestamp: str | None, signature: str | None, body: bytes | None) -> AcceptedV1:
@@ -160,7 +170,7 @@ class PeerIngress:
         appended = await self._log.submit(Publish(self._topic_id, drafts, ceiling=self.config.retention.max_bytes))
         outcome = appended.outcomes[0]
         if outcome is Outcome.CONFLICT:
-            self._refused("id_conflict", self._claim(event.source_node, key.id))
+            self._count_refusal("id_conflict", self._claimed_sender(event.source_node, key.id))
         new = outcome is Outcome.NEW
         self._count(int(new), int(not new))
         fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
@@ -201,7 +211,7 @@ class PeerIngress:
         try:
             verified, key = self._prove(head)
         except (MessageError, EventdError) as error:
-            return self._unproven(over or error, claim_in(head, self._peers(), self._ring), sender)
+            return self._unproven(over or error, claimed_sender_in(head, self._peers(), self._ring), sender)
         try:
             if over is not None:
                 raise over
@@ -210,10 +220,10 @@ class PeerIngress:
             check_body(verified, body)
         except (TooLarge, Conflict) as error:  # the digest of the head suffices: the sender knows what it sent
             proven = False
-            self.reject(error.reason, self._claimed(verified), sender, code=error.code)
+            self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             status, response = error.status, encode_json(answer_to(error))
         except MessageError as error:
-            return self._unproven(error, self._claimed(verified), sender)
+            return self._unproven(error, self._claimed_by(verified), sender)
         else:
             self._metrics.verified(self.config.name, "v2")
             status, response = await self._effect(verified, body, sender)
@@ -234,18 +244,20 @@ class PeerIngress:
         return None
 
     def _prove(self, head: Head) -> tuple[VerifiedRequest, Key]:
-        """Return the proven request and the key that signs the answer: what cannot be answered is not stored."""
+        """Return the proven request and the key that signs the answer. Without such a key, nothing is stored."""
         ring = self._ring()
         verified = verify_head(head, self._receiver(ring), now=self._log.clock.now())
         return verified, ring.signer(self.config.node_name)
 
-    def _unproven(self, error: MessageError | EventdError, claim: Claim, sender: Callable[[], Sender]) -> Answer:
+    def _unproven(
+        self, error: MessageError | EventdError, claimed: ClaimedSender, sender: Callable[[], Sender]
+    ) -> Answer:
         """Return the unsigned answer to a request that proved nothing, or that this node cannot sign an answer for."""
         if isinstance(error, NoSigningKey):
-            self.reject("no_signing_key", claim, sender, code="unavailable")
+            self.note_refused_request("no_signing_key", claimed, sender, code="unavailable")
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
         elif isinstance(error, MessageError):
-            self.reject(error.reason, claim, sender, code=error.code)
+            self.note_refused_request(error.reason, claimed, sender, code=error.code)
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
@@ -264,10 +276,10 @@ class PeerIngress:
                 return 200, await self._questions.answer(header.from_node, body)
             return 200, encode_json(await self._link(header, verified.created))
         except MessageError as error:
-            self.reject(error.reason, self._claimed(verified), sender, code=error.code)
+            self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
-            self.reject(error.code, self._claimed(verified), sender, code=_own_code(error))
+            self.note_refused_request(error.code, self._claimed_by(verified), sender, code=_own_code(error))
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
@@ -290,20 +302,20 @@ class PeerIngress:
         stored = await self._in_order(batch, len(body))
         self._count(stored.accepted, stored.duplicates)
         if stored.refused:
-            claim = self._claimed(verified)
+            claimed = self._claimed_by(verified)
             for refusal in stored.refused:
-                self._refused(refusal.reason, claim)
+                self._count_refusal(refusal.reason, claimed)
         return stored.receipt
 
     async def _in_order(self, batch: VerifiedBatch, size: int) -> StoreResult:
-        claim = batch.header.range
-        life: LinkLife = (batch.header.from_node, claim.epoch, claim.incarnation)
-        if not claim.repair:
+        covered = batch.header.range
+        life: LinkLife = (batch.header.from_node, covered.epoch, covered.incarnation)
+        if not covered.repair:
             if not self._reorder.knows(life):
                 mark = await self._mark(batch.header.from_node)
                 self._require_asked(batch.header, mark)
                 self._reorder.learn(life, mark)
-            await self._reorder.enter(life, claim, size)
+            await self._reorder.enter(life, covered, size)
         try:
             ceiling = self.config.retention.max_bytes
             return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self._peers()))
@@ -316,15 +328,15 @@ class PeerIngress:
 
         Raises `LinkForgotten`.
         """
-        claim, node = header.range, header.from_node
-        if claim.after and node not in self._asked and (mark is None or mark.epoch != claim.epoch):
-            raise LinkForgotten(f"this node does not know the link up to position {claim.after}: query its state")
+        covered, node = header.range, header.from_node
+        if covered.after and node not in self._asked and (mark is None or mark.epoch != covered.epoch):
+            raise LinkForgotten(f"this node does not know the link up to position {covered.after}: query its state")
 
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
         if created >= self._since:
-            # Danger: a restored database has lost nonces. A captured query and a captured batch together would give the
-            # link
-            # a mark beyond what was lost, and the sender would never send that again.
+            # Queries from before this node's start do not count: a restored database has lost nonces. A captured query
+            # and a captured batch together would give the link a mark beyond the lost events, and the sender would
+            # never send these again.
             self._remember_asked(header.from_node)
         self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
@@ -364,8 +376,8 @@ class PeerIngress:
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
         self._metrics.accepted(self.config.name, new, duplicates)
 
-    def reject(
-        self, reason: str, claim: Claim = NOBODY, sender: Callable[[], Sender] = Sender, *, code: str = ""
+    def note_refused_request(
+        self, reason: str, claimed: ClaimedSender = NO_SENDER, sender: Callable[[], Sender] = Sender, *, code: str = ""
     ) -> None:
         """Count a request that was refused as a whole, and log the exact reason, which the sender does not learn.
 
@@ -380,17 +392,17 @@ class PeerIngress:
             logger.warning("peer request refused", extra=about | sender().show())
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
-        self._refused(reason, claim)
+        self._count_refusal(reason, claimed)
 
-    def _refused(self, reason: str, claim: Claim) -> None:
+    def _count_refusal(self, reason: str, claimed: ClaimedSender) -> None:
         self._metrics.refused(self.config.name, reason)
-        self._refusals.note(self.config.name, reason, claim)
+        self._refusals.note(self.config.name, reason, claimed)
 
-    def _claimed(self, verified: VerifiedRequest) -> Claim:
-        return self._claim(verified.header.from_node, verified.key.id)
+    def _claimed_by(self, verified: VerifiedRequest) -> ClaimedSender:
+        return self._claimed_sender(verified.header.from_node, verified.key.id)
 
-    def _claim(self, node: str, key_id: str) -> Claim:
-        return claim_of(node, key_id, self._peers())
+    def _claimed_sender(self, node: str, key_id: str) -> ClaimedSender:
+        return claimed_sender(node, key_id, self._peers())
 
     def _peers(self) -> set[str]:
         return {peer.node_name for peer in self.config.peers.values()}

@@ -42,8 +42,9 @@ from federation.ranges import Mark
 PAGE_SECONDS = 1.0
 """Seconds that one question is processed at most."""
 AT_ONCE = 2
-"""Questions of different nodes that are processed at the same time."""
+"""Questions that are processed at the same time at most, each of another node."""
 MOST_GAPS = 100
+"""How many of the latest gaps of a link are reported."""
 MOST_TEXT = 1 << 20
 """Approximate limit of the characters of ids in one answer."""
 

@@ -10,7 +10,7 @@ import logging
 from typing import Final, NamedTuple
 
 from eventd.errors import EventdError
-from eventd.ingress.claimed_sender import STRANGER, Claim
+from eventd.ingress.claimed_sender import UNDECLARED, ClaimedSender
 from eventd.log.core.eventlog import EventLog
 from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
 from eventd.runtime.clock import Clock
@@ -46,11 +46,11 @@ class RefusalCounter:
         self._seen: dict[_Kind, _Seen] = {}
         self._written: dict[_Kind, float] = {}  # the time of the last row by kind, newest last
 
-    def note(self, group: str, reason: str, claim: Claim, times: int = 1) -> None:
+    def note(self, group: str, reason: str, claimed: ClaimedSender, times: int = 1) -> None:
         """Count `times` refusals."""
-        kind = _Kind(group, claim.peer, claim.key_id, reason)
+        kind = _Kind(group, claimed.peer, claimed.key_id, reason)
         if kind not in self._seen and len(self._seen) + len(self._written) >= MOST_KINDS:
-            kind = _Kind(group, STRANGER if claim.peer else "", "", reason)
+            kind = _Kind(group, UNDECLARED if claimed.peer else "", "", reason)
         now = self._clock.now()
         before = self._seen.get(kind, _Seen(0, now, now))
         self._seen[kind] = _Seen(before.times + times, before.first_at, now)

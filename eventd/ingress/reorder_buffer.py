@@ -42,22 +42,22 @@ class ReorderBuffer:
         if mark is not None and (mark.epoch, mark.incarnation) == life[1:]:
             self._raise(life, mark.upto)
 
-    async def enter(self, life: LinkLife, claim: Range, size: int) -> None:
-        """Return when the predecessor of the batch has passed, when time is up, or at once when memory is short."""
+    async def enter(self, life: LinkLife, covered: Range, size: int) -> None:
+        """Wait until the predecessor of the batch has passed, or time is up; not at all if memory is short."""
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:
             self._room -= size
             try:
-                while self._is_ahead(life, claim) and await self._change(life, deadline):
+                while self._is_ahead(life, covered) and await self._change(life, deadline):
                     pass
             finally:
                 self._room += size
-        if not self._is_ahead(life, claim):
-            self._raise(life, claim.upto)
+        if not self._is_ahead(life, covered):
+            self._raise(life, covered.upto)
 
-    def _is_ahead(self, life: LinkLife, claim: Range) -> bool:
+    def _is_ahead(self, life: LinkLife, covered: Range) -> bool:
         upto = self._upto(life)
-        return upto is not None and claim.after > upto
+        return upto is not None and covered.after > upto
 
     async def _change(self, life: LinkLife, deadline: float) -> bool:
         """Wait for the next change of this link. Returns False when time is up."""
@@ -85,7 +85,7 @@ class ReorderBuffer:
         self._wake(life)
 
     def forget(self, life: LinkLife) -> None:
-        """A batch that passed was not stored: the position of the link must be read again."""
+        """Forget the position of the link: a batch that passed was not stored, so it must be read again."""
         if self.knows(life):
             del self._passed[life[0]]
         self._wake(life)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from eventd.errors import NotFound
 from eventd.groups.retention import apply_retention
-from eventd.ingress.batch import STRANGERS
+from eventd.ingress.batch import MOST_UNDECLARED
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
@@ -159,7 +159,7 @@ def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tupl
         topic_id = read_topic(conn, topic_of(group)).id
     except NotFound:  # deleted meanwhile, or not loaded yet
         return 0, []
-    return topic_id, stale_links(conn, topic_id, peers, most=STRANGERS, before=now - STRANGER_AGE)
+    return topic_id, stale_links(conn, topic_id, peers, most=MOST_UNDECLARED, before=now - STRANGER_AGE)
 
 
 def _forget_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:

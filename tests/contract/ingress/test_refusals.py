@@ -8,7 +8,7 @@ import pytest
 
 from eventd.errors import EventdError
 from eventd.ingress import refusal_counter as counting
-from eventd.ingress.claimed_sender import NOBODY, Claim, claim_in
+from eventd.ingress.claimed_sender import NO_SENDER, ClaimedSender, claimed_sender_in
 from eventd.ingress.refusal_counter import LOOK_SECONDS, ROW_SECONDS, RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.store.engine.database import fetch
@@ -30,7 +30,7 @@ async def test_a_kind_is_written_soon_and_then_once_a_minute(
     log: EventLog, clock: ManualClock, tally: RefusalCounter
 ) -> None:
     for _ in range(3):
-        tally.note("g", "bad_signature", Claim("b", "k"))
+        tally.note("g", "bad_signature", ClaimedSender("b", "k"))
     clock.advance(LOOK_SECONDS)
     await tally.write(log)
     first = ("g", "b", "k", "bad_signature", 3, NOW, NOW)
@@ -38,7 +38,7 @@ async def test_a_kind_is_written_soon_and_then_once_a_minute(
 
     for _ in range(11):
         clock.advance(LOOK_SECONDS)
-        tally.note("g", "bad_signature", Claim("b", "k"))
+        tally.note("g", "bad_signature", ClaimedSender("b", "k"))
         await tally.write(log)
         assert len(await log.database.read(fetch, SQL)) == 1, "less than a minute after the first"
     clock.advance(LOOK_SECONDS)
@@ -48,19 +48,19 @@ async def test_a_kind_is_written_soon_and_then_once_a_minute(
 
 
 async def test_kinds_are_told_apart(log: EventLog, tally: RefusalCounter) -> None:
-    tally.note("g", "x", NOBODY)
-    tally.note("g", "y", NOBODY, 4)
-    tally.note("h", "x", NOBODY)
-    tally.note("g", "x", Claim("b"))
+    tally.note("g", "x", NO_SENDER)
+    tally.note("g", "y", NO_SENDER, 4)
+    tally.note("h", "x", NO_SENDER)
+    tally.note("g", "x", ClaimedSender("b"))
     await tally.write(log)
     found = [(group, peer, reason, times) for group, peer, _, reason, times, *_ in await log.database.read(fetch, SQL)]
     assert found == [("g", "", "x", 1), ("g", "", "y", 4), ("h", "", "x", 1), ("g", "b", "x", 1)]
 
 
 async def test_at_the_end_all_is_written(log: EventLog, tally: RefusalCounter) -> None:
-    tally.note("g", "x", NOBODY)
+    tally.note("g", "x", NO_SENDER)
     await tally.write(log)
-    tally.note("g", "x", NOBODY)
+    tally.note("g", "x", NO_SENDER)
     await tally.write(log)
     assert len(await log.database.read(fetch, SQL)) == 1
     await tally.write(log, ends=True)
@@ -74,10 +74,10 @@ async def test_what_could_not_be_written_is_written_later(
 ) -> None:
     class Down:
         async def submit(self, _unit: object) -> None:
-            tally.note("g", "x", NOBODY)  # while it is tried
+            tally.note("g", "x", NO_SENDER)  # while it is tried
             raise EventdError("the database is away")
 
-    tally.note("g", "x", NOBODY)
+    tally.note("g", "x", NO_SENDER)
     await tally.write(Down())  # type: ignore[arg-type]
     clock.advance(1)
     await tally.write(log)
@@ -90,10 +90,10 @@ async def test_who_is_named_makes_no_kind_when_there_are_too_many(
     """Neither in memory nor, minute by minute, in the table."""
     monkeypatch.setattr(counting, "MOST_KINDS", 3)
     for number in range(5):
-        tally.note("g", "x", Claim(f"b{number}", "k"))
+        tally.note("g", "x", ClaimedSender(f"b{number}", "k"))
     await tally.write(log)
     for number in range(5, 9):
-        tally.note("g", "x", Claim(f"b{number}", "k"))
+        tally.note("g", "x", ClaimedSender(f"b{number}", "k"))
     clock.advance(ROW_SECONDS)
     await tally.write(log)
     found = [(row[1], row[2], row[4]) for row in await log.database.read(fetch, SQL)]
@@ -113,13 +113,13 @@ def _head(**headers: str) -> Head:
 
 
 def test_only_names_that_are_known_are_taken_from_a_request(ring: KeyRing) -> None:
-    def claim(node: str, key_id: str) -> Claim:
+    def claim(node: str, key_id: str) -> ClaimedSender:
         head = Head("POST", "/", {FROM_HEADER: node, "signature-input": f'eventd=();created=1;keyid="{key_id}"'})
-        return claim_in(head, {"b"}, lambda: ring)
+        return claimed_sender_in(head, {"b"}, lambda: ring)
 
     assert claim("b", "known") == ("b", "known")
     assert claim("invented", "guessed") == ("?", "")
-    assert claim_in(_head(), {"b"}, lambda: ring) == NOBODY
+    assert claimed_sender_in(_head(), {"b"}, lambda: ring) == NO_SENDER
 
 
 def test_headers_may_be_pairs_and_keys_unreadable() -> None:
@@ -130,4 +130,4 @@ def test_headers_may_be_pairs_and_keys_unreadable() -> None:
         yield FROM_HEADER.upper(), "b"
         yield "Signature-Input", 'eventd=();keyid="known"'
 
-    assert claim_in(Head("POST", "/", pairs()), {"b"}, unreadable) == ("b", "")
+    assert claimed_sender_in(Head("POST", "/", pairs()), {"b"}, unreadable) == ("b", "")

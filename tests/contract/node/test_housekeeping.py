@@ -70,7 +70,7 @@ def _marks(conn: Connection, topic_id: int, *names: str, at: int) -> None:
 async def test_the_marks_of_invented_senders_are_bounded_and_those_of_peers_stay(
     log: EventLog, database: Database, clock: ManualClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "STRANGERS", 5)
+    monkeypatch.setattr(retention, "MOST_UNDECLARED", 5)
     text = GROUP % ("edge", "") + "---" + PEER % ("edge-b", "edge", "b", "") + "---" + GROUP % ("core", "")
     await GroupLedger(log, clock).call("resources.apply", sources=[{"name": "test", "text": text}])
     edge, core = await log.topic("group:edge"), await log.topic("group:core")

@@ -46,7 +46,7 @@ async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, mo
 
 async def test_names_without_end_take_no_rows_without_end(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two rounds of retention. The mark of a peer stays, however long it has been silent."""
-    monkeypatch.setattr(batch, "STRANGERS", 5)
+    monkeypatch.setattr(batch, "MOST_UNDECLARED", 5)
     monkeypatch.setattr(batch, "SPARE", 2)
     a, b = sites("a", "b")
     for node in (a, b):
@@ -71,7 +71,7 @@ _NAMED = {"cursors": "name", "selectors": "cursor", "refusals": "peer", "topics"
 async def test_a_sender_whose_mark_was_forgotten_goes_on_and_loses_nothing(
     sites: MakeSites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "STRANGERS", 3)
+    monkeypatch.setattr(retention, "MOST_UNDECLARED", 3)
     a, b = sites("a", "b")
     await a.start()
     await b.start(prune_interval="100ms")
