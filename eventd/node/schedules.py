@@ -13,8 +13,8 @@ from functools import partial
 
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
-from eventd.plugins.run.alone import BROKEN_OFF, read_by_clock, run_alone
 from eventd.plugins.run.plugins import Plugins
+from eventd.plugins.run.without_events import BROKEN_OFF, prepare_due_run, run_without_events
 from eventd.resources.effective import ScheduleConfig
 from eventd.runtime.clock import Clock, Countdown
 from eventd.runtime.supervisor import KeepTask
@@ -97,6 +97,6 @@ class Schedules:
         await self._log.database.write(interrupt_runs, schedule.owner, BROKEN_OFF, self._clock.now())
 
     async def _run(self, schedule: ScheduleConfig) -> None:
-        asked = await self._log.database.read(read_by_clock, schedule, self._clock.now())
-        await run_alone(self._log.database, self._clock, self._plugins, asked)
+        asked = await self._log.database.read(prepare_due_run, schedule, self._clock.now())
+        await run_without_events(self._log.database, self._clock, self._plugins, asked)
         self._changed()

@@ -1,4 +1,4 @@
-"""Child processes that end with the node, together with all their own children.
+"""Child processes: starts them, and kills them with all their descendants, at the latest when the node ends.
 
 May import: runtime.
 """

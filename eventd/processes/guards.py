@@ -24,7 +24,7 @@ END_SECONDS: Final = 5.0
 MAX_IDLE: Final = 4
 """Guards that are kept for reuse."""
 NO_LIFELINE: Final = "-1"
-"""Tells Python code that a guard ends it, not a lifeline."""
+"""The argument that tells Python code that a guard kills it, not a lifeline."""
 
 logger = logging.getLogger("eventd.plugins")
 
@@ -113,7 +113,7 @@ class Guards:
         return self._keeper
 
     def _release(self, guard: _Guard, reusable: bool) -> None:
-        """The guard's program has ended."""
+        """Keep a guard whose program is gone for reuse, or close it."""
         if reusable and guard.keeper is self._keeper and len(self._idle) < MAX_IDLE:
             self._idle.append(guard)
         else:
@@ -138,7 +138,7 @@ class Guards:
                 guard.close()
 
     async def close(self) -> None:
-        """End every program, guard and keeper, and wait."""
+        """Kill every program, end guards and keeper, and wait."""
         for guard in list(self._guards):
             guard.close()
         if self._keeper is not None:
@@ -180,22 +180,22 @@ class _Keeper:
     def kill(self) -> None:
         """Kill the keeper at once. May be called again."""
         self._socket.close()
-        self._process.end()
+        self._process.kill_and_reap()
 
     async def close(self) -> None:
-        """Let the keeper end all of its guards, and itself."""
+        """Let the keeper end all of its guards and itself, for some seconds; then kill it."""
         self._socket.close()
         timer = self._clock.timer(END_SECONDS)
         try:
             await _first_of(self._process.exited, timer)
         finally:
             timer.cancel()
-        self._process.end()
+        self._process.kill_and_reap()
         await self._process.wait_gone()
 
 
 class _Guard:
-    """The node's end of the socket to a guard, which runs one program at a time: `run`, then `end`."""
+    """The node's end of the socket to a guard, which runs one program at a time: `run`, then `kill_program`."""
 
     def __init__(
         self,
@@ -246,8 +246,8 @@ class _Guard:
             with suppress(BrokenPipeError, ConnectionResetError):  # messages that it sent before are still read
                 socket.send_fds(self._socket, [keeper.RUN], [file.fileno(), *pipes])
 
-    def end(self) -> None:
-        """Have the whole program killed; `gone` is done when nothing is left. May be called again."""
+    def kill_program(self) -> None:
+        """Let the guard kill the program and its descendants; `gone` is done when none is left. May be called again."""
         if self._ending or self.gone.done():
             return
         self._ending = True
@@ -311,7 +311,7 @@ class _GuardedProgram(Program):
 
     def kill(self) -> None:
         if not self.gone.done():  # otherwise the guard has another program now
-            self._guard.end()
+            self._guard.kill_program()
 
     async def wait_gone(self) -> None:
         """Wait like other programs; a guard that takes too long is killed, and the keeper finishes its work."""

@@ -1,4 +1,4 @@
-"""Ends plugin programs with all their descendants: one keeper for each node, and below it one guard for each program.
+"""Kills plugin programs with all their descendants: one keeper for each node, and below it one guard for each program.
 
 Run as a file in its own process, with the standard library alone. The guard and the keeper are subreapers: a descendant
 that leaves its session or loses its parent becomes their child, so none escapes. A guard ends its program when the node

@@ -1,4 +1,4 @@
-"""Ends a process that a node started when the node ends, however that happens."""
+"""Kills a process that a node started as soon as the node has ended, however that happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SELF: Final = os.getpid()
 
 
 def end_with(lifeline: int) -> None:
-    """End this process and its descendants when the other end of a pipe is closed; nothing is written to it.
+    """Kill this process and its process group when the other end of a pipe is closed; nothing is written to it.
 
     A thread watches the pipe, also during an endless loop, but not while C code holds the interpreter lock: a regular
     expression can do so for years. Where supported, the kernel kills the process group by itself.

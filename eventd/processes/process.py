@@ -22,6 +22,7 @@ _KILL: Final = 9
 _FIND_MODULES: Final = f"import sys; sys.path[:] = sys.argv.pop().split({os.pathsep!r})\n"
 _LOOK_AGAIN_SECONDS: Final = 0.01
 _REAP_SECONDS: Final = 5.0
+"""Seconds that `wait_gone` waits at most."""
 
 
 class OutputPipe:
@@ -106,7 +107,7 @@ class InputPipe:
 
 
 class Program(ABC):
-    """A running program and its three pipes. Always call `end`.
+    """A running program and its three pipes. Always call `kill_and_reap`.
 
     `exited` has the exit code once the program itself has ended, negative for a signal; its descendants may still run.
     `gone` is done when nothing is left that this process can end.
@@ -137,7 +138,7 @@ class Program(ABC):
     def kill(self) -> None:
         """Kill the program and its descendants."""
 
-    def end(self) -> None:
+    def kill_and_reap(self) -> None:
         """Kill what still runs, close the pipes and reap, at once or as soon as possible. May be called again."""
         self.kill()
         self.stdin.close()
@@ -233,9 +234,9 @@ class Process(Program):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, _KILL)
 
-    def end(self) -> None:
+    def kill_and_reap(self) -> None:
         self._ending = True
-        super().end()
+        super().kill_and_reap()
         if self.exited.done():
             self._reap()
 

@@ -13,10 +13,10 @@ from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit
 from eventd.dynamic.part import API_VERSION, KIND, part_name
 from eventd.plugins.contract.contract import Outcome, PluginFailed
-from eventd.plugins.run.alone import find_plugin, read_by_hand, run_alone
 from eventd.plugins.run.check import DEFAULT_TYPE, Checking, Verdict
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
+from eventd.plugins.run.without_events import find_plugin, prepare_manual_run, run_without_events
 from eventd.resources.effective import PluginConfig, subscriptions
 from eventd.resources.kinds.registry import PLUGIN
 from eventd.resources.validation.resource import from_stored
@@ -64,10 +64,12 @@ class RunPlugin(Params):
 
 async def run_plugin(services: Services, params: RunPlugin) -> dict[str, Any]:
     kept = not params.dry_run
-    asked = await services.database.read(lambda conn: read_by_hand(conn, params.name, services.clock.now(), kept=kept))
+    asked = await services.database.read(
+        lambda conn: prepare_manual_run(conn, params.name, services.clock.now(), kept=kept)
+    )
     running = Plugins(services.clock, environment=plugin_environment())
     try:
-        gave = await run_alone(services.database, services.clock, running, asked)
+        gave = await run_without_events(services.database, services.clock, running, asked)
     except PluginFailed as failed:
         failed.detail = {"outcome": _show_failure(failed)}
         raise

@@ -234,5 +234,5 @@ class _Worker:
 
     async def close(self) -> None:
         """Kill the process if it still runs, and wait until it is gone."""
-        self.process.end()
+        self.process.kill_and_reap()
         await self.process.wait_gone()

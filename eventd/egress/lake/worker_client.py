@@ -62,7 +62,7 @@ class WorkerClient:
         """End the process, even during a step: the next one continues from what it has written."""
         child, self._child = self._child, None
         if child is not None:
-            child.process.end()
+            child.process.kill_and_reap()
             await child.process.wait_gone()
 
 

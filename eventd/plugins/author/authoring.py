@@ -41,7 +41,7 @@ class Mask(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A possible action at a provider. It is shown to operators and never executed."""
+    """A proposed action at an external system (`provider`, such as a cloud). Shown to operators, never executed."""
 
     name: str
     provider: str

@@ -27,6 +27,7 @@ from eventd.plugins.author.authoring import (
 )
 
 MAX_BYTES: Final = 4 << 20
+"""Bytes of all proposals of one run at most."""
 _LISTS: Final = ("resources", "directives", "actionPlans", "events")
 _STATUS: Final = frozenset((*_LISTS, "ttl", "observedAt"))
 _ENCODE: Final = msgspec.json.Encoder().encode

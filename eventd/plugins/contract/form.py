@@ -136,11 +136,11 @@ class Undo(Form):
 
     model_config = ConfigDict(extra="allow")
 
-    action: Action = Field(description="The action that has the effect.")
+    action: Action = Field(description="The reverting action.")
 
 
 class ActionPlan(Form):
-    """A possible action at a provider. It is shown to operators and never executed."""
+    """A proposed action at an external system (`provider`). It is shown to operators and never executed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -180,7 +180,7 @@ class EmittedEvent(Form):
 
     type: Name = Field(description="The type of the event, with dots.")
     message: str = Field(default="", description="The member `message` of the payload.")
-    attributes: dict[str, str] = Field(default={}, description="The payload.")
+    attributes: dict[str, str] = Field(default={}, description="The payload, unless `payload` is given.")
 
 
 class Status(Form):

@@ -64,7 +64,7 @@ class RequestSpec(Form):
         description="The generation of the effective configuration; 0 in a subscription's run."
     )
     previous_dynamic_generation: int = Field(
-        description="The generation of the last such run's part; 0 in a subscription's run."
+        description="The generation of the part that this run replaces; 0 without one, and in a subscription's run."
     )
     now: Time = Field(description="The node's time.")
     events: list[GivenEvent] = Field(default=[], description="At most 1024; absent if there are none.")

@@ -1,6 +1,6 @@
 """Plugins that are functions of installed packages. They run in host processes that are reused.
 
-A host that takes too long or writes too much is ended, and the next run gets another one.
+A host that takes too long or writes too much is killed, and the next run gets another one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Host:
         self._out = bytearray()
         self._err = bytearray()
         self._frame: asyncio.Future[_Frame] = self._loop.create_future()
-        self._too_much: asyncio.Future[str] = self._loop.create_future()
+        self._kill_reason: asyncio.Future[str] = self._loop.create_future()
         self._expecting = True
         self.process.read_stdout(self._take_stdout)
         self._stderr = self.process.read_stderr(self._take_stderr)
@@ -77,36 +77,36 @@ class Host:
     @property
     def alive(self) -> bool:
         """Whether it accepts requests."""
-        return not (self.process.exited.done() or self._too_much.done())
+        return not (self.process.exited.done() or self._kill_reason.done())
 
     def _take_stdout(self, chunk: bytes) -> None:
         self._out += chunk
         if not self._expecting:  # it does not respond: it is not used again
-            self._stop("protocol")
+            self._kill("protocol")
             return
         if len(self._out) < _LENGTH:
             return
         length = int.from_bytes(self._out[:_LENGTH])
         if length > _FRAME:
-            self._stop("stdout_too_large")
+            self._kill("stdout_too_large")
         elif len(self._out) > _LENGTH + length:
-            self._stop("protocol")
+            self._kill("protocol")
         elif len(self._out) == _LENGTH + length:
             self._expecting = False
             try:
                 self._frame.set_result(_DECODER.decode(self._out[_LENGTH:]))
             except msgspec.MsgspecError:
-                self._stop("protocol")
+                self._kill("protocol")
 
     def _take_stderr(self, chunk: bytes) -> None:
         self._err += chunk
         if len(self._err) > MAX_STDERR:
-            self._stop("stderr_too_large")
+            self._kill("stderr_too_large")
 
-    def _stop(self, reason: str) -> None:
-        self.process.end()
-        if not self._too_much.done():
-            self._too_much.set_result(reason)
+    def _kill(self, reason: str) -> None:
+        self.process.kill_and_reap()
+        if not self._kill_reason.done():
+            self._kill_reason.set_result(reason)
 
     async def ready(self) -> None:
         """Wait until the plugin is imported. Raises PluginFailed with `about_plugin`."""
@@ -136,13 +136,13 @@ class Host:
     async def _next(self, seconds: float) -> _Frame:
         timer = self._clock.timer(seconds)
         try:
-            waits: set[asyncio.Future[Any]] = {self._frame, self.process.exited, self._too_much, timer}
+            waits: set[asyncio.Future[Any]] = {self._frame, self.process.exited, self._kill_reason, timer}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
         self._stderr.drain(MAX_STDERR)
-        if self._too_much.done():
-            raise self._overflow(self._too_much.result())
+        if self._kill_reason.done():
+            raise self._killed_for(self._kill_reason.result())
         if self._frame.done():
             return self._frame.result()
         if self.process.exited.done():
@@ -152,7 +152,7 @@ class Host:
         hint = "make it faster, or raise spec.timeout of the Plugin"
         raise self._failed(message, "timeout", hint, transient=True)
 
-    def _overflow(self, reason: str) -> PluginFailed:
+    def _killed_for(self, reason: str) -> PluginFailed:
         if reason == "protocol":
             return self._failed(
                 "the plugin's process was stopped: something wrote into the pipe of its answers", "crashed"
@@ -194,17 +194,17 @@ class Hosts:
         self._retired = False
 
     async def run(self, request: Request) -> Answer:
-        """Run the plugin once. Raises PluginFailed; cancelling ends the host."""
+        """Run the plugin once. Raises PluginFailed. Cancelling kills the host."""
         host = self._take() or await self._start()
         try:
             answer = await host.run(request.encode(), self._config.timeout)
         except PluginFailed:
-            await self._end(host)
+            await self._kill_and_wait(host)
             for other in list(self._idle):  # its author may be fixing it: the next attempt loads the current code
-                self._drop(other)
+                self._discard(other)
             raise
         except BaseException:
-            await self._end(host)
+            await self._kill_and_wait(host)
             raise
         self._release(host)
         return answer
@@ -215,25 +215,25 @@ class Hosts:
         return bool(self._all)
 
     def retire(self) -> None:
-        """End idle hosts now, and busy ones when they finish."""
+        """Kill idle hosts now, and busy ones when their runs end."""
         self._retired = True
         for host in list(self._idle):
-            self._drop(host)
+            self._discard(host)
 
     async def close(self) -> None:
-        """End all hosts and wait."""
+        """Kill idle hosts, and wait until all are gone."""
         self.retire()
         for host in list(self._all):
             await host.process.wait_gone()
 
     def _take(self) -> Host | None:
-        """Return the host that was used last, so that surplus hosts stay idle and expire."""
+        """Return the idle host that was used last, so that surplus hosts stay idle and expire; None without one."""
         while self._idle:
             host, timer = self._idle.popitem()
             timer.cancel()
             if host.alive:
                 return host
-            self._drop(host)
+            self._discard(host)
         return None
 
     async def _start(self) -> Host:
@@ -246,27 +246,27 @@ class Hosts:
         host = Host(process, self._clock)
         self._all[host] = None
         host.process.gone.add_done_callback(lambda _: self._all.pop(host, None))
-        host.process.exited.add_done_callback(lambda _: self._drop(host) if host in self._idle else None)
+        host.process.exited.add_done_callback(lambda _: self._discard(host) if host in self._idle else None)
         try:
             await host.ready()
         except BaseException:
-            await self._end(host)
+            await self._kill_and_wait(host)
             raise
         return host
 
     def _release(self, host: Host) -> None:
         if self._retired or self._clock.monotonic() - host.born > LIFE_SECONDS:
-            self._drop(host)
+            self._discard(host)
             return
         timer = self._clock.timer(IDLE_SECONDS)
-        timer.add_done_callback(lambda done: None if done.cancelled() else self._drop(host))
+        timer.add_done_callback(lambda done: None if done.cancelled() else self._discard(host))
         self._idle[host] = timer
 
-    def _drop(self, host: Host) -> None:
+    def _discard(self, host: Host) -> None:
         if timer := self._idle.pop(host, None):
             timer.cancel()
-        host.process.end()
+        host.process.kill_and_reap()
 
-    async def _end(self, host: Host) -> None:
-        self._drop(host)
+    async def _kill_and_wait(self, host: Host) -> None:
+        self._discard(host)
         await host.process.wait_gone()

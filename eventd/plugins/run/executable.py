@@ -128,14 +128,14 @@ def _no_interpreter(path: str) -> tuple[str, str]:
 async def run_executable(
     path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
 ) -> Answer:
-    """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling ends the program."""
+    """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling kills the program."""
     process = await start(path, environment, guards)
     run = _Run(process, clock)
     try:
         process.stdin.write(request, last=True)
         verdict = await run.watch(longest)
     finally:
-        process.end()
+        process.kill_and_reap()
         await process.wait_gone()
     if verdict is not None:
         raise verdict
@@ -156,14 +156,14 @@ class _Run:
     def _take_stdout(self, chunk: bytes) -> None:
         self.stdout += chunk
         if len(self.stdout) > MAX_STDOUT:
-            self._stop("stdout_too_large")
+            self._stop_reading("stdout_too_large")
 
     def _take_stderr(self, chunk: bytes) -> None:
         self.stderr += chunk
         if len(self.stderr) > MAX_STDERR:
-            self._stop("stderr_too_large")
+            self._stop_reading("stderr_too_large")
 
-    def _stop(self, reason: str) -> None:
+    def _stop_reading(self, reason: str) -> None:
         for pipe in self._pipes:
             pipe.close()
         if not self._too_much.done():

@@ -1,4 +1,4 @@
-"""The process of an entry point. A node starts it, sends it requests and ends it.
+"""The program of a host process, which runs the function of one entry point for a node.
 
 Requests and answers are frames with a length of four bytes in front, over the two pipes this process was started with.
 The pipes are moved to other descriptors first: what the plugin prints goes to standard error and cannot mix with
@@ -27,7 +27,7 @@ _SHOWN: Final = 10
 """How many existing entry points are listed when one is not found."""
 _SELF: Final = os.getpid()
 _TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
-"""Errors whose text concerns the program. The text of others may quote the value that caused them."""
+"""Errors whose text is reported, because it concerns the program; that of others may quote the value at fault."""
 
 
 class _Context(msgspec.Struct):

@@ -37,33 +37,33 @@ class Plugins:
         self._clock = clock
         self._environment = dict(environment)
         self._guards = Guards(clock)
-        self._lanes: dict[str, _PluginRuns] = {}
+        self._current: dict[str, _PluginRuns] = {}
         self._retired: list[Hosts] = []
         self._readers: ThreadPoolExecutor | None = None
 
     async def run(self, config: PluginConfig, request: Request) -> Outcome:
         """Run the plugin once, with at most `config.concurrency` concurrent runs; further runs wait.
 
-        Raises PluginFailed. Cancelling ends the run and all its processes.
+        Raises PluginFailed. Cancelling kills all processes of the run.
         """
-        lane = self._lane(config)
-        async with lane.slots:
-            return await self._run(lane, request)
+        runs = self._runs_of(config)
+        async with runs.slots:
+            return await self._run(runs, request)
 
-    def _lane(self, config: PluginConfig) -> _PluginRuns:
-        lane = self._lanes.get(config.name)
-        if lane is None or lane.config != config:
+    def _runs_of(self, config: PluginConfig) -> _PluginRuns:
+        runs = self._current.get(config.name)
+        if runs is None or runs.config != config:
             self._retire(config.name)
-            lane = self._lanes[config.name] = _PluginRuns(config, self._clock, self._environment, self._guards)
-        return lane
+            runs = self._current[config.name] = _PluginRuns(config, self._clock, self._environment, self._guards)
+        return runs
 
-    async def _run(self, lane: _PluginRuns, request: Request) -> Outcome:
+    async def _run(self, runs: _PluginRuns, request: Request) -> Outcome:
         started = self._clock.now()
         answer: Answer | None = None
         try:
-            answer = await self._answer(lane, request)
-            result = await self._result(lane, answer)
-            check_capabilities(result, lane.config.capabilities)
+            answer = await self._answer(runs, request)
+            result = await self._result(runs, answer)
+            check_capabilities(result, runs.config.capabilities)
         except PluginFailed as failed:
             failed.started_at, failed.completed_at = started, self._clock.now()
             if answer is not None:
@@ -79,10 +79,10 @@ class Plugins:
             result=result,
         )
 
-    async def _answer(self, lane: _PluginRuns, request: Request) -> Answer:
-        config = lane.config
-        if lane.hosts is not None:
-            return await lane.hosts.run(request)
+    async def _answer(self, runs: _PluginRuns, request: Request) -> Answer:
+        config = runs.config
+        if runs.hosts is not None:
+            return await runs.hosts.run(request)
         return await self.run_raw(config, request.encode())
 
     async def run_raw(self, config: PluginConfig, request: bytes) -> Answer:
@@ -96,24 +96,25 @@ class Plugins:
             guards=self._guards,
         )
 
-    async def _result(self, lane: _PluginRuns, answer: Answer) -> Result:
+    async def _result(self, runs: _PluginRuns, answer: Answer) -> Result:
         self._readers = self._readers or ThreadPoolExecutor(READERS, "plugin-answers")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, lane, answer, self._clock.now())
+        return await asyncio.get_running_loop().run_in_executor(self._readers, _read, runs, answer, self._clock.now())
 
     async def forget(self, name: str) -> None:
-        """End the hosts of a plugin that is no longer declared, or was declared again."""
+        """Kill the hosts of a plugin that is no longer declared, or was declared again; busy ones after their runs."""
         self._retire(name)
 
     def _retire(self, name: str) -> None:
-        lane = self._lanes.pop(name, None)
+        """Start no runs in this declaration of a plugin: kill its idle hosts now, and busy ones after their runs."""
+        runs = self._current.pop(name, None)
         self._retired = [hosts for hosts in self._retired if hosts.any_left]
-        if lane is not None and lane.hosts is not None:
-            lane.hosts.retire()
-            self._retired.append(lane.hosts)
+        if runs is not None and runs.hosts is not None:
+            runs.hosts.retire()
+            self._retired.append(runs.hosts)
 
     async def close(self) -> None:
-        """End every process and wait. No run may be under way."""
-        for name in list(self._lanes):
+        """Kill every process and wait. No run may be under way."""
+        for name in list(self._current):
             self._retire(name)
         for hosts in self._retired:
             await hosts.close()
@@ -122,7 +123,7 @@ class Plugins:
             self._readers.shutdown()
 
 
-def _read(lane: _PluginRuns, answer: Answer, now: int) -> Result:
-    if lane.hosts is not None:
-        return read_status(answer.stdout, now=now, ttl=lane.config.ttl)
+def _read(runs: _PluginRuns, answer: Answer, now: int) -> Result:
+    if runs.hosts is not None:
+        return read_status(answer.stdout, now=now, ttl=runs.config.ttl)
     return read_answer(answer.stdout, now=now)

@@ -1,6 +1,6 @@
-"""Runs without events, started by an operator or a schedule, and what is stored of them.
+"""Runs of plugins without events, started by an operator or a schedule.
 
-The part replaces that of the same owner's last run. The end of the run and its part are stored in one transaction.
+The part of a run replaces that of the same owner's last run. It is stored in one transaction with the end of the run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_run
 
-BROKEN_OFF: Final = "it was interrupted: its process was stopped, or its declaration changed"
+BROKEN_OFF: Final = "the run was interrupted: its process was stopped, or its declaration changed"
 
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """The input of a run. `ttl` in microseconds limits how long its part lasts; `kept`: the run is stored."""
+    """The input of a run. `ttl` in microseconds limits how long its part lasts; `kept`: run and part are stored."""
 
     config: PluginConfig
     request: Request
@@ -43,15 +43,15 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outcome of a run."""
+    """The outcome of a run. A part that was not stored has the generation that it would have got."""
 
     part: NewPart
     generation: int
     outcome: Outcome
 
 
-def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrder:
-    """Prepare a run that an operator starts. Raises NotFound."""
+def prepare_manual_run(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrder:
+    """Prepare a run that an operator starts. Raises NotFound if the plugin is not declared."""
     stored = read_resources(conn)
     config = find_plugin(stored, name)
     owner = plugin_owner(name)
@@ -60,7 +60,7 @@ def read_by_hand(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrd
     )
 
 
-def read_by_clock(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOrder:
+def prepare_due_run(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOrder:
     """Prepare a run that is due. Raises NotFound if the plugin is no longer declared."""
     stored = read_resources(conn)
     config = find_plugin(stored, schedule.plugin)
@@ -101,8 +101,11 @@ def _hash(stored: Sequence[StoredResource]) -> str:
     return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-async def run_alone(database: Database, clock: Clock, running: Plugins, asked: RunOrder) -> RunResult:
-    """Run the plugin and store the result. Raises PluginFailed, and Invalid for a result that cannot be stored."""
+async def run_without_events(database: Database, clock: Clock, running: Plugins, asked: RunOrder) -> RunResult:
+    """Run a plugin without events, and store run and part if `asked.kept`.
+
+    Raises PluginFailed, and Invalid for a result that cannot be stored.
+    """
     run_id = await database.write(_begin, asked, clock.now()) if asked.kept else None
     ending = RunEnd(status=RunStatus.INTERRUPTED, completed_at=0, error=BROKEN_OFF)
     try:
@@ -145,7 +148,7 @@ def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: 
 
 
 def _end(conn: Connection, run_id: int, ending: RunEnd) -> None:
-    """Store the end of a run, unless it ended successfully before."""
+    """Store the end of a run, unless `_store` has stored it before."""
     run = read_run(conn, run_id)
     if run is not None and run.status is RunStatus.RUNNING:
         end_run(conn, run_id, ending)

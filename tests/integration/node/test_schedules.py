@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventd.node import schedules
-from eventd.plugins.run.alone import BROKEN_OFF
+from eventd.plugins.run.without_events import BROKEN_OFF
 from eventd.runtime.clock import SECOND, Countdown
 from eventd.store.parts.parts import StoredPart, read_parts
 from eventd.store.rows.runs import NewRun, Run, RunStatus, begin_run, read_runs

@@ -429,7 +429,7 @@ async def test_a_process_without_work_ends_after_a_minute_and_an_old_one_is_repl
 async def test_a_process_that_ends_while_it_is_idle_is_reaped_and_replaced(plugins: Plugins, tmp_path: Path) -> None:
     config = entry_point(tmp_path, WHO)
     pid = int((await plugins.run(config, manual_request())).stderr)
-    hosts = plugins._lanes["sample"].hosts
+    hosts = plugins._current["sample"].hosts
     os.kill(pid, signal.SIGKILL)
     await until(lambda: hosts is not None and not hosts.any_left, "the end of the process to be noticed")
     assert not programs()
