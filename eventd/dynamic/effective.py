@@ -26,9 +26,11 @@ logger = logging.getLogger("eventd.dynamic")
 LONGEST_WAIT = 60.0
 """Seconds after which the time is read again, because the wall clock that decides about ends may have been set."""
 BROKEN_SECONDS = 1.0
+"""Seconds after which a failed merge is tried again."""
 REST = 4.0
 """The pause after a merge as a multiple of its duration."""
 LONGEST_REST = 1.0
+"""The longest pause in seconds."""
 
 
 class Versions(NamedTuple):
@@ -91,7 +93,7 @@ def _compare(earlier: Effective, later: Effective) -> Change:
 
 
 class MergeResult(NamedTuple):
-    """The outcome of a merge, the versions it used, and the content that was noted last."""
+    """The outcome of a merge, the versions it used, and the generation that was stored last."""
 
     effective: Effective
     etag: str
@@ -163,8 +165,8 @@ class ConfigMerger:
 class Following:
     """The effective configuration of a running node; one task runs `run_for_ever`.
 
-    A command beside a node does not `count`: it writes nothing, and content that no node has noted gets the number that
-    it would get next.
+    A command beside a node does not `count`: it writes nothing, and content that no node has stored as a generation
+    gets the number that it would get next.
     """
 
     def __init__(self, database: Database, clock: Clock, *, counts: bool = True) -> None:
@@ -181,7 +183,7 @@ class Following:
         self._sign: asyncio.Future[None] | None = None
 
     def changed(self) -> None:
-        """Something may have changed: parts were written, resources were declared, or another process did either."""
+        """Merge soon: parts may have been written, or resources declared, by this or another process."""
         self._signs += 1
         if self._sign is not None and not self._sign.done():
             self._sign.set_result(None)
@@ -221,7 +223,7 @@ class Following:
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
     async def _note(self, merged: MergeResult, now: int) -> Generation | None:
-        """Store the number of this content; None if newer content has been stored meanwhile."""
+        """Store this content as a generation, if it is new; None if one of newer data has been stored meanwhile."""
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
         return await self._database.write(note_content, merged.versions, merged.etag, now)
@@ -270,7 +272,7 @@ class Following:
                 if trouble != str(error):
                     logger.error("effective configuration failed", extra={"error": str(error)})
                 trouble, end = str(error), None
-            # A caller who needs it now merges at once; under constant change, merging here must not take all the time.
+            # A caller that needs it now merges at once; under constant change, merging here must not take all the time.
             if rest := min(LONGEST_REST, REST * (self._clock.monotonic() - begun)):
                 await self._clock.sleep(rest)
             if signs == self._signs:
@@ -292,13 +294,13 @@ class Following:
 
 
 def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Generation | None:
-    """Store the number of some content in one transaction; None if newer content is stored already."""
+    """Store content as a generation, in the open transaction; None if one of newer data is stored already."""
     if lock_head(conn).epoch != versions.epoch:
         return None
     return note(conn, etag, registry_version=versions.registry, parts_version=versions.parts, now=now)
 
 
 def _as_if_noted(merged: MergeResult, now: int) -> Generation:
-    """Return the number that this content has, or would get next."""
+    """Return the generation that this content has, or would get next."""
     before = merged.noted or Generation(0, "", 0)
     return before if before.etag == merged.etag else Generation(before.generation + 1, merged.etag, now)

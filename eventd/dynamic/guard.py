@@ -1,4 +1,7 @@
-"""Refuses reports of clients that the node captures itself: only an earlier report brought their address here."""
+"""Refuses events that report a client at an address which this node itself captures (a RemoteAddressClaim).
+
+Such an address is seen here only because of an earlier report: it belongs to a client elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from federation.event import format_time
 
 
 class Suppression(NamedTuple):
-    """A masked declared resource: by which part, until when (microseconds), and why."""
+    """A masked declared resource: by which parts (joined by commas), until when (microseconds), and why."""
 
     target: ResourceKey
     masked_by: str
@@ -46,7 +46,7 @@ class IneffectivePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Effective:
-    """The outcome of a merge. `next_change`, in microseconds, is when a part of it ends; None for never."""
+    """The outcome of a merge. `next_change`, in microseconds, is when something in it ends first; None for never."""
 
     entries: Sequence[Entry]
     suppressed: Sequence[Suppression]
@@ -72,7 +72,7 @@ class Effective:
 
 
 class _CurrentPart(NamedTuple):
-    """The part of a part that has not ended."""
+    """A part, and those of its resources and directives that have not ended."""
 
     part: PreparedPart
     given: Sequence[AddedResource]
@@ -139,7 +139,7 @@ def _flaw_of(live: _CurrentPart, startup: Startup, permits: Permits) -> str:
     return ""
 
 
-# --- who gives what several give ----------------------------------------------------------------------------------
+# --- resources of several parts -----------------------------------------------------------------------------------
 
 
 class _Claimant(NamedTuple):
@@ -151,7 +151,7 @@ class _Claimant(NamedTuple):
 
 
 def _settle_contests(sound: Sequence[_CurrentPart]) -> dict[str, str]:
-    """Resolve resources that several parts define. Returns the losing part and the winning part, by source.
+    """Resolve resources that several parts define. Return, by source, why each losing part lost.
 
     A part that loses one resource is left out, so it does not take resources from younger parts.
     """

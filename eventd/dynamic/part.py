@@ -23,10 +23,10 @@ SUBJECT_ANNOTATION: Final = "routerd.net/event-subject"
 MOST_NAMED: Final = 32
 """How many events or subjects an annotation names before it ends in `…`.
 
-Each resource of a part carries the annotation, and a batch has up to 1,000 events; the part itself names all of them.
+Each resource of a part carries the annotation, and a batch has up to 1,024 events; the part itself names all of them.
 """
 MANUAL_GRACE: Final = 30_000_000
-"""Microseconds that a part stays in effect after its plugin or source was deleted."""
+"""Microseconds that a part of a run without events stays in effect after its plugin or source was deleted."""
 LATEST: Final = 253402300799_000000
 """The end of the year 9999, the latest time that can be written."""
 
@@ -99,7 +99,7 @@ def form_part(
     """
     ids = sorted(event.id for event in events)
     subjects = [event.subject for event in events if event.subject]
-    document = {
+    annotations = {
         SOURCE_ANNOTATION: owner,
         GROUP_ANNOTATION: events[0].group,
         ID_ANNOTATION: _named(ids),
@@ -107,7 +107,7 @@ def form_part(
     }
     return _form(
         result,
-        document,
+        annotations,
         owner=owner,
         source=source_of(owner, ids),
         group=events[0].group,
@@ -133,7 +133,7 @@ def form_manual_part(*, plugin: str, result: Proposal, now: int, owner: str = ""
     return part if ttl is None else replace(part, expires_at=min(part.expires_at, part.observed_at + ttl))
 
 
-def _form(result: Proposal, told: Mapping[str, str], *, now: int, **known: Any) -> NewPart:
+def _form(result: Proposal, annotations: Mapping[str, str], *, now: int, **known: Any) -> NewPart:
     observed_at = result.observed_at if 0 <= result.observed_at <= LATEST else now
     for resource in result.resources:
         if not all(map(is_plain, key_of(resource))):
@@ -143,16 +143,16 @@ def _form(result: Proposal, told: Mapping[str, str], *, now: int, **known: Any) 
         observed_at=observed_at,
         expires_at=min(LATEST, observed_at + result.ttl),
         digest=digest_of(result.resources or None, result.directives or None),
-        resources=tuple(_annotated(resource, told) for resource in result.resources),
+        resources=tuple(_annotated(resource, annotations) for resource in result.resources),
         directives=tuple(result.directives),
         action_plans=tuple(result.action_plans),
         **known,
     )
 
 
-def _annotated(resource: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
+def _annotated(resource: Mapping[str, Any], added: Mapping[str, str]) -> dict[str, Any]:
     metadata = dict(resource["metadata"])
-    return {**resource, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **told}}}
+    return {**resource, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}}
 
 
 def _named(names: Sequence[str]) -> str:

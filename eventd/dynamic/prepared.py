@@ -56,7 +56,10 @@ class Directive(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreparedPart:
-    """A prepared part. `ends` are the times at which something in it ends; `flaw` is why it cannot be used at all."""
+    """A prepared part. `ends` are the times at which something in it ends, `ends_at` is the last; in microseconds.
+
+    `flaw` is why it cannot be used at all, empty if it can.
+    """
 
     source: str
     owner: str
