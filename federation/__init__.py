@@ -5,8 +5,8 @@
     selector    does this event match?
     loops       may this event go to that node, may it come from there?
     wire        batches, receipts, error answers: protocol v2 as bytes
-    compare     what two nodes ask each other to compare what they hold
-    ranges      what a range claims and how a receiver's mark follows it
+    compare     the questions and answers by which two nodes compare the events they hold
+    ranges      what a range covers, and how a receiver's mark moves with it
     keys        keys and rings: who may sign, who may speak for whom
     signing     signing and verifying v2 requests and answers
     structured  structured field values, the syntax of the v2 headers

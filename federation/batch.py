@@ -113,7 +113,7 @@ def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Ba
     return Batch(lines, sorted(unreadable + refused, key=lambda refusal: refusal.position))
 
 
-def decode_batch(body: bytes, claim: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
+def decode_batch(body: bytes, covered: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
     """Decode the lines of a body; every event must be canonical. A line with a wrong event or path is refused alone.
 
     Raises Malformed when the framing is broken or positions do not ascend within the claimed range, TooLarge for too
@@ -122,9 +122,9 @@ def decode_batch(body: bytes, claim: Range, limits: Limits, *, form: str = BATCH
     if len(body) > limits.batch_bytes:
         raise TooLarge(f"a batch has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
     if form == RUNS_TYPE:
-        return _decode_runs(body, claim, limits)
+        return _decode_runs(body, covered, limits)
     try:
-        return _decode(body, claim, limits)
+        return _decode(body, covered, limits)
     except Malformed:
         # reported first, although counting in advance costs as much as splitting
         if body.count(b"\n") > limits.batch_events:
@@ -132,11 +132,11 @@ def decode_batch(body: bytes, claim: Range, limits: Limits, *, form: str = BATCH
         raise
 
 
-def _decode(body: bytes, claim: Range, limits: Limits) -> Batch:
+def _decode(body: bytes, covered: Range, limits: Limits) -> Batch:
     if body and not body.endswith(b"\n"):
         raise Malformed("the last line of the batch is not ended")
     batch = Batch(Lines(), [])
-    last = claim.after
+    last = covered.after
     start = 0
     while start < len(body):
         end = _end_of_span(body, start)
@@ -145,22 +145,22 @@ def _decode(body: bytes, claim: Range, limits: Limits) -> Batch:
         if len(batch.lines) + len(batch.refused) > limits.batch_events:
             raise _too_many(limits)
         last, start = chunk.positions[-1], end
-    _require_within(claim, last)
+    _require_within(covered, last)
     return batch
 
 
-def _decode_runs(body: bytes, claim: Range, limits: Limits) -> Batch:
+def _decode_runs(body: bytes, covered: Range, limits: Limits) -> Batch:
     batch = Batch(Lines(), [])
-    last, records = claim.after, 0
+    last, records = covered.after, 0
     for run in read_runs(body):
         records += run.records
         if records > limits.batch_events:
             raise _too_many(limits)
         if run.position <= last:
-            raise Malformed(f"the positions after {last} do not rise run by run")
+            raise Malformed(f"the positions after {last} do not rise from run to run")
         _read_run(run, limits, batch)
         last = run.last
-    _require_within(claim, last)
+    _require_within(covered, last)
     return batch
 
 
@@ -176,16 +176,18 @@ def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
         _read_chunk(_Chunk(range(position, position + records), [run.path] * records, raw), events, limits, batch)
         start, position = end, position + records
     if start < len(run.events) or position != run.last + 1:
-        raise Malformed(f"the run at position {run.position} has not the {run.records} events it says")
+        raise Malformed(
+            f"the run at position {run.position} does not have the {run.records} events that its head states"
+        )
 
 
 def _end_of_span(text: bytes, start: int) -> int:
-    """Return the end of the whole lines that fit, or of the first line if none fits."""
+    """Return where the whole lines end that begin at `start` and fit into a span, or the first line if none fits."""
     return text.rfind(b"\n", start, start + _SPAN) + 1 or text.index(b"\n", start) + 1
 
 
-def _require_within(claim: Range, last: int) -> None:
-    if last > (MAX_POSITION if claim.repair else claim.upto):
+def _require_within(covered: Range, last: int) -> None:
+    if last > (MAX_POSITION if covered.repair else covered.upto):
         raise Malformed(f"position {last} lies beyond the range of the batch")
 
 
@@ -220,12 +222,12 @@ def _split(body: bytes, last: int) -> _Chunk:
         raise Malformed(f"a position after {last} is not a number") from None
     # int() accepts more than encoders write: signs, spaces, leading zeros, digits of other scripts.
     if (*map(str, positions),) != digits or any(map(ge, [last, *positions], positions)):
-        raise Malformed(f"the positions after {last} do not rise line by line")
+        raise Malformed(f"the positions after {last} do not rise from line to line")
     return _Chunk(positions, paths, events)
 
 
 def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, batch: Batch) -> None:
-    """Add the lines of a chunk; `events` are the decoded events, None if each must be examined."""
+    """Add the lines of a chunk to the batch; `events` are its decoded events, None if each line must be examined."""
     if events is not None:
         batch.lines.add(chunk.positions, chunk.paths, chunk.events.decode(), events)
         return
@@ -300,7 +302,7 @@ def _readable_id(body: str) -> str:
 
 
 def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """Return which lines the receiver named in `header` may accept from its sender."""
+    """Divide lines into those that the receiver named in `header` may accept from its sender, and refused ones."""
     verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in lines.origins}
     if not any(verdicts.values()):
         return Batch(lines, [])

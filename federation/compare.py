@@ -1,4 +1,4 @@
-"""Compares what two nodes hold of one of them: the questions of v2, their answers, and the sums in them.
+"""Compares the events of one node that it and another node hold: the questions of v2, answers, and the sums in them.
 
 Both nodes can identify an event by its bytes alone, because the sender's positions mean nothing in the receiver's log.
 So both put the fingerprints of the same events into the same buckets, by the minute of observation and the first bits
@@ -44,7 +44,7 @@ _MASK: Final = WHOLE - 1
 _ONE: Final = 1 << 96
 """A total is one number with the count above and the sum below this unit: adding needs one operation."""
 LATE: Final = -(1 << 80)
-"""Keys below this value belong to no bucket."""
+"""Keys up to this value belong to no bucket."""
 _OBSERVED: Final = ',"observedAt":"'
 
 Count = Annotated[int, Meta(ge=0)]
@@ -56,14 +56,14 @@ Fingerprint = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class StateQuery(Struct, frozen=True, tag_field="ask", tag="state"):
-    """Asks where the link stands, and where the receiver's log does."""
+    """Asks for the link's mark at the receiver, and for the end of the receiver's log."""
 
 
 class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Selects the receiver's records in question: those that came from the asking node and match the selector.
 
-    With `own`, those that entered a log at the asking node, on any path; otherwise also those that only passed it.
-    `since` is the first minute of observation, counted from 1970.
+    With `own`, those that entered a log first at the asking node, by any path; otherwise also those that it relayed.
+    `since` is the first minute of observation, in minutes since 1970; None for all.
     """
 
     own: bool = True
@@ -77,7 +77,9 @@ class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
 
 class Grain(Struct, frozen=True):
-    """The size of the buckets: minutes of observation in a slot, and the number of its parts, a power of two."""
+    """The size of the buckets: how many minutes of observation a slot has, and into how many parts it is divided (a
+    power of two) by the first bits of the fingerprint.
+    """
 
     minutes: Annotated[int, Meta(ge=1, le=MOST_MINUTES)] = 1
     parts: Annotated[int, Meta(ge=1, le=MOST_PARTS)] = 1

@@ -12,12 +12,12 @@ MessageError                anything this package raises on purpose
 ├── Forbidden               403  signed by a known key for another node, group or sender
 ├── NotFound                404  no such path
 ├── WrongMethod             405  only POST
-├── Conflict                409  replayed, or a batch id used for two things
+├── Conflict                409  replayed, or a batch id used for two batches
 │   ├── RangeAhead          409  a batch before this one is missing
 │   └── OtherHistory        409  a question about positions of a history that has ended
 ├── TooLarge                413  over a limit
 ├── UnsupportedMedia        415  another content type or encoding
-├── TooManyQueries                 429  a question of this node, or too many of others, is being answered
+├── TooManyQueries          429  a question of this sender, or too many of others, is being answered
 ├── BadAnswer               an answer that proves nothing
 └── V1Refused               the refusals of protocol v1, with their own texts
 
@@ -99,7 +99,7 @@ class Forbidden(MessageError):
 
 
 class WrongGroup(Forbidden):
-    """For another group."""
+    """A request for another group."""
 
     code = "wrong_group"
 
@@ -117,7 +117,7 @@ class NotFound(MessageError):
 
 
 class WrongMethod(MessageError):
-    """Only POST."""
+    """The path takes only POST."""
 
     code = "method_not_allowed"
 
@@ -129,7 +129,7 @@ class Conflict(MessageError):
 
 
 class BatchConflict(Conflict):
-    """A batch id used for two different batches."""
+    """A batch id that was used for two different batches."""
 
     code = "batch_conflict"
 
@@ -158,7 +158,7 @@ class UnsupportedMedia(MessageError):
 
 
 class TooManyQueries(MessageError):
-    """Another question is being answered: retry a little later."""
+    """A question of this sender, or too many of others, is being answered: retry a little later."""
 
     code = "too_many_requests"
 

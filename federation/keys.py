@@ -68,7 +68,7 @@ class Key:
         state: str = KeyState.ACTIVE,
         speaks_for: Iterable[str] | None = None,
     ) -> Key:
-        """Create a key from a shared secret. Raises BadKey if only white space is given."""
+        """Create a key from a shared secret. Raises BadKey for a blank secret, or a wrong id, owner or state."""
         raw = (secret.encode() if isinstance(secret, str) else secret).strip()
         if not raw:
             raise BadKey(f"the secret of key {id!r} is empty")

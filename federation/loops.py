@@ -1,6 +1,6 @@
 """The path of a record, and whether the record may be forwarded.
 
-A path names the nodes a record has passed, first one first. It is empty for a record that entered the log here.
+A path names the nodes a record has passed, the first one first. It is empty for a record that no other node delivered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def decode_path(text: str) -> Path:
     return _decode_path(text)
 
 
-# Few paths recur. The cache is bounded in number and size, because they come from other nodes.
+# The same few paths recur. The cache is bounded in number and size, because paths come from other nodes.
 @lru_cache(maxsize=1024)
 def _decode_path(text: str) -> Path:
     if not text:

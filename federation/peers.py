@@ -22,6 +22,7 @@ SHARED_KEY_ID: Final = "shared"
 """The key id that both sides give to a group's single shared secret."""
 
 DEFAULT_WINDOW: Final = 300 * SECOND
+"""The default replay window in microseconds."""
 MAX_TEXT: Final = 512
 """Characters of an event's id, group, source, type, subject or dedupe key: what fits every database index."""
 
@@ -46,8 +47,9 @@ REQUEST_TAG: Final = "eventd-v2"
 ANSWER_TAG: Final = "eventd-v2-receipt"
 
 IN_FLIGHT: Final = 4
+"""Batches of a link that may be under way at the same time, by default."""
 RANGE_WAIT: Final = SECOND
-"""How long a receiver holds a batch whose predecessor has not arrived (seconds)."""
+"""How long a receiver holds a batch whose predecessor has not arrived, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,13 @@ _USUAL: Final = re.compile(
 )
 """A covering range as this program writes it: reading exactly this form takes a fifth of the time."""
 MAX_POSITION: Final = 10**15 - 1
-"""The largest integer of a structured field."""
+"""The largest position: the largest integer of a structured field."""
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
     """The range of a batch: every record of the link in (after, upto], or, for a repair, only its own lines.
 
-    `lost` is where a loss of the sender begins: it cannot send anything in (lost, after].
+    `lost` is where a loss of the sender begins: it cannot send anything in (lost, after]; None without a loss.
     """
 
     epoch: str
@@ -123,7 +123,7 @@ class Step(NamedTuple):
 
 
 class RangeAhead(Conflict):
-    """An earlier batch has not arrived. `mark` is the link's present mark."""
+    """An earlier batch of the link has not arrived. `mark` is the link's present mark."""
 
     code = "range_ahead"
 
@@ -132,28 +132,28 @@ class RangeAhead(Conflict):
         self.mark = mark
 
 
-def follow(mark: Mark | None, claim: Range) -> Step:
+def follow(mark: Mark | None, covered: Range) -> Step:
     """Return how a link's mark changes with a batch.
 
     Raises RangeAhead when the batch begins beyond the mark; a receiver may wait for the batch in between first.
     """
-    if claim.repair:
+    if covered.repair:
         return Step(mark)
-    if mark is None or mark.epoch != claim.epoch:
-        base = claim.after if claim.lost is None else claim.lost
-        gap = (base, claim.after) if base < claim.after else None
-        return Step(_mark(claim, upto=claim.upto, base=base), gap=gap)
-    if claim.incarnation < mark.incarnation:
+    if mark is None or mark.epoch != covered.epoch:
+        base = covered.after if covered.lost is None else covered.lost
+        gap = (base, covered.after) if base < covered.after else None
+        return Step(_mark(covered, upto=covered.upto, base=base), gap=gap)
+    if covered.incarnation < mark.incarnation:
         return Step(mark)
-    if claim.after > mark.upto:
-        if claim.lost is None or claim.lost > mark.upto:
-            raise RangeAhead(mark, claim.after)
-        return Step(_mark(claim, upto=claim.upto, base=mark.base), gap=(mark.upto, claim.after))
-    if claim.incarnation > mark.incarnation:
-        new = _mark(claim, upto=claim.upto, base=min(mark.base, claim.after))
-        return Step(new, taken_back=claim.after < mark.upto)
-    return Step(_mark(claim, upto=max(mark.upto, claim.upto), base=mark.base))
+    if covered.after > mark.upto:
+        if covered.lost is None or covered.lost > mark.upto:
+            raise RangeAhead(mark, covered.after)
+        return Step(_mark(covered, upto=covered.upto, base=mark.base), gap=(mark.upto, covered.after))
+    if covered.incarnation > mark.incarnation:
+        new = _mark(covered, upto=covered.upto, base=min(mark.base, covered.after))
+        return Step(new, taken_back=covered.after < mark.upto)
+    return Step(_mark(covered, upto=max(mark.upto, covered.upto), base=mark.base))
 
 
-def _mark(claim: Range, *, upto: int, base: int) -> Mark:
-    return Mark(epoch=claim.epoch, incarnation=claim.incarnation, upto=upto, base=base)
+def _mark(covered: Range, *, upto: int, base: int) -> Mark:
+    return Mark(epoch=covered.epoch, incarnation=covered.incarnation, upto=upto, base=base)

@@ -1,8 +1,14 @@
 """Signs and verifies v2: a profile of HTTP Message Signatures (RFC 9421) with Content-Digest (RFC 9530).
 
-A request's signature covers method, sender, receiver, group, batch and range, so a captured request is useless at
-another node, in another group, or later. The answer's signature covers the request's, so an answer fits one attempt
-only. Time and nonces come from the caller, which also stores the nonces.
+A request's signature covers
+
+* the method, the path, and the body with its type, by its digest,
+* the sending node, the receiving node and the group,
+* of a batch, its id and range, and
+* the time of signing and of expiry, and a nonce.
+
+So a captured request is useless at another node, in another group, or later. The answer's signature covers the
+request's, so an answer fits one attempt only. Time and nonces come from the caller, which also stores the nonces.
 """
 
 from __future__ import annotations
@@ -184,7 +190,7 @@ def sign_request(
 
 
 def verify_request(request: Request, receiver: Receiver, *, now: int) -> VerifiedRequest:
-    """Verify a whole request, in the order that reveals least to a stranger.
+    """Verify a whole request, in the order that reveals least to senders outside of the group.
 
     Raises NotFound, WrongMethod, TooLarge, UnsupportedMedia, Unauthorized (the exact cause in `.reason`), Forbidden,
     ClockSkew, Malformed.
@@ -312,7 +318,7 @@ def _read_signature(values: Mapping[str, str], parts: Components, params: frozen
     if found is None or signature is None:
         raise Unauthorized(f"there is no signature labelled {LABEL}", reason="no_signature")
     if not isinstance(found, InnerList) or not isinstance(signature, Item) or not isinstance(signature.value, bytes):
-        raise Unauthorized("the signature is not of the form RFC 9421 gives it", reason="signature_syntax")
+        raise Unauthorized("the signature does not have the form of RFC 9421", reason="signature_syntax")
     covered = parts if found.items == parts.items else cover(found.items)  # in any order
     if sorted(covered.written) != sorted(parts.written):
         raise Unauthorized("the signature does not cover exactly what it must", reason="components")
@@ -323,15 +329,15 @@ def _read_signature(values: Mapping[str, str], parts: Components, params: frozen
 
 def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
     if params.keys() != expected:
-        raise Unauthorized("the signature has not exactly the parameters it must have", reason="parameters")
+        raise Unauthorized("the signature does not have exactly the required parameters", reason="parameters")
     for name, value in params.items():
         kind: type = int if name in ("created", "expires") else str
         if type(value) is not kind:
-            raise Unauthorized(f"the signature's {name} is not of the kind it must be", reason="parameters")
+            raise Unauthorized(f"the signature's {name} has the wrong type", reason="parameters")
     if params["tag"] != tag:
         raise Unauthorized("the signature was made for another protocol", reason="wrong_tag")
     if params["alg"] not in set(Algorithm):
-        raise Unauthorized("the signature's algorithm is not one of ours", reason="wrong_algorithm")
+        raise Unauthorized("the signature's algorithm is neither of those of v2", reason="wrong_algorithm")
 
 
 def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) -> tuple[Key, bytes]:

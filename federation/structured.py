@@ -128,7 +128,7 @@ class _Reader:
                 raise Malformed(f"structured field: space or ) expected at character {self.at + 1}")
 
 
-# Every request has the same list of covered components. The cache is bounded, because strangers can fill it.
+# Every request has the same list of covered components. The cache is bounded, because any client can fill it.
 @lru_cache(maxsize=64)
 def _read_items(text: str) -> tuple[Item, ...]:
     return _Reader(text).items()

@@ -111,9 +111,9 @@ def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
     kind = KINDS[path]
     if kind is not BatchHeader:
         return kind(**names)
-    claim = Range.from_header(headers[RANGE_HEADER.lower()])
+    covered = Range.from_header(headers[RANGE_HEADER.lower()])
     batch_id, form = headers[BATCH_HEADER.lower()], headers["content-type"]
-    return BatchHeader(**names, batch_id=batch_id, range=claim, form=form)
+    return BatchHeader(**names, batch_id=batch_id, range=covered, form=form)
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -129,10 +129,11 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The outcome of a batch, created once in the transaction that stored it.
+    """The outcome of a batch, created once, in the transaction that stored the batch.
 
-    `digest` is the Content-Digest of the batch's body. `upto` is the link's mark after the batch, None without one.
-    `accepted` lines became records, `duplicates` were stored already, and `refused` lists all others by position.
+    `digest` is the Content-Digest of the batch's body. `upto` is the position of the link's mark after the batch, None
+    without a mark. `accepted` lines became records, `duplicates` were stored already, and `refused` lists all others by
+    position.
     """
 
     group: str
@@ -221,7 +222,7 @@ def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
 
 
 def answer_to(error: MessageError) -> ErrorAnswer:
-    """Return the answer for an error. It is the same for all senders outside of the group."""
+    """Return the answer for an error. Senders outside of the group all get the same message."""
     if error.code == "unauthorized":
         return ErrorAnswer(code=error.code, message="the request is not signed by a key of this group")
     return ErrorAnswer(

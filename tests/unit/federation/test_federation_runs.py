@@ -100,7 +100,7 @@ def test_no_more_of_a_run_is_looked_at_than_it_says_it_has(monkeypatch: pytest.M
     looked_at: list[str] = []
     alone = batches._decode_alone
     monkeypatch.setattr(batches, "_decode_alone", lambda *about: looked_at.append(about[1]) or alone(*about))
-    with pytest.raises(Malformed, match="has not the 100 events it says"):
+    with pytest.raises(Malformed, match="does not have the 100 events that its head states"):
         decode(Run(1, 100, "", b"{}\n" * 1_000_000).encode())
     assert looked_at == []
 
