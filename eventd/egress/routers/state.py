@@ -219,7 +219,7 @@ class SourceState:
     def ask(
         self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int
     ) -> PageRead:
-        """Return the page to read for a batch, and the kinds of copies to make of it."""
+        """Return the page to read for a batch, and for each kind of copies a router that defines it."""
         first = batch.routers[0]
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))
