@@ -1,4 +1,4 @@
-"""What was sent, compared with what is read back: each once, in the order of its sender. Pure."""
+"""Compares what was sent with what is read back: each number once, in the order of its connection. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ledger:
         self._lines: list[int] = []
 
     def take(self, line: int, count: int) -> range:
-        """Return the next numbers, for a batch on that connection."""
+        """Return the next `count` numbers, for a batch on the connection `line`."""
         taken = range(self.count, self.count + count)
         self._begins.append(self.count)
         self._lines.append(line)

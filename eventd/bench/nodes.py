@@ -42,7 +42,7 @@ class Node:
     """A node that the operator runs. What the measurement declares on it is removed at the end.
 
     `door` gives access to its API, `listen` is the address where its group listens, `secret` the path of the group's
-    secret; both may be empty.
+    secret; a node that only sends has no `listen`.
     """
 
     def __init__(self, name: str, door: NodeClient, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
@@ -219,7 +219,7 @@ def group_of(node: Node, name: str, *, listens: bool = False) -> dict[str, Any]:
 
 
 def peer_of(group: str, name: str, host: str, port: int) -> dict[str, Any]:
-    """Return the EventPeer for another node of the group. A peer that is down is retried every half second."""
+    """Return the EventPeer for another node of the group. A peer that is down is retried at least every half second."""
     spec = {
         "groupRef": group,
         "nodeName": name,

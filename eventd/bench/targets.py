@@ -74,7 +74,7 @@ class GroupTarget:
         }
 
     def batch(self, numbers: range) -> bytes:
-        """Return the body of the request that writes these."""
+        """Return the body of the request that writes one entry for each number."""
         template, types = self._template, self.types
         rows = [template % (n, types[n % len(types)], n // 250 % 250, n % 250, n) for n in numbers]
         return f'{{"brief":true,"events":[{",".join(rows)}]}}'.encode()
@@ -86,7 +86,7 @@ class GroupTarget:
         return NewEvent(kind, subject, {"number": f"{number:010}", "pad": self._pad})
 
     async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """Read everything the group holds, page by page, in the order of that node's log."""
+        """Read everything the group holds, page by page, in the order of the node's log."""
         after: str | None = ""
         while after is not None:
             page = await door.call("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
@@ -120,7 +120,7 @@ class TopicTarget:
         self._pad = "x" * max(0, size - 24)
 
     def batch(self, numbers: range | Sequence[int]) -> bytes:
-        """Return the body of the request that writes these."""
+        """Return the body of the request that writes one entry for each number."""
         pad = self._pad
         rows = [f'{{"data":{{"n":{n},"pad":"{pad}"}},"tag":"bench:tag"}}' for n in numbers]
         return f'{{"records":[{",".join(rows)}]}}'.encode()

@@ -241,7 +241,8 @@ class Settings(BaseModel):
 def flag_of(name: str) -> str:
     """Return the flag of a setting; empty if it has none.
 
-    API keys have none, because every user of the machine can read command lines; systemd sets the directory.
+    API keys have none, because every user of the machine can read command lines; systemd sets the credentials
+    directory.
     """
     if name in ("api_keys", "credentials_directory"):
         return ""

@@ -186,6 +186,6 @@ class ClaimSilence:
         self._since: dict[ClaimHolder, float] = {}
 
     def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
-        """Return the holders that have not checked it for `SILENT_SECONDS`. Call this repeatedly with all holders."""
+        """Return the holders that have not checked their claim for `SILENT_SECONDS`. Call it repeatedly with all."""
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

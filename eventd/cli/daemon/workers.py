@@ -212,7 +212,7 @@ class _Worker:
                 self.ready.set_result(None)
 
     def _relay(self, chunk: bytes) -> None:
-        """Write its log to standard error in whole lines, so that lines of two workers do not mix."""
+        """Write the worker's log to standard error in whole lines, so that lines of two workers do not mix."""
         self._said += chunk
         whole, newline, rest = self._said.rpartition(b"\n")
         if newline:

@@ -76,7 +76,7 @@ async def repair_peer(
 async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
     """Request repairs. Returns the number of events, and why some are not sent.
 
-    They may have expired or been evicted since they were found missing: the next comparison excludes them.
+    Events may have expired or been evicted since they were found missing: the next comparison excludes these.
     """
     sent, refused = 0, ""
     for params in parts:
@@ -89,7 +89,7 @@ async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[
 
 
 def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the repairs to request: exactly what is missing, the longest gaps as ranges, others by their ids."""
+    """Return the repairs to request next: the longest gaps as ranges, other missing events by their ids."""
     ordered = sorted(gaps, key=lambda gap: -gap["events"])
     long = [gap for gap in ordered if gap["events"] >= LONG or len(gap["ids"]) < gap["events"]][: REPAIRS_AT_ONCE // 2]
     found = [{"from_seq": gap["fromSeq"], "to_seq": gap["toSeq"]} for gap in long]

@@ -87,7 +87,7 @@ async def runs(
         int | None, typer.Option("--before", metavar="ID", min=1, help="Only runs before this one.")
     ] = None,
 ) -> None:
-    """List the runs of a subscription, the newest first; also of a deleted one."""
+    """List the runs of a subscription, the newest first; the subscription may be deleted."""
     if bool(name) == bool(subscription):
         raise typer.BadParameter("name the subscription once: NAME or --subscription")
     asked: dict[str, Any] = {"group": group, "event_id": event_id, "status": status, "limit": limit}

@@ -1,4 +1,4 @@
-"""Access to a node through its database, running or not. It runs the operations of the API in this process."""
+"""Access to a node, running or not, through its database: the operations of the API run in this process."""
 
 from __future__ import annotations
 

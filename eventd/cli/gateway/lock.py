@@ -107,7 +107,10 @@ def write_serving(database: Database, node: ServingNode) -> None:
 
 
 def read_serving(database: Database) -> ServingNode | None:
-    """Read what the serving node published; None without a node, or if it publishes nothing, as on Postgres."""
+    """Return what the last node published; None if it published nothing, as on Postgres.
+
+    It is out of date if that node was killed: check `holder` first.
+    """
     path = lock_path(database)
     if path is None or not path.exists():
         return None

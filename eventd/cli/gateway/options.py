@@ -94,7 +94,7 @@ def parameters(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter
 
 
 def flags() -> dict[str, bool]:
-    """Return every spelling of the shared options, and whether it takes a value."""
+    """Return every spelling of the shared options, and whether the option takes a value."""
     found: dict[str, bool] = {}
     for annotation, default in SHARED.values():
         about = annotation.__metadata__[0]

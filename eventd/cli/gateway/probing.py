@@ -18,7 +18,7 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener on all addresse
 
 
 async def ask_readiness(database: Database) -> Mapping[str, str] | None:
-    """Return the checks of the node that serves the database; None without one.
+    """Return the state of each readiness check of the node that serves the database; None if no node serves it.
 
     Raises `Unavailable` if a node serves it at an unknown address.
     """

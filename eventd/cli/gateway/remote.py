@@ -114,7 +114,7 @@ def _undecoded(params: Mapping[str, Any]) -> str:
 
 
 def _fill(path: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Fill in the fields of the path. Returns it and the remaining values. Raises `NotFound` for an empty name."""
+    """Fill in the fields of a path. Returns the path and the remaining values. Raises `NotFound` for an empty name."""
     rest = dict(values)
     parts = path.split("/")
     for at, part in enumerate(parts):

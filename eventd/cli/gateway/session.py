@@ -143,7 +143,7 @@ def connected_without_table(command: Callable[..., Awaitable[None]]) -> Callable
 def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
     """Decorate a command that does not connect to a node, with these shared options.
 
-    It blocks without a loop, so Ctrl-C ends it at once.
+    The command runs without an event loop, so Ctrl-C ends it at once.
     """
     return _with_options({**chosen(*names), **variants}, lambda command, session, given: command(session, **given))
 

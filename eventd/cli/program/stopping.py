@@ -43,8 +43,8 @@ class StopFlag:
 class EndOnSignal:
     """Within its block the first SIGTERM or SIGHUP cancels the current task, as Ctrl-C does.
 
-    With `end`, all three call `end` instead. A second signal of the same kind ends the command at once. `number` is the
-    signal that came, 0 before.
+    With `end`, SIGTERM, SIGHUP and Ctrl-C call that instead. A second signal of the same kind ends the command at once.
+    `number` is the signal that came, 0 before.
     """
 
     def __init__(self, end: Callable[[], object] | None = None) -> None:

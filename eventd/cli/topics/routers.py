@@ -121,7 +121,7 @@ async def put(
 
 
 def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
-    """Return source and destination, each from the router's name if it is not given. Raises `Invalid` without one."""
+    """Return source and destination, taken from the router's name if not given. Raises `Invalid` without either."""
     first, arrow, second = router.partition("->")
     source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
     if not source or not dest:
