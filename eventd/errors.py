@@ -2,8 +2,8 @@
 
 EventdError                     anything this package raises on purpose
 ├── Invalid                     the input is wrong: fix it and retry
-├── NotFound                    what was named does not exist
-├── Conflict                    it contradicts the current state
+├── NotFound                    the named object does not exist
+├── Conflict                    the request contradicts the current state
 ├── Unauthorized                no key, or an unknown one
 ├── Forbidden                   a known key without the right to do this
 ├── TooLarge                    over a size limit
@@ -12,15 +12,16 @@ EventdError                     anything this package raises on purpose
 │   ├── DatabaseUnavailable     the database does not answer, is locked, or its disk is full
 │   └── LakeUnavailable         the lake cannot be read or written: unreachable, full, or not writable
 ├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
+├── DatabaseFault               the database refused a row that should never have been written: an internal error
 ├── LakeUnusable                the lake is of another schema version, or no installed package can access it
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
 ├── SecretUnreadable            a key's file is missing, unreadable, empty or not a key
-├── FenceLost                   another consumer moved this cursor; this step was not applied
+├── FenceLost                   the cursor or its selection changed since the step began, which was not applied
 └── CheckFailed                 the command worked and found something wrong
 
 Each error carries `message` (one sentence: what and where), `hint` (what to do; may be empty) and `code`, a stable
-slug. Errors never carry a secret or a payload.
+name for programs. Errors never carry a secret or a payload.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class Invalid(EventdError):
 
 
 class NotFound(EventdError):
-    """What was named is not there."""
+    """The named object does not exist."""
 
     code = "not_found"
 
 
 class Conflict(EventdError):
-    """The request contradicts what is already there."""
+    """The request contradicts the current state."""
 
     code = "conflict"
 
@@ -73,7 +74,7 @@ class Forbidden(EventdError):
 
 
 class TooLarge(EventdError):
-    """Over a limit of size; the limit is in the message."""
+    """The input is over a size limit, which the message names."""
 
     code = "too_large"
 
@@ -85,7 +86,7 @@ class Full(EventdError):
 
 
 class Unavailable(EventdError):
-    """Not now; the same request may succeed later."""
+    """The request cannot be served now; the same request may succeed later."""
 
     code = "unavailable"
 
@@ -127,7 +128,7 @@ class SettingsError(EventdError):
 
     @property
     def usage(self) -> bool:
-        """Whether the command line alone is to blame."""
+        """Return whether the error is in the command line, and not in a file or the environment."""
         return False
 
 
@@ -144,7 +145,7 @@ class SecretUnreadable(EventdError):
 
 
 class FenceLost(EventdError):
-    """Another consumer moved this cursor since it was read; this step was not applied."""
+    """The cursor was moved, deleted or given another selection since the step began; the step was not applied."""
 
     code = "fence_lost"
 

@@ -61,14 +61,15 @@ class ManualClock:
 
     @property
     def waits(self) -> list[float]:
-        """How long each sleeper still has to wait, in seconds, the nearest first: what a test waits for before it moves
-        the clock, and what it asserts about a back-off.
+        """Return for how many seconds each sleeper still has to wait, the nearest first.
+
+        A test waits for a sleeper to appear here before it moves the clock, and checks the length of a back-off by it.
         """
         self._timers = [(at, future) for at, future in self._timers if not future.done()]
         return sorted(at - self._monotonic for at, _ in self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Advance both times, and end the waits that are over. Their tasks run in the next turn of the loop."""
+        """Advance all three times, and end the waits that are over. Their tasks run in the next turn of the loop."""
         self._monotonic += seconds
         self._now += round(seconds * SECOND)
         self._steady += round(seconds * SECOND)
@@ -101,7 +102,7 @@ async def until(
 
 
 async def give_turns(turns: int = TURNS) -> None:
-    """Let tasks that can run do so, in order to see that something does *not* happen."""
+    """Let tasks that can run do so for some turns of the loop, to show that something does *not* happen."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
@@ -117,7 +118,7 @@ def event(
     observed: int = NOW,
     expires: int | None = None,
 ) -> Event:
-    """A complete event. Times in microseconds; without `expires` it lives for ever."""
+    """Return a complete event. Times in microseconds; without `expires` it never expires."""
     return Event(
         id=event_id,
         group=group,
@@ -132,7 +133,7 @@ def event(
 
 
 def drafted(event: Event, *, path: str = "") -> Draft:
-    """The event as it goes into the log; `path` names the nodes it came through."""
+    """Return the event as a draft for the log; `path` names the nodes it came through, encoded."""
     body = encode(event)
     return Draft(
         event_id=event.id,
@@ -156,7 +157,7 @@ def draft(
     expires: int | None = None,
     path: str = "",
 ) -> Draft:
-    """`drafted(event(…))`."""
+    """Return `drafted(event(…))`."""
     said = event(
         event_id,
         group=group,

@@ -18,7 +18,10 @@ from eventd.store.engine.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """A link to a peer. `cursor` is None until a node has registered the peer; the link begins at `position`."""
+    """A link to a peer: everything up to `position` is settled.
+
+    `cursor` is None until a node has registered the peer; the link will begin at `position` then.
+    """
 
     peer: PeerConfig
     cursor: Cursor | None
@@ -33,7 +36,7 @@ class LinkStatus:
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
     def lag(self, now: int) -> int:
-        """Return the microseconds for which the oldest event of the backlog has waited."""
+        """Return for how many microseconds the oldest event of the backlog has waited; 0 if none waits."""
         return 0 if self.backlog.oldest is None else max(0, now - self.backlog.oldest)
 
 

@@ -21,7 +21,7 @@ from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.runs import Run, RunStatus, read_newest
 
 COUNTED = 1000
-"""Waiting events are counted up to this number."""
+"""How many waiting events of a subscription are counted at most."""
 
 
 class Phase(StrEnum):
@@ -36,9 +36,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription. `waiting` are the times at which waiting events were recorded, at most `COUNTED`.
+    """A subscription: everything up to the `position` in the log is settled, and `head` is the last position.
 
-    `cursor` is None until a node has registered the subscription.
+    `waiting` are the times at which waiting events were recorded, at most `COUNTED`. `cursor` is None until a node has
+    registered the subscription.
     """
 
     subscription: SubscriptionConfig
@@ -57,14 +58,14 @@ class SubscriptionStatus:
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
 
     def lag(self, now: int) -> int:
-        """Return the microseconds for which the oldest waiting event has waited."""
+        """Return for how many microseconds the oldest waiting event has waited; 0 if none waits."""
         return max(0, now - min(self.waiting)) if self.waiting else 0
 
 
 def read_subscription_statuses(
     conn: Connection, stored: Sequence[StoredResource], chosen: Sequence[SubscriptionConfig], now: int
 ) -> list[SubscriptionStatus]:
-    """Return the states of some subscriptions of the stored resources, in their order."""
+    """Return the states of the `chosen` subscriptions, in their order. `stored`: all declared resources."""
     rows = _Rows.read(conn, stored, chosen)
     return [_status(conn, rows, one, now) for one in chosen]
 
@@ -133,7 +134,7 @@ def _status(conn: Connection, rows: _Rows, one: SubscriptionConfig, now: int) ->
 def _waiting(
     conn: Connection, rows: _Rows, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
 ) -> list[int]:
-    """Return the recording times of the waiting events, of the first ones if they are many."""
+    """Return when the waiting events were recorded; only of the first `COUNTED`, or fewer, if there are many."""
     if topic is None or after >= rows.head.last:
         return []
     trigger = Trigger.of(one, rows.groups[one.group].node_name).at(now)

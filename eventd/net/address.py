@@ -12,7 +12,7 @@ DEFAULT_PORT = 8780
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of an API. `prefix` is a path in front of the API's own paths."""
+    """The address of a node's API. `secure`: over HTTPS. `prefix`: a path in front of the API's own paths."""
 
     secure: bool
     host: str
@@ -21,7 +21,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse `http://HOST:PORT` or `HOST:PORT`. Raises `Invalid`."""
+        """Parse a URL with http or https, or `HOST:PORT`, with or without a path. Raises `Invalid`."""
         hint = f"write http://HOST:PORT, such as http://127.0.0.1:{DEFAULT_PORT}"
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")

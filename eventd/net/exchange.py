@@ -14,10 +14,9 @@ from typing import Final, NamedTuple, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_HEAD: Final = 32 << 10
-"""Bytes of an answer apart from its body: interim answers, head, chunk framing and trailer. A chunked body may have one
-more byte for each `CHUNK_BYTES`.
-"""
+"""Bytes of an answer besides its body at most: interim answers, head, chunk framing and trailer."""
 CHUNK_BYTES: Final = 64
+"""For each so many bytes of a body, one more byte than `MAX_HEAD` is allowed, for chunk framing."""
 MAX_INTERIM: Final = 8
 """How many interim answers (1xx) may precede the answer."""
 STEP: Final = 16 << 10
@@ -31,7 +30,7 @@ class NoAnswer(Exception):
 
 
 class AnswerTooLarge(Exception):
-    """The answer is larger than requested."""
+    """The body of the answer, or everything else of it, is larger than allowed."""
 
 
 class Answer(NamedTuple):
@@ -76,7 +75,7 @@ class _Reading:
             self._check_bounds()
 
     def end(self) -> Answer | None:
-        """The connection has ended: return the answer if the end completes it, or None if it is incomplete."""
+        """Note that the connection has ended; return the answer, or None if it is incomplete."""
         if self.answer is None and self._goes_to_the_end:
             self._finish(stays=False)
         return self.answer

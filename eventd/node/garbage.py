@@ -1,7 +1,7 @@
 """Triggers garbage collections by the memory of the process, in addition to the interpreter's own.
 
 The interpreter counts objects. A broken connection leaves few objects in reference cycles, but buffers of megabytes,
-and a stranger can break any number of connections.
+and any client can break any number of connections.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 1.0
+"""Seconds between two looks at the memory of the process."""
 YOUNG_BYTES: Final = 64 << 20
 """Growth in bytes after which the young generation is collected, which takes milliseconds."""
 ALL_BYTES: Final = 512 << 20
@@ -31,7 +32,10 @@ def resident_bytes() -> int:
 
 
 class Garbage:
-    """Collects garbage as the process grows. `collect` takes the oldest generation to collect."""
+    """Collects garbage as the process grows.
+
+    `measure` returns the memory of the process in bytes; `collect(n)` collects generation n and the younger ones.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Garbage:
         self._after_young = self._after_all = measure()
 
     async def collect_for_ever(self) -> None:
-        """Check from time to time, until cancelled."""
+        """Call `look` every `LOOK_SECONDS`, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             self.look()

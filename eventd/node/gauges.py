@@ -26,7 +26,7 @@ MEASURE_REST = 20
 
 @dataclass(slots=True)
 class _MeasuredGroups:
-    """What has gauges: groups, and their peers and subscriptions."""
+    """The groups, peers and subscriptions that have gauges now."""
 
     topics: set[str] = field(default_factory=set)
     links: set[tuple[str, str]] = field(default_factory=set)
@@ -34,7 +34,7 @@ class _MeasuredGroups:
 
 
 class Gauges:
-    """Measures what changes without an event in this process."""
+    """Measures values that also change by themselves or by other processes, and sets their gauges."""
 
     def __init__(self, log: EventLog, metrics: Metrics) -> None:
         self._log = log
@@ -76,9 +76,9 @@ class Gauges:
         self._measured = seen
 
     async def _count_conflicts(self, group: GroupConfig, topic_id: int) -> Counter[tuple[str, str, str, str]]:
-        """Count id conflicts by both sources.
+        """Return the numbers of id conflicts, by owner, owner's key, source and key.
 
-        Sources may be invented: those that are not declared nodes share one name.
+        Sources may be invented: all that are not declared nodes count as `UNKNOWN`.
         """
         nodes = {group.node_name, *(peer.node_name for peer in group.peers.values())}
         counts: Counter[tuple[str, str, str, str]] = Counter()

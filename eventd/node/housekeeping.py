@@ -21,6 +21,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import release_leases
 
 CHECKPOINT_SECONDS = 0.5
+"""Seconds between two checkpoints of SQLite's write-ahead log."""
 
 
 class Housekeeping:
@@ -35,10 +36,10 @@ class Housekeeping:
         self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:
-        """Do the work that must precede serving: end the ephemeral records and job leases of the previous run.
+        """Do the work that must precede serving: remove the ephemeral records and end the job leases of the last run.
 
-        A node for one group leaves them alone, because other nodes may use the same database. So does a process that
-        replaces one that ended.
+        A node for one group does neither, because other nodes may use the same database. Nor does a process of a node
+        that is not its first, or replaces one that ended.
         """
         await self._log.database.take_over_checkpoints()
         if self._settings.group is not None or self._share.resumed or not self._share.is_first:
@@ -49,7 +50,7 @@ class Housekeeping:
             after = await self._log.database.write(clear_ephemeral, after, self._log.clock.now())
 
     async def end(self) -> None:
-        """Write what must be written after everything else has ended."""
+        """Store the refused requests that are not stored yet, after everything else has ended."""
         await self.refusals.write(self._log, ends=True)
 
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Chore]:

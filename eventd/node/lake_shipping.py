@@ -31,8 +31,8 @@ def chores(
 ) -> dict[str, Chore]:
     """Return the chore that ships to the lake, by task name; empty without a lake.
 
-    Raises MissingExtra and LakeUnusable if shipping can never work. An unreachable lake does not prevent the node from
-    starting.
+    A node for one group does not ship. Raises MissingExtra and LakeUnusable if shipping can never work. An unreachable
+    lake does not prevent the node from starting.
     """
     if not settings.lake:
         return {}

@@ -42,7 +42,7 @@ LINGER_SECONDS = 2.0
 
 
 class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
-    """Notified of what the group receives and sends."""
+    """The metrics that are updated by what the group receives and sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class GroupDependencies:
 class Membership:
     """One group on this node.
 
-    `trouble` maps what differs from the declaration to the reason; empty when all is well.
+    `trouble` has the reason, under `keys` or `listen`, why these do not work as declared; empty when both do.
     """
 
     def __init__(self, config: GroupConfig, topic_id: int, dependencies: GroupDependencies) -> None:
@@ -97,7 +97,7 @@ class Membership:
         return self._ring
 
     async def load_keys(self) -> None:
-        """Read the key files again. An unreadable file leaves the links as they are and is reported."""
+        """Read the key files again. For an unreadable file, log an error and set `trouble`; `ring` raises it then."""
         try:
             self._ring = await asyncio.to_thread(load_ring, self.config, self._dependencies.credentials)
             self.trouble.pop("keys", None)
@@ -130,7 +130,7 @@ class Membership:
         self.wake_all()
 
     async def recover(self) -> None:
-        """Retry what failed before: a missing key file, an address in use."""
+        """Try again to read the keys and to listen, if that failed before; a failure sets `trouble`."""
         if "keys" in self.trouble:
             await self.load_keys()
         if self._listening != self.config.listen:
@@ -194,7 +194,7 @@ class Membership:
     # --- links ------------------------------------------------------------------------------------------------
 
     async def retire(self, config: GroupConfig) -> list[str]:
-        """End the consumers that a changed declaration of the group affects, and only those. Returns their names."""
+        """End only the consumers that a changed declaration of the group affects. Returns their cursors' names."""
         peers = {peer.node_name: peer for peer in config.peers.values()}
         moved = (config.node_name, config.replay_window) != (self.config.node_name, self.config.replay_window)
         return await self._links.retire(lambda name: None if moved else peers.get(target_of(name)[1]))
@@ -225,19 +225,19 @@ class Membership:
         )
 
     def wake(self, node: str) -> None:
-        """That node called this one, so it is up: do not wait for the end of the back-off."""
+        """End the back-off of the links to a node: it called this one, so it is up."""
         for name, consumer in self._links:
             if target_of(name)[1] == node:
                 consumer.wake()
 
     def reopen(self, node: str) -> None:
-        """That node was restarted and may have lost records: compare again."""
+        """Let the links to a node ask again how far it is: it was restarted, and may have lost records."""
         for name, consumer in self._links:
             if target_of(name)[1] == node:
                 consumer.reopen()
 
     def wake_all(self) -> None:
-        """The cause of blocked links may be gone: look at every cursor again."""
+        """Let every link read its cursor again: the cause why it was blocked may be gone."""
         for _, consumer in self._links:
             consumer.reread()
 
@@ -246,7 +246,7 @@ class Membership:
         return len(self._links)
 
     def link_names(self) -> list[str]:
-        """Return the cursors of the running consumers."""
+        """Return the names of the running consumers' cursors."""
         return self._links.names
 
 

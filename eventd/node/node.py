@@ -52,6 +52,7 @@ from eventd.store.schema.migrations import require_current
 logger = logging.getLogger("eventd.node")
 
 BROKEN_SECONDS = 1.0
+"""Seconds until the next attempt after the database could not be read or written."""
 
 
 class NodeMetrics(Metrics):
@@ -71,10 +72,11 @@ class NodeMetrics(Metrics):
 
 
 class Node:
-    """One node over one database, or its `share` of one. `start`, then `run_until_stopped`; `stop` drains and closes.
+    """One process of a node, which does its `share` of the work over one database.
 
-    It ends with an error when another node takes over its `claim` on the database. Its API is served on `sockets` that
-    already listen, or else on the configured address.
+    Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
+    takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
+    configured address.
     """
 
     def __init__(
@@ -127,9 +129,9 @@ class Node:
             self._workers.check_claim = check.ask
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
-        self._books = Housekeeping(self.log, self.settings, self.metrics, self._share)
-        self._started += [self.log.close, self._books.end]
-        await self._books.begin()
+        self._housekeeping = Housekeeping(self.log, self.settings, self.metrics, self._share)
+        self._started += [self.log.close, self._housekeeping.end]
+        await self._housekeeping.begin()
         await self._read_keys()
         self.keys.require_any()
         self.following = Following(database, self._clock)
@@ -144,7 +146,7 @@ class Node:
             self.supervisor,
             self.settings.credentials_directory,
             self.settings.max_connections,
-            self._books.refusals,
+            self._housekeeping.refusals,
             self.outbox,
             ParsingTime(),
         )
@@ -195,7 +197,7 @@ class Node:
             "changes": self._follow_changes,
             "topics": self.topics.run_for_ever,
             "writing": self._follow_writing,
-            **self._books.chores(lambda: self.reconciler.configs.values()),
+            **self._housekeeping.chores(lambda: self.reconciler.configs.values()),
             "group recovery": self.reconciler.recover_for_ever,
             "effective configuration": self.following.run_for_ever,
             "routers": self.routing.run_for_ever,
@@ -287,7 +289,10 @@ class Node:
                     await self.log.try_writing()
 
     async def _take_over_now(self) -> None:
-        """Apply what was declared through this node. A failure is retried when the change is noticed."""
+        """Apply the declarations and API keys that were changed through this node.
+
+        A failure is logged: it is tried again when the change is noticed as one of another process is.
+        """
         try:
             await self._read_keys()
             await self.reconciler.apply()
@@ -299,11 +304,11 @@ class Node:
         self.routing.changed()
 
     async def _read_keys(self) -> None:
-        """Apply created keys and drop revoked ones."""
+        """Read the API keys from the database: created ones are accepted from now on, revoked ones are not."""
         self.keys.reload_from(await self.log.database.read(read_keys))
 
     async def reload(self) -> None:
-        """Read every key again and retry links that lacked one. Raises `BadSettings`."""
+        """Read the key files of all groups and of the API again, and retry blocked links. Raises `BadSettings`."""
         await self.reconciler.reload()
         self.keys.reload()
         logger.info("keys reloaded")
@@ -338,7 +343,7 @@ class Node:
             await self._started.pop()()
 
     async def _end_chores(self) -> None:
-        """End the chores first: following declarations must not open what is being closed, nor be cut off half-way."""
+        """End the chores, first of all: they must not open what is being closed, nor be cancelled in an `apply`."""
         async with self.reconciler.at_rest:
             for task in self._chores:
                 task.cancel()

@@ -26,8 +26,8 @@ RECOVERY_SECONDS = 5.0
 class Reconciler:
     """Follows the declarations for one process.
 
-    `groups` are the ones it serves; it adds and removes them. `changed` is called when declarations changed. `begin`
-    says what runs beside the groups; `apply` then brings all in line, and may be called any number of times.
+    `groups` are those that the process serves; the reconciler adds and removes them. `changed` is called after each
+    `apply`, which brings everything in line and may be called any number of times once `begin` was.
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class Reconciler:
         self._changed: set[str] = set()  # links whose failures are to be cleared
 
     def begin(self, around: GroupDependencies, subscribers: Subscribers, schedules: Schedules) -> None:
-        """Set what is brought in line beside the groups."""
+        """Set what the groups need, and the subscriptions and schedules that are brought in line beside them."""
         self._dependencies = around
         self._subscribers = subscribers
         self._schedules = schedules
 
     async def apply(self, *, strict: bool = False) -> None:
-        """Bring what runs in line with the declarations. `strict`: an address in use is an error."""
+        """Bring everything that runs in line with the declarations. `strict`: raise if an address cannot be bound."""
         async with self.at_rest:
             while not await self._take_over(strict=strict):
                 pass  # the declarations changed meanwhile
 
     async def _take_over(self, *, strict: bool) -> bool:
-        """Try once; False when the declarations that were read are outdated by the time the cursors are adjusted."""
+        """Try once; return False if the declarations changed between reading them and adjusting the cursors."""
         version, declared, topics = await self._log.database.read(read_declared)
         configs = {name: c for name, c in effective(declared).items() if self._settings.group in (None, name)}
         served = {name: config for name, config in configs.items() if self._share.serves(name)}
@@ -93,7 +93,7 @@ class Reconciler:
         return True
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
-        """End what is declared differently now; return the changed links.
+        """Leave groups that are not served any more, and end links that are declared differently; return these links.
 
         A group with another topic was deleted and declared again since the last call: it is another group.
         """
@@ -125,7 +125,7 @@ class Reconciler:
     # --- what does not work yet -------------------------------------------------------------------------------
 
     async def recover_for_ever(self) -> None:
-        """Retry what failed, from time to time, until cancelled."""
+        """Retry every `RECOVERY_SECONDS` to read keys and to listen where that failed, until cancelled."""
         while True:
             await self._log.clock.sleep(RECOVERY_SECONDS)
             async with self.at_rest:  # a group that is being left must not be opened again
@@ -144,13 +144,13 @@ class Reconciler:
             await self._forgive(group)
 
     async def reload(self) -> None:
-        """Read every key of the groups again and retry links that lacked one."""
+        """Read all key files of the groups again, and retry their links at once."""
         async with self.at_rest:  # otherwise the keys of an earlier declaration could be read last
             for group in self._groups.values():
                 await group.load_keys()
                 await self._forgive(group)
 
     async def _forgive(self, group: Membership) -> None:
-        """The cause of the group's blocked links may be gone: try each of them at once."""
+        """Clear the failures of the group's links, and try each at once: the cause may be gone."""
         await self._log.database.write(forgive, group.link_names(), self._log.clock.now())
         group.wake_all()

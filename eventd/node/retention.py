@@ -1,4 +1,8 @@
-"""Deletes stored data while a node serves: evicted events, expired rows, deleted topics, records over their limits."""
+"""Evicts records and deletes old rows while a node serves.
+
+Retention is applied to groups' topics (`eventd.log.retention.evict`), the sweep applies the limits of topics of records
+(`eventd.log.topics.limits`), and the data of deleted topics is removed.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +29,20 @@ from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
 from eventd.store.rows.runs import delete_old_runs
 
-STRANGER_AGE = 30 * 24 * 3600 * SECOND
+UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
 PARTS = 500
 """Parts that are deleted at a time."""
 STEP_REST = 2
 """The pause after one step of removing deleted topics, as a multiple of the step's duration."""
 MOST_REST = 1.0
-"""Longest pause in seconds."""
+"""The longest of these pauses, in seconds."""
 SWEEP_SECONDS = 1.0
-"""Seconds between two removals of expired records. Readers do not see these records, but they still take up room."""
+"""Seconds between two sweeps of topics. Readers do not see expired records, but they still take up room."""
 
 
 class Retention:
-    """The chores of one node that delete rows and records."""
+    """The chores of one node that evict records and delete rows."""
 
     def __init__(self, log: EventLog, settings: Settings, metrics: Metrics) -> None:
         self._log = log
@@ -46,12 +50,12 @@ class Retention:
         self._metrics = metrics
 
     async def apply_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
-        """Apply every group's retention at the start and then at its interval, until cancelled."""
+        """Apply retention to all groups and tables, at the start and then at its interval, until cancelled."""
         while True:
-            await attempt("retention", self._prune(groups()))
+            await attempt("retention", self._apply(groups()))
             await self._log.clock.sleep(self._settings.prune_interval)
 
-    async def _prune(self, groups: Iterable[GroupConfig]) -> None:
+    async def _apply(self, groups: Iterable[GroupConfig]) -> None:
         for group in groups:
             self._metrics.pruned(group.name, await self._evict(group))
         # The ledgers hold rows of all groups, including those that another process of this database serves.
@@ -72,10 +76,10 @@ class Retention:
             await self._log.database.write(delete_selections, unused)
         for topic_id in await self._log.database.read(read_crowded):
             await self._log.database.write(join_oldest, topic_id)
-        await self._forget_older(delete_old_runs, self._settings.run_retention, CHUNK)
-        await self._forget_older(delete_old_parts, self._settings.part_retention, PARTS)
+        await self._delete_older(delete_old_runs, self._settings.run_retention, CHUNK)
+        await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
         for group in declared:
-            await self._forget_strangers(group)
+            await self._delete_undeclared_links(group)
 
     async def _evict(self, group: GroupConfig) -> int:
         """Apply a group's retention. Returns the number of evicted events."""
@@ -86,15 +90,14 @@ class Retention:
         except NotFound:  # deleted meanwhile
             return 0
 
-    async def _forget_older(self, forget: Callable[..., int], age: int, portion: int) -> None:
-        """Delete what ended longer ago than `age` (microseconds): runs, and parts that are no longer in effect."""
+    async def _delete_older(self, delete: Callable[..., int], age: int, portion: int) -> None:
+        """Delete rows that ended longer ago than `age` (microseconds), `portion` at a time; `delete` deletes them."""
         before = self._log.clock.now() - age
-        while await self._log.database.write(forget, before, portion):
+        while await self._log.database.write(delete, before, portion):
             pass  # a little at a time, so that appends come in between
 
-    async def _forget_strangers(self, group: GroupConfig) -> None:
-        """Delete old marks of undeclared senders: a member whose key may speak for any node can invent any number of
-        names.
+    async def _delete_undeclared_links(self, group: GroupConfig) -> None:
+        """Delete old marks of senders that are not declared peers: a member with a key for any node can invent names.
 
         A deleted mark loses no event: its sender starts from the beginning, and ids show what is stored already.
         """
@@ -102,7 +105,7 @@ class Retention:
         peers = {peer.node_name for peer in group.peers.values()}
         topic_id, stale = await database.read(_read_stale, group.name, peers, now)
         for first in range(0, len(stale), CHUNK):
-            await database.write(_forget_links, topic_id, stale[first : first + CHUNK])
+            await database.write(_delete_links, topic_id, stale[first : first + CHUNK])
 
     async def remove_deleted_for_ever(self) -> None:
         """Remove the data of deleted topics at the start and then at the retention interval, until cancelled.
@@ -114,7 +117,7 @@ class Retention:
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _remove_deleted(self) -> None:
-        """Run one round. The topic's own row is deleted one round after everything else."""
+        """Remove the data of all deleted topics. The row in `topics` itself is deleted one round later."""
         database, clock, bare = self._log.database, self._log.clock, await self._read_bare()
         after: str | None = ""
         while after is not None:
@@ -134,7 +137,7 @@ class Retention:
         return bare
 
     async def _rest_after(self, begun: float) -> None:
-        """Pause for longer than the step took that started at `begun`, so that most writers find the database free."""
+        """Pause for longer than the step that began at `begun` took, so that most writers find the database free."""
         spent = self._log.clock.monotonic() - begun
         await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
 
@@ -159,9 +162,9 @@ def _read_stale(conn: Connection, group: str, peers: set[str], now: int) -> tupl
         topic_id = read_topic(conn, topic_of(group)).id
     except NotFound:  # deleted meanwhile, or not loaded yet
         return 0, []
-    return topic_id, stale_links(conn, topic_id, peers, most=MOST_UNDECLARED, before=now - STRANGER_AGE)
+    return topic_id, stale_links(conn, topic_id, peers, most=MOST_UNDECLARED, before=now - UNDECLARED_AGE)
 
 
-def _forget_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:
+def _delete_links(conn: Connection, topic_id: int, stale: list[tuple[str, int]]) -> None:
     lock_head(conn)  # before the marks, in the same order as a batch
     delete_links(conn, topic_id, stale)

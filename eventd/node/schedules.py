@@ -23,7 +23,7 @@ from eventd.store.rows.runs import RunStatus, interrupt_runs, last_run
 logger = logging.getLogger("eventd.schedules")
 
 BROKEN_SECONDS = 1.0
-"""Seconds to wait when the database cannot say what has run."""
+"""Seconds to wait after a scheduled run failed, or the time of the last run could not be read."""
 
 
 class Schedules:

@@ -20,7 +20,10 @@ from eventd.store.rows.registry import StoredResource
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a subscription's consumer depends on. `group` is without the settings for traffic between nodes."""
+    """The declarations that a subscription's consumer depends on.
+
+    `group` is without the settings for traffic between nodes; `plugin` is None if it is not declared.
+    """
 
     subscription: SubscriptionConfig
     plugin: PluginConfig | None
@@ -58,7 +61,10 @@ class Subscribers:
         return self._purposes.get(target_of(cursor))
 
     async def retire(self, purposes: dict[tuple[str, str], Purpose]) -> list[str]:
-        """End the consumers of subscriptions and plugins whose declaration changed. Returns their cursors."""
+        """End the consumers whose subscription, plugin or group is declared differently now.
+
+        Returns the names of their cursors.
+        """
         before, self._purposes = self._purposes, purposes
         stale = await self._consumers.retire(self._purpose)
         now = {one.plugin for one in purposes.values()}
@@ -92,7 +98,7 @@ class Subscribers:
 
     @property
     def names(self) -> list[str]:
-        """Return the cursors of the running consumers."""
+        """Return the names of the running consumers' cursors."""
         return self._consumers.names
 
     async def stop(self, seconds: float) -> None:

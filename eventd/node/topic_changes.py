@@ -1,4 +1,4 @@
-"""Follows changes of topics, routers and keys by other processes; many changes are read at once."""
+"""Follows changes of topics, routers and API keys by other processes; many changes are read at once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ REST_SECONDS: Final = 0.05
 """Seconds between two reads: each read costs several queries, and the database may be busy with the changes themselves.
 """
 BROKEN_SECONDS: Final = 1.0
+"""Seconds until the next read after one that failed."""
 
 logger = logging.getLogger("eventd.node")
 
 
 class TopicChanges:
-    """Reloads the keys, routers and readers when another process has changed them.
+    """Reads API keys and routers again, and wakes readers of topics, when another process has changed any of these.
 
     Call `look` with every head that is read; one task runs `run_for_ever`. `trouble` is the reason why the last read
     failed, empty if it succeeded.
@@ -56,7 +57,7 @@ class TopicChanges:
             await self._log.clock.sleep(BROKEN_SECONDS if self.trouble else REST_SECONDS)
 
     async def _read(self) -> None:
-        version = self._found  # a change during the read of the keys sets a new event
+        version = self._found  # a change during the reads raises `_found`, and the next turn reads again
         self._keys.reload_from(await self._log.database.read(read_keys))
         self._routing.changed()
         self._log.wakeups.touch_all()

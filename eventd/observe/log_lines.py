@@ -1,4 +1,4 @@
-"""The log lines of a node: events with fields, as JSON or as text. Never a payload, never a secret."""
+"""The log lines of a node: a message with fields, as JSON or as text. Never a payload, never a secret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITHHELD = frozenset(
 _ABOUT = frozenset(("file", "path", "id", "bytes", "size", "count", "length", "reason"))
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _TELLING = (EventdError, OSError, AttributeError, TypeError, NameError, ImportError, RuntimeError)
-"""Errors whose text concerns the program. The text of others may quote the value that caused them."""
+"""Errors whose text may be logged. The text of any other may quote a value that caused it, such as a payload."""
 _LONGEST = 2000
 _FRAMES = 12
 _DIM = "\x1b[2m"
@@ -44,7 +44,7 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
 
 
 def _not_the_clients_fault(record: logging.LogRecord) -> bool:
-    """Filter out what aiohttp logs, with a traceback, about clients that send no HTTP or disconnect."""
+    """Return False for lines that aiohttp logs, with a traceback, about clients that send no HTTP or disconnect."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, ConnectionError) or type(error).__name__ == "RequestPayloadError":
         return False
@@ -52,7 +52,7 @@ def _not_the_clients_fault(record: logging.LogRecord) -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields given as `extra`, without secrets and payloads."""
+    """Return the fields of a log line: its `extra`, without secrets and payloads, and its error."""
     extra = {name: value for name, value in vars(record).items() if name not in _PLAIN}
     return _cleared(extra) | _failure(record)
 
@@ -92,7 +92,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _failure(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the error of a record, its causes, and where it was raised: lines of code, never values."""
+    """Return the fields for the error of a log line: its text, its causes, and the lines of code, never values."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return {}

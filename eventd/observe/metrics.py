@@ -63,12 +63,15 @@ class Metrics:
         self._v2 = self._counter("receiver_v2_requests_total", "Requests in protocol v2, verified.", "group")
         self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
         self._turned_away = self._counter(
-            "listener_turned_away_total", "Connections closed for lack of slots or of a request.", "group", "reason"
+            "listener_turned_away_total",
+            "Connections closed: too many were open, or no request came.",
+            "group",
+            "reason",
         )
 
     def _sending(self) -> None:
         self._delivery = self._counter(
-            "outbox_delivery_total", "Events that a peer has delivered or refused.", "group", "peer", "status"
+            "outbox_delivery_total", "Events that a peer has acknowledged or refused.", "group", "peer", "status"
         )
         self._attempts = self._counter("outbox_delivery_attempts_total", "Delivery attempts.", "group", "peer")
         self._failures = self._counter("outbox_failures_total", "Failed delivery attempts.", "group", "peer", "reason")
@@ -81,7 +84,12 @@ class Metrics:
         )
         self._state = self._gauge("link_state", "1 for the state a link is in.", "group", "peer", "state")
         self._lag_events = self._gauge("link_lag_events", "Records that wait for a peer.", "group", "peer")
-        self._lag_seconds = self._gauge("link_lag_seconds", "Age of the oldest of them.", "group", "peer")
+        self._lag_seconds = self._gauge(
+            "link_lag_seconds",
+            "Seconds for which the oldest record that waits for a peer has waited.",
+            "group",
+            "peer",
+        )
         self._held = self._gauge("outbox_held_bytes", "Bytes of outbound batches in memory.")
         self._waiting = self._gauge("outbox_waiting_links", "Links that wait for memory for a batch.")
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock minus this node's.", "group", "peer")
@@ -93,7 +101,11 @@ class Metrics:
         self._run_seconds = self._histogram("subscription_run_seconds", "Time of one run.", _LAGS, *of)
         self._sub_state = self._gauge("subscription_state", "1 for the state a subscription is in.", *of, "state")
         self._sub_events = self._gauge("subscription_waiting_events", "Events that wait for its plugin.", *of)
-        self._sub_seconds = self._gauge("subscription_waiting_seconds", "Age of the oldest of them.", *of)
+        self._sub_seconds = self._gauge(
+            "subscription_waiting_seconds",
+            "Seconds for which the oldest event that waits for its plugin has waited.",
+            *of,
+        )
 
     def _storing(self) -> None:
         self._head = self._gauge("log_head_position", "The last assigned position.")
@@ -121,7 +133,7 @@ class Metrics:
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
 
     def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
-        """Count id conflicts by holder and newcomer, each a source and a key."""
+        """Set the numbers of id conflicts, by owner, owner's key, source and key; remove the gauges of all others."""
         for gone in self._conflicting.pop(group, set()) - times.keys():
             self._conflicts.remove(group, *gone)
         for kind, count in times.items():
@@ -138,7 +150,7 @@ class Metrics:
             self._connections.labels(group).set(count)
 
     def turned_away(self, group: str, reason: str) -> None:
-        """Count a connection that this side closed; `reason` is a slug."""
+        """Count a connection that this node closed; `reason` is a short fixed word."""
         self._turned_away.labels(group, reason).inc()
 
     def alive(self, group: str, node: str) -> None:
@@ -154,7 +166,7 @@ class Metrics:
         self._lag.labels(group, peer).observe(lag)
 
     def outbox(self, held: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """Set the callbacks that report the bytes held and the links waiting."""
+        """Set the functions that return the bytes of outbound batches in memory, and the links that wait for memory."""
         self._held.set_function(held)
         self._waiting.set_function(waiting)
 
@@ -163,7 +175,7 @@ class Metrics:
         self._delivery.labels(group, peer, "refused").inc(count)
 
     def failed(self, group: str, peer: str, reason: str) -> None:
-        """Count a failed attempt to deliver; `reason` is a slug."""
+        """Count a failed attempt to deliver; `reason` is a short fixed word."""
         self._attempts.labels(group, peer).inc()
         self._failures.labels(group, peer, reason).inc()
 
@@ -172,7 +184,7 @@ class Metrics:
         self._skew.labels(group, peer).set(seconds)
 
     def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
-        """Set the state and backlog of a link."""
+        """Set the state of a link, how many events wait, and for how many seconds the oldest has waited."""
         for known in LINK_STATES:
             self._state.labels(group, peer, known).set(known == state)
         self._lag_events.labels(group, peer).set(lag_events)
@@ -192,7 +204,7 @@ class Metrics:
         self._run_seconds.labels(group, subscription).observe(seconds)
 
     def subscription(self, group: str, name: str, *, state: str, events: int, seconds: float) -> None:
-        """Set the state and backlog of a subscription."""
+        """Set the state of a subscription, how many events wait, and for how many seconds the oldest has waited."""
         for known in LINK_STATES:
             self._sub_state.labels(group, name, known).set(known == state)
         self._sub_events.labels(group, name).set(events)
@@ -230,11 +242,11 @@ class Metrics:
         self._grouped.observe(records)
 
     def standing_by(self) -> None:
-        """Report that another node serves the database."""
+        """Report that another node serves the database and this one waits."""
         self._standby.set(1)
 
     def task_failed(self, status: str) -> None:
-        """Count a failed task; `status` says what follows."""
+        """Count a failed task; `status` is a `Failure`."""
         self._task_failures.labels(status).inc()
 
     def wal(self, size: int) -> None:

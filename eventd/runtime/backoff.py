@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential with a cap and jitter. Times in seconds."""
+    """An exponential delay from `base` to `cap` seconds, shortened at random by up to the fraction `jitter`."""
 
     base: float = 0.2
     cap: float = 30.0
@@ -16,9 +16,9 @@ class Backoff:
     def delay(self, attempts: int, chance: float, *, retry_after: float | None = None) -> float:
         """Return the seconds to wait after `attempts` (≥ 1) failures in a row.
 
-        `chance` in [0, 1) spreads the retries of many peers: the result is up to `jitter` below the nominal delay. A
-        destination that named a time (`retry_after`, seconds) gets at least that, up to `cap`: the answer that names it
-        is not proven, and anyone on the path could otherwise stop deliveries to the destination.
+        `chance` in [0, 1), a random number, spreads the retries of many peers. If the destination asked for a delay
+        (`retry_after`, seconds), the result is at least that, but not above `cap`: its answer is not signed, and anyone
+        on the way could otherwise stop deliveries to it.
         """
         nominal = min(self.cap, self.base * 2.0 ** min(attempts - 1, 40))
         spread = nominal * (1.0 - self.jitter * chance)

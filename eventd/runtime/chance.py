@@ -11,7 +11,7 @@ class Chance(Protocol):
     """Random bytes for ids, nonces, epochs and keys; random fractions for the jitter of back-offs."""
 
     def token(self, count: int) -> bytes:
-        """Return bytes that cannot be predicted."""
+        """Return `count` bytes that cannot be predicted."""
         ...
 
     def fraction(self) -> float:

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple, Protocol, Self
 
 SECOND = 1_000_000
-"""Microseconds in a second: times inside the node are whole microseconds since 1970, UTC."""
+"""Microseconds in a second. Times inside the node are whole microseconds since 1970, UTC."""
 
 
 class Clock(Protocol):
@@ -33,9 +33,9 @@ class Clock(Protocol):
         ...
 
     def timer(self, seconds: float) -> asyncio.Future[None]:
-        """Return a future that is done after that time, to wait for it together with others.
+        """Return a future that is done after so many seconds, to wait for it together with other futures.
 
-        Cancel it when it is not needed.
+        Cancel it when it is no longer needed.
         """
         ...
 
@@ -101,7 +101,7 @@ class Countdown:
         self._begun = 0
 
     def begin(self, since: int, until: int) -> None:
-        """A delay begins now and is stored with these times."""
+        """Begin a delay now; it is stored as the wall times `since` and `until`."""
         self._wait, self._begun = (since, until), self._elapsed()
 
     def passed(self, since: int, until: int) -> float:
@@ -116,5 +116,5 @@ class Countdown:
         return max(0.0, (until - since) / SECOND - self.passed(since, until))
 
     def _elapsed(self) -> int:
-        """Return whole microseconds on the monotonic clock, so that a delay has an exact end."""
+        """Return the monotonic time in whole microseconds, so that a delay has an exact end."""
         return round(self._clock.monotonic() * SECOND)

@@ -21,16 +21,17 @@ Chore = Callable[[], Coroutine[Any, Any, None]]
 """Starts one run of a task that is restarted when it fails."""
 
 AGAIN: Final = Backoff(base=0.1, cap=30.0, jitter=0.0)
+"""The delay before a failed task is restarted."""
 STEADY_SECONDS: Final = 60.0
-"""Seconds after which a restarted task counts as recovered."""
+"""Seconds after which a restarted task counts as recovered: its next failure is again the first in a row."""
 
 logger = logging.getLogger("eventd.tasks")
 
 
 class Failure(StrEnum):
-    """What follows a task's failure: the label of the metric."""
+    """What happens after a task has failed; a value of a metric's label `status`."""
 
-    ENDED = "ended"  # nothing: its owner runs it again on request
+    ENDED = "ended"  # nothing, unless its owner starts it again
     RESTARTED = "restarted"
     FATAL = "fatal"  # the node ends
 
@@ -54,7 +55,8 @@ def _uncounted(_failure: str) -> None:
 class Supervisor:
     """Creates every task of the node.
 
-    When a guarded task ends, `failed` holds its error. `count` is called with a `Failure` for each task that fails.
+    When a guarded task ends other than by being cancelled, `failed` gets its error. `count` is called with a `Failure`
+    for each task that fails.
     """
 
     def __init__(self, clock: Clock, count: Callable[[str], None] = _uncounted) -> None:
@@ -64,11 +66,11 @@ class Supervisor:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]:
-        """Start a task that runs once. Errors that it `expects` are results for the owner that awaits it."""
+        """Start a task that runs once. Errors of the types `expects` are left to the owner, which awaits the task."""
         return self._start(work, name, lambda task: self._report_ended(task, expects))
 
     def keep(self, make: Chore, name: str) -> asyncio.Task[None]:
-        """Start a task that is restarted after a back-off when `make()` fails. It ends when that returns."""
+        """Start a task that awaits `make()`, again after a back-off each time it fails, until it returns."""
         return self._start(self._run_again(make, name), name, lambda task: self._report_ended(task, ()))
 
     def guard(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -127,7 +129,10 @@ class Supervisor:
 
 
 def _failure_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return the error with which a task ended. A cancellation counts as one if it was not requested."""
+    """Return the error with which a task ended; None if it returned or was cancelled on request.
+
+    A cancellation that was not requested counts as an error.
+    """
     if not task.cancelled():
         return task.exception()
     return None if task.cancelling() else asyncio.CancelledError("something that it waited for was cancelled")

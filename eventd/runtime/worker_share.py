@@ -11,11 +11,11 @@ from zlib import crc32
 
 
 class Share(NamedTuple):
-    """The share of process `worker` of `workers`.
+    """The share of the process with the number `worker`, from 0, among `workers` processes.
 
     `resumed`: it replaces a process that ended while the others ran. `folder` holds a socket of each process, named by
-    its number, where the others ask for its state. `claim` names the claim on the database that their parent holds for
-    all of them.
+    its number, where the others ask for its state. `claim` names the claim on the database that their parent process
+    holds for all of them.
     """
 
     worker: int = 0
@@ -26,12 +26,12 @@ class Share(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this process does the work that must be done once."""
+        """Return whether this is the process that does the work that must be done once."""
         return self.worker == 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is the only process."""
+        """Return whether this is the only process of the node."""
         return self.workers == 1
 
     def serves(self, group: str) -> bool:

@@ -1,6 +1,6 @@
 """Durations as people write them: `90s`, `15m`, `1h30m`, `168h`, `7d`. Inside the node they are microseconds.
 
-The grammar is that of Go, and days.
+The grammar is that of Go's `time.ParseDuration`, with days added.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 LONGEST = (2**63 - 1) // 1000
-"""What fits 64 bits of nanoseconds, about 292 years: other programs that read the same text stop there too."""
+"""In microseconds: as many nanoseconds as 64 bits hold, about 292 years. Programs in Go have the same limit."""
 
 _NUMBER = r"[0-9]+\.?[0-9]*|\.[0-9]+"
 _UNIT = r"ns|us|µs|μs|ms|s|m|h|d"
@@ -42,13 +42,13 @@ _LONGEST_TEXT = 64
 
 
 class BadDuration(Invalid):
-    """The text is not a duration. The message continues a sentence that begins with a field's name."""
+    """The text is not a duration of this node: badly written, too fine or too long."""
 
     code = "bad_duration"
 
 
 def parse_duration(text: str) -> int:
-    """Microseconds; negative and zero are allowed. Raises BadDuration."""
+    """Return a duration in microseconds; it may be negative or zero. Raises BadDuration."""
     if len(text) > _LONGEST_TEXT or not _WHOLE.fullmatch(text):
         raise BadDuration(f"{quoted(text)} is not a duration; write 30s, 5m or 168h", hint=_hint(text))
     exact = sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
@@ -84,7 +84,7 @@ def format_duration(microseconds: int) -> str:
 
 
 def brief_duration(microseconds: int) -> str:
-    """Format in the largest unit without a remainder: `7d`, `90m`, `500ms`; `0s` for none."""
+    """Format microseconds in the largest unit without a remainder: `7d`, `90m`, `500ms`; `0s` for 0."""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms")):
         if microseconds and microseconds % unit == 0:
             return f"{microseconds // unit}{name}"

@@ -13,7 +13,7 @@ UNSEEN: Final = re.compile(
 
 
 def spelled_out(text: str) -> str:
-    """Return an equivalent JSON text with such characters escaped; they occur only in its strings."""
+    """Return an equivalent JSON text with these invisible characters escaped; they occur only in its strings."""
     return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 

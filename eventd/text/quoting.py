@@ -34,9 +34,10 @@ def quoted(value: Any) -> str:
 
 
 def with_value(words: str, value: Any, *names: object) -> str:
-    """Return `must be …, not 'x'` or `'x' must not …`; unchanged for values that are not plain or may be secret.
+    """Return a rule with a value added: `must be …, not 'x'` or `'x' must not …`.
 
-    `names` are those of the field and of its parents.
+    Returns the rule unchanged if the value is not a plain one, or may be a secret. `names` are those of the field and
+    of its parents.
     """
     is_plain = isinstance(value, str | int | float)
     if not words.startswith("must") or not is_plain or ", not " in words or may_be_secret(*names):

@@ -20,7 +20,7 @@ _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, **
 
 
 class BadSize(Invalid):
-    """The text is not a size. The message continues a sentence that begins with a field's name."""
+    """The text is not a size: badly written or too large."""
 
     code = "bad_size"
 
@@ -34,7 +34,7 @@ def parse_size(text: str) -> int:
         )
     size = int(match[1]) * _UNITS[match[2]]
     if size > LARGEST:
-        raise BadSize(f"{quoted(text)} is larger than the largest file")
+        raise BadSize(f"{quoted(text)} is larger than the largest size, {LARGEST} bytes")
     return size
 
 
@@ -48,7 +48,7 @@ def _spellings(unit: str) -> tuple[str, ...]:
 
 
 def format_size(size: int) -> str:
-    """Format in the largest binary unit without a remainder: `8MiB`, `1536KiB`; otherwise plain bytes."""
+    """Format bytes in the largest binary unit without a remainder: `8MiB`, `1536KiB`; otherwise as a plain number."""
     for unit, factor in _BINARY.items():
         if size and size % factor == 0:
             return f"{size // factor}{unit}"

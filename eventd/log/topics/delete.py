@@ -1,8 +1,8 @@
 """Deletes records by request: silently and permanently; they are not recorded as losses.
 
-The line of a deleted record stays, empty, if other records of its block live; the floor of a topic moves over deleted
-records at its beginning. Many records are deleted in several steps, between which others write; newer records are not
-deleted.
+The line of a deleted record stays, empty, if its block has other records; the floor of a topic moves over deleted
+records right after it. Many records are deleted in several steps, between which others write; records written after
+the first step are not deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from eventd.store.rows.leases import forget_jobs
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The number of deleted records, and the state of the topic afterwards. `head_seq`: of the last record ever."""
+    """The number of deleted records, and the state of the topic afterwards: its seqs, and its records and bytes.
+
+    `head_seq` is the last seq that was assigned.
+    """
 
     deleted: int
     earliest_seq: int
@@ -45,7 +48,8 @@ class Deletion:
 class DeleteRequest:
     """The records to delete: all up to the seq `upto` whose tag matches; `upto` None: all that exist now.
 
-    Records up to `after` are handled. `topic_id`: of the topic that was meant, None while unknown.
+    Records up to the seq `after` were handled by earlier steps. `topic_id` is that of the topic the first step found;
+    None before it.
     """
 
     name: str
@@ -103,7 +107,7 @@ def _carry_out(conn: sa.Connection, topic: TopicRow, request: DeleteRequest, now
 def _delete_matching(
     conn: sa.Connection, topic: TopicRow, predicate: Predicate, after: int, upto: int, now: int
 ) -> tuple[TopicRow, int]:
-    """Delete matching records after `after`, within one step; return the topic's new row, and how far it came."""
+    """Delete the matching records in `(after, upto]`, within one step; return the topic's row and the last seq read."""
     looked, test = 0, _test(predicate)
     for outline in _outlines(conn, topic.id, after, upto):
         looked += PASSED_OVER
@@ -126,7 +130,7 @@ class _Outline(NamedTuple):
 
 
 def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Outline]:
-    """Return the blocks of the seqs in `(after, upto]`: as many as one step handles."""
+    """Return the blocks that contain seqs in `(after, upto]`: the first ones, as many as one step may need."""
     rows = fetch(
         conn,
         "SELECT position, seq, records, types FROM blocks WHERE topic_id = ? AND seq <= ? AND seq >="
@@ -148,7 +152,7 @@ def _test(predicate: Predicate) -> Callable[[str], bool]:
 def _delete_in(
     conn: sa.Connection, topic: TopicRow, position: int, test: Callable[[str], bool], seqs: range, now: int
 ) -> TopicRow:
-    """Delete the live records of a block, of some seqs, that pass the test; return the topic's new row."""
+    """Delete the live records of a block that have one of these seqs and pass the test; return the topic's new row."""
     block = read_block(conn, position)
     done = read_done(conn, topic, block.seq, block.last_seq)
     going = [seq for seq, body in enumerate(block.bodies(), block.seq) if body and test(body) and seq in seqs]

@@ -1,8 +1,8 @@
 """Deleted topics, of groups or of records: out of use at once, and removed in the background.
 
-Every row of a topic refers to its id. Deleting the topic gives it a name that no topic can have; a new topic with the
-old name has another id. So no row of the old one is found under the new, and the delete itself touches no record and no
-receipt, however many there are.
+Every row that belongs to a topic refers to its id. Deleting the topic gives it a name that no topic in use can have; a
+new topic with the old name gets another id. So no row of the old topic is found under the new one, and the delete
+itself touches no record and no receipt, however many there are.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from eventd.store.schema.tables import (
 STEP_ROWS = 500
 """Rows and records that one step removes, approximately: a writer waits for it for a few milliseconds."""
 STEP_BYTES = 4 << 20
+"""Bytes of records that one step removes, approximately."""
 TOPICS_AT_ONCE = 10
+"""Deleted topics whose data one step removes at most."""
 PAGE = 100
-"""Topics that are read, or whose rows are removed, together."""
+"""Topics without data that are read, or whose own rows are deleted, together."""
 
 _TABLES = {
     table.name: [column.name for column in table.primary_key]
@@ -50,7 +52,7 @@ _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
 
 
 class TopicRemoval(NamedTuple):
-    """The routers that were deleted with a topic, sorted by bytes, and the new version of topics."""
+    """The names of the routers that were deleted with a topic, sorted by bytes, and the new `topics_version`."""
 
     routers: list[str]
     version: int
@@ -69,7 +71,7 @@ def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
 
 
 def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
-    """Return the names of deleted topics of which only their own row is left: the next ones after the name `after`."""
+    """Return the names of the next deleted topics after the name `after` of which only the row in `topics` is left."""
     nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE topic_id = topics.id)" for table in _TABLES)
     sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
     rows = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or DELETED, DELETED_END, PAGE))
@@ -77,19 +79,19 @@ def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
 
 
 def remove_cleared(conn: sa.Connection, bare: Sequence[str]) -> None:
-    """Delete the rows of these topics, in the open transaction."""
+    """Delete the rows of these deleted topics from `topics`, in the open transaction."""
     execute_many(conn, f"DELETE FROM topics WHERE name = ? AND {IS_DELETED}", [(name,) for name in bare])
 
 
 class ClearStep(NamedTuple):
-    """The number of rows and records that a step removed. Deleted topics up to the name `upto` have none left."""
+    """How many rows and records a step removed. The next step continues after the name `upto`."""
 
     upto: str
     rows: int
 
 
 def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
-    """Remove about `chunk` rows of the deleted topics whose names are after `after`; None if there is none.
+    """Remove about `chunk` rows of the deleted topics whose names are after `after`; None if there is no such topic.
 
     Call it again with `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost does
     not depend on their number. The row in `topics` stays for now: a reader that still has the id must find an empty

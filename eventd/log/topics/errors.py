@@ -1,7 +1,4 @@
-"""Errors of topics, routers and queues, with details for programs.
-
-`detail` holds them by name, as JSON values; None if there are none.
-"""
+"""Errors of topics, routers and queues, with details for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from eventd.errors import Conflict, EventdError, Invalid, NotFound
 
 
 class DetailedError(EventdError):
-    """An error with details."""
+    """An error with details: `detail` holds JSON values by name; None if there are none."""
 
     def __init__(self, message: str, *, hint: str = "", detail: dict[str, Any] | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -78,7 +75,7 @@ class BatchTooLarge(DetailedError, Invalid):
 
 
 class RecordTooLarge(DetailedError, Invalid):
-    """A record, or a batch for a topic that refuses writes over its limits, that can never fit."""
+    """The record is too large for any topic, or the batch for the limits of a topic that refuses writes over them."""
 
     code = "record_too_large"
 
@@ -96,5 +93,5 @@ class Throttled(DetailedError):
 
     @classmethod
     def by(cls, limit: str, most: int) -> Throttled:
-        """Return the error for a limit, by its name."""
+        """Return the error for reaching the limit of this name, which is `most`."""
         return cls(f"the limit {limit} of {most} is reached", detail={"limit": limit, "max": most})

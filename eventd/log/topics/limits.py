@@ -1,7 +1,8 @@
-"""The limits of one topic: its caps and its time to live, each of which removes the oldest records.
+"""The limits of one topic of records: its caps and its time to live, each of which removes the oldest records.
 
-All of this happens in an open transaction that holds the head. Removed records are recorded as lost. Many records are
-removed in several steps: the topic is then due at once, and the background sweep removes the rest.
+For the retention of groups' topics see `eventd.log.retention.evict`. All of this happens in an open transaction that
+holds the head. Removed records are recorded as lost. Many records are removed in several steps: the topic is then due
+at once, and the background sweep removes the rest.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from eventd.log.core.values import NEVER
 from eventd.log.retention.prefix import STEP_RECORDS, remove_records
 from eventd.store.engine.database import execute, fetch
 
-AT_ONCE = 100
-"""Topics that one step of the sweep handles."""
+TOPICS_PER_STEP = 100
+"""Topics that one step of `sweep` or `clear_ephemeral` handles at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSize:
-    """The content of a topic at some time: the number of live records, bytes of their data and meta, and the first seq.
+    """The content of a topic at some time: the number of live records, and the bytes of their data and meta.
 
-    In an empty topic `earliest_seq` is that of the next record.
+    `earliest_seq` is that of the oldest live record; in an empty topic, that of the next record.
     """
 
     count: int
@@ -42,15 +43,15 @@ class TopicSize:
 
 
 def due_at(recorded_at: int, ttl_ms: int) -> int:
-    """Return the first time at which a record has exceeded its time to live. Microseconds.
+    """Return the first time at which a record has exceeded its time to live, in microseconds.
 
-    A write sets `topics.due_at` to that of its records if it is not set.
+    A write sets the topic's `due_at` to that of the new records, unless it is set already.
     """
     return min((recorded_at // 1000 + ttl_ms + 1) * 1000, NEVER)
 
 
 def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
-    """Return the last seq of the oldest records that have exceeded their time to live; the floor if none has."""
+    """Return the last seq of the oldest records that have exceeded their time to live; the floor if there are none."""
     if topic.due_at is None or topic.due_at > now or not topic.config.ttl_ms:
         return topic.evicted_seq
     first_kept = max(0, now // 1000 - topic.config.ttl_ms) * 1000
@@ -65,7 +66,10 @@ def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
 
 
 class ExpiredPrefix(NamedTuple):
-    """Records that have exceeded their time to live and are still stored: all live ones in `ranges`, up to `upto`."""
+    """Records up to the seq `upto`, which have exceeded their time to live and are still stored.
+
+    `ranges` are the seqs of those that were not deleted, and `bytes` the size of these.
+    """
 
     upto: int
     ranges: list[Range]
@@ -73,7 +77,7 @@ class ExpiredPrefix(NamedTuple):
 
 
 def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefix:
-    """Return the stored records that no reader may receive any more."""
+    """Return the stored records that no reader may receive any more, because their time to live is over."""
     upto = expired_upto(conn, topic, now)
     if upto == topic.evicted_seq:
         return ExpiredPrefix(upto, [], 0)
@@ -116,7 +120,10 @@ def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Remove records that have exceeded their time to live, and set when the next one will."""
+    """Remove records that have exceeded their time to live, within one step, and set when the next one will.
+
+    Returns the topic's new row.
+    """
     upto = expired_upto(conn, topic, now)
     if upto > topic.evicted_seq:
         topic = remove_records(conn, topic, upto, now=now, reason=TTL)
@@ -163,7 +170,7 @@ def _remove_surplus(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _surplus(topic: TopicRow) -> tuple[int, int] | None:
-    """Return how many records, and how many bytes, exceed the caps; None for none."""
+    """Return by how many records, and by how many bytes, the topic exceeds its caps; None if it does not."""
     config = topic.config
     if config.discard == "reject":
         return None
@@ -173,7 +180,7 @@ def _surplus(topic: TopicRow) -> tuple[int, int] | None:
 
 
 def _surplus_upto(conn: sa.Connection, topic: TopicRow, records: int, size: int) -> int:
-    """Return the seq up to which the topic must be removed, so that this many live records and bytes are."""
+    """Return the seq up to which records must be removed to remove at least so many live records and bytes."""
     if not topic.deleted and not size:
         return topic.evicted_seq + records
     for block in held_blocks(conn, topic):
@@ -201,19 +208,21 @@ def _upto_within(conn: sa.Connection, block: Block, removed: set[int], floor: in
 
 
 def apply_limits(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Apply the time to live and the caps, after a change of the configuration and in the sweep; return the topic's new
-    row.
+    """Remove records over the time to live and the caps, within one step; return the topic's new row.
 
-    A step that does not remove everything leaves the topic due at once.
+    Called after a change of the configuration, and by the sweep. If the step does not remove everything, the topic
+    stays due at once.
     """
     return _remove_surplus(conn, _remove_expired(conn, topic._replace(due_at=now), now), now)
 
 
 def sweep(conn: sa.Connection, now: int) -> int:
-    """Remove a little from due topics; return how many were handled. Repeat until none are."""
+    """Apply the limits of the next due topics, within one step; return how many topics were handled. Repeat until 0."""
     lock_head(conn)
     handled = removed = 0
-    for (topic_id,) in fetch(conn, "SELECT id FROM topics WHERE due_at <= ? ORDER BY due_at LIMIT ?", (now, AT_ONCE)):
+    for (topic_id,) in fetch(
+        conn, "SELECT id FROM topics WHERE due_at <= ? ORDER BY due_at LIMIT ?", (now, TOPICS_PER_STEP)
+    ):
         topic = read_topic_by_id(conn, topic_id)
         removed += apply_limits(conn, topic, now).evicted_seq - topic.evicted_seq
         handled += 1
@@ -228,13 +237,14 @@ def is_due(conn: sa.Connection, now: int) -> bool:
 
 
 def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
-    """Remove a little from the topics with ids after `after` whose records do not outlive a run of the node.
+    """Empty topics with ids above `after` whose durability is `ephemeral`: their records do not outlive the process.
 
-    For the start of a node, before it serves: repeat it with the returned id, until that is None.
+    One step; call it again with the returned id until it returns None, when a node starts, before it serves. Readers
+    are notified of the loss with the reason `ttl`.
     """
     lock_head(conn)
     sql = "SELECT id FROM topics WHERE id > ? AND durability = 'ephemeral' AND evicted_seq < next_seq - 1"
-    held = fetch(conn, f"{sql} ORDER BY id LIMIT ?", (after, AT_ONCE))
+    held = fetch(conn, f"{sql} ORDER BY id LIMIT ?", (after, TOPICS_PER_STEP))
     removed = 0
     for (topic_id,) in held:
         topic = read_topic_by_id(conn, topic_id)
@@ -249,7 +259,7 @@ def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
 
 
 def skip_seqs(conn: sa.Connection, topic_id: int, records: int) -> None:
-    """Skip the seqs of copies that will never arrive, because the source lost their originals."""
+    """Skip the seqs of `records` copies that a router will never write, because its source lost the records."""
     topic = read_topic_by_id(conn, topic_id)
     upto = topic.head_seq + records
     note_losses(conn, topic_id, [Loss(topic.next_seq, upto, SOURCE_TRIM)])

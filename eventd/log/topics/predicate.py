@@ -14,7 +14,7 @@ _HINT = 'write ["tag", "Eq", "TAG"], ["tag", "Glob", "PREFIX*"], "TAG" or "PREFI
 
 
 class Predicate(NamedTuple):
-    """`text` is the tag, or, with `prefix`, its beginning."""
+    """Matches the tag `text` or, with `prefix`, every tag that begins with `text`."""
 
     text: str
     prefix: bool

@@ -11,14 +11,13 @@ from federation.event import expiry_micros, is_alive, read_outlines
 
 _TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _BODY = re.compile(rf'\n\{{("\$node":{_TEXT},)?(?:"\$tag":{_TEXT},)?(.*)')
-"""A record in two parts: before the tag, and after it. Records contain no line breaks."""
+"""Matches a body after a line break: its node member, and everything after its tag. Bodies contain no line breaks."""
 _UNTAGGED = frozenset([""])
 _TAG = '"$tag":'
 
 
 def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: View) -> list[str]:
-    """Return the records of some of a block's bodies, none of them empty, as JSON texts. `seqs`: those of the
-    bodies."""
+    """Return some records of a block as JSON texts, given their `seqs` and their `bodies`, none of which is empty."""
     if not bodies:
         return []
     if not view.data or (not view.meta and '"meta":' in block.text):
@@ -33,7 +32,7 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
 
 
 def records_of_events(block: Block, now: int) -> Block:
-    """Return a block of a group's events as one of records; expired events have empty lines."""
+    """Return a block of a group's events as a block of records, in which expired events have empty lines."""
     bodies = block.bodies()
     made = [*map(body_of_event, bodies)]
     if not is_alive(block.expires_first, now):

@@ -1,7 +1,7 @@
 """Rows of routers, and their deletion with one of their topics.
 
-A router's cursor is a row of `cursors` like every consumer's, with its position as the fence and the version of its
-options beside it. This module does not interpret `options`.
+A router's cursor is a row of `cursors` like every consumer's; its `selector_version` is the version of the router's
+options. This module does not interpret `options`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from eventd.store.schema.columns import beyond
 
 CURSOR_KIND = "router"
 MOST_NAMES = 500
-"""Names in one statement."""
+"""Routers that one statement reads at most."""
 
 
 class RouterRow(NamedTuple):
-    """A router. `position` and `seq` are those of its source up to which all records are copied.
+    """A router. It has read its source up to `position` and `seq`.
 
-    `state` and `reason` show whether it is blocked; `forwarded` counts copies, and records that its source lost before
-    they were copied, `refused` counts dead letters. `source_head` is the last seq of its source, `durability` its
-    destination's, `version` that of its options. Times in microseconds.
+    `state` and `reason` show whether it has to wait; `forwarded` counts copies, and records that its source lost before
+    they were copied; `refused` counts dead letters. `source_head` is the last seq of its source, `durability` that of
+    its destination, `version` the version of its options. Times in microseconds.
     """
 
     id: int
@@ -50,7 +50,7 @@ class RouterRow(NamedTuple):
 
     @property
     def cursor(self) -> str:
-        """Return the name of its cursor."""
+        """Return the name of the router's cursor."""
         return cursor_of(self.name)
 
 
@@ -73,7 +73,7 @@ def read_routers(conn: sa.Connection) -> list[RouterRow]:
 
 
 def read_router(conn: sa.Connection, name: str) -> RouterRow | None:
-    """Return one router."""
+    """Return the router of this name; None if there is none."""
     found = _complete(conn, fetch(conn, f"{_LINES} WHERE r.name = ?", (name,)))
     return found[0] if found else None
 
@@ -96,7 +96,7 @@ def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
 
 
 class RejectedRecord(NamedTuple):
-    """A dead letter of a router: the record's identity, if it has one, the reason, and when, in microseconds."""
+    """A dead letter of a router: the id of the record, if it has one, the reason, and when, in microseconds."""
 
     id: str
     reason: str
@@ -111,7 +111,7 @@ def read_rejected(conn: sa.Connection, name: str, limit: int) -> list[RejectedRe
 
 
 def read_heads(conn: sa.Connection, topic_ids: Sequence[int]) -> tuple[int, dict[int, int]]:
-    """Return the last position of the log, and the last seq of each of these topics that exists."""
+    """Return the last position of the log, and the last seq of each of these topics that exists, by id."""
     sql = "SELECT id, next_seq - 1 FROM topics WHERE id {in}"
     return read_head(conn).last, dict(fetch_in(conn, sql, (), topic_ids))
 
@@ -155,7 +155,7 @@ def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[R
 
 
 def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
-    """Return routers with the columns of their cursors."""
+    """Return routers, given the columns of their own rows, with those of their cursors."""
     names = [cursor_of(str(row[1])) for row in rows]
     cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
     return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
@@ -164,7 +164,7 @@ def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[R
 def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
     """Remove every router that reads or writes a topic, in the open transaction; return their names, sorted by bytes.
 
-    The caller raises the version of topics. The head must be locked.
+    The caller increases `topics_version`. The head must be locked.
     """
     sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
     names = [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]

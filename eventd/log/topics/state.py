@@ -42,7 +42,10 @@ def _state(conn: sa.Connection, line: TopicRow, at: Moment) -> TopicState:
 
 
 class TopicFigures(NamedTuple):
-    """The totals of all topics of records: their number by durability, and their content."""
+    """The totals of all topics of records: their number by durability, and their stored records and bytes.
+
+    Also the numbers of routers, of queues, and of leased jobs.
+    """
 
     by_class: dict[str, int]
     records: int
@@ -53,7 +56,7 @@ class TopicFigures(NamedTuple):
 
 
 def read_figures(conn: sa.Connection) -> TopicFigures:
-    """Return the totals, from the rows of the topics."""
+    """Return the totals, by the rows of the tables `topics`, `routers` and `queues`."""
     rows = fetch(
         conn,
         "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"

@@ -1,7 +1,7 @@
 """A page of a topic by seqs, for readers of topics: records as JSON texts, and a tombstone for missed records.
 
 Records that have exceeded their time to live are left out, and reported as lost, even if they are still stored. Deleted
-records and those of the reader's own nodes are skipped silently.
+records, and those that the reader's own nodes wrote, are skipped silently.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eventd.store.rows.leases import acked_seqs
 RECREATED = "recreated"
 """The reason of a tombstone for seqs of another topic of this name, or of another epoch."""
 _ACKED_AT_ONCE = 2000
-"""Seqs of a queue whose finished jobs are read together."""
+"""Seqs after a block of a queue for which finished jobs are looked up with those of the block."""
 
 ALL_BUT_TAGS = View()
 
@@ -39,9 +39,9 @@ ALL_BUT_TAGS = View()
 class TopicQuery:
     """A query: at most `limit` records after the seq `from_seq`, about `max_bytes` of data and meta.
 
-    `topic` is its name or its id; `now` in microseconds. `nodes`: whose records are excluded. `epoch`: that of its
-    `from_seq`, if known. `apart`: the page ends before lost records, unless it begins with them; otherwise records from
-    before and after them may be on one page.
+    `topic` is a name or an id; `now` in microseconds. Records that one of the `nodes` wrote are excluded. `epoch`: the
+    epoch (see `epoch_of`) of `from_seq`; empty if unknown. `apart`: the page ends before lost records, unless it begins
+    with them; otherwise records from before and after them may be on one page.
     """
 
     topic: str | int
@@ -74,9 +74,9 @@ class Tombstone:
 class TopicPage:
     """`records` are JSON texts, `seqs` their seqs. Everything up to `next_from_seq` was read, `scanned` seqs in all.
 
-    `tombstone` describes what is missing between `from_seq` and `next_from_seq`. `epoch` is that of these seqs.
-    `dedupe_node`: whether the topic excludes records of the reader's own nodes. `goes_on`: the next append continues
-    the page, since the topic neither removes nor leases records by itself.
+    `tombstone` describes the records lost between `from_seq` and `next_from_seq`. `epoch` is that of these seqs.
+    `dedupe_node`: whether the topic excludes records that the reader's own nodes wrote. `goes_on`: the next append
+    continues the page, since the topic neither removes nor leases records by itself.
     """
 
     topic_id: int
@@ -100,12 +100,12 @@ class TopicPage:
 
     @property
     def lag(self) -> int:
-        """Return the number of seqs after the page."""
+        """Return how many seqs the topic has after the page."""
         return self.head_seq - self.next_from_seq
 
 
 def epoch_of(epoch: str, topic_id: int) -> str:
-    """Return the epoch of a topic's seqs: made of the log's epoch and the topic of that name."""
+    """Return the epoch of a topic's seqs: it changes with the log's epoch, and when another topic gets the name."""
     return f"{epoch}:{topic_id}"
 
 
@@ -147,7 +147,7 @@ def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
 
 
 def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) -> TopicPage | None:
-    """Return the page after one that had caught up, from memory; None if the database must be read."""
+    """Return the page after `last`, which had caught up, from memory; None if the database must be read."""
     if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
         return None
     seq = last.head_seq
@@ -177,7 +177,10 @@ def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) 
 
 
 class _Floor(NamedTuple):
-    """Nothing is read up to `seq`. `lost`: stored records up to there that have exceeded their time to live."""
+    """The seq up to which no record is read, because it is removed or has exceeded its time to live.
+
+    `lost`: those that are still stored. `earliest_seq`: that of the first record after it.
+    """
 
     seq: int
     earliest_seq: int
@@ -193,7 +196,7 @@ def _read_floor(conn: sa.Connection, line: TopicRow, start: int, now: int) -> _F
 
 
 class _LossRun(NamedTuple):
-    """Losses with no record between them."""
+    """Losses in order, with no record between them that a reader could get."""
 
     losses: list[Loss]
 
@@ -207,7 +210,7 @@ class _LossRun(NamedTuple):
 
 
 def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor) -> list[_LossRun]:
-    """Return losses after `start`, in order: first those below the floor, then those among records."""
+    """Return the losses after the seq `start`, in order: all up to the floor as one run, then those among records."""
     known = read_losses(conn, line.id, start, line.head_seq) if start < line.head_seq else []
     missing: list[_LossRun] = []
     for loss in sorted([*known, *floor.lost]):
@@ -233,7 +236,7 @@ class _PageEnd(NamedTuple):
 
 
 def _way(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
-    """Return where a page ends: it reports one range of losses, and ends before the next one."""
+    """Return where a page ends: it reports one run of losses, and ends before the next one."""
     ahead = iter(missing)
     first = next(ahead, None)
     if first is not None and apart and first.first > max(start, floor.seq) + 1:
@@ -261,7 +264,7 @@ def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
 
 @dataclass(slots=True)
 class _PageBuilder:
-    """Builds a page of the seqs after `upto` to `stop`. `nodes`: whose records are left out."""
+    """Builds a page of the seqs in `(upto, stop]`, without records that one of the `nodes` wrote."""
 
     ask: TopicQuery
     nodes: frozenset[str]
@@ -325,13 +328,13 @@ class _PageBuilder:
             self.upto = self.seqs[-1]
 
     def _wants(self, seq: int, body: str, done: Collection[int]) -> bool:
-        """Return whether the line has a record, and a wanted one."""
+        """Return whether the line has a record, and the reader wants it."""
         if not body or seq in done:
             return False
         return not self.hidden or node_text(body) not in self.hidden
 
     def _fitting(self, block: Block, bodies: Sequence[str]) -> int:
-        """Return how many of the bodies fit; at least one, if it is the page's first."""
+        """Return how many of the bodies fit; at least one if the page is empty."""
         if self.size + block.bytes <= self.ask.max_bytes:
             self.size += block.bytes
             return len(bodies)

@@ -24,11 +24,11 @@ from eventd.store.engine.database import execute, fetch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 GROUP = "group:"
-"""Prefix of the names of event groups' topics: they are read and routed like others, and written by events."""
+"""Prefix of the names of groups' topics: they are read and routed like others, but only events are written to them."""
 
 
 def require_name(name: str, what: str = "topic") -> None:
-    """Raise `Invalid` for a name that no topic can have."""
+    """Raise `Invalid` for a name that no topic can have; `what` has the name, for the message."""
     if not NAME.fullmatch(name):
         shown = name[:80] + ("…" if len(name) > 80 else "")
         raise Invalid(
@@ -38,7 +38,7 @@ def require_name(name: str, what: str = "topic") -> None:
 
 
 def refuse_group(name: str, doing: str) -> None:
-    """Raise `Incompatible` for the topic of an event group, which only the group may change."""
+    """Raise `Incompatible` for the topic of an event group, which a client cannot change; `doing`: a participle."""
     if name.startswith(GROUP):
         raise Incompatible(
             f"{name!r} is the topic of an event group and cannot be {doing} here",
@@ -48,7 +48,7 @@ def refuse_group(name: str, doing: str) -> None:
 
 
 class Ceilings(NamedTuple):
-    """The limits of all topics of records together: their number, and bytes of data and meta; 0: unlimited."""
+    """The limits of all topics of records together: on their number, and on their data and meta in bytes; 0: none."""
 
     topics: int = 0
     bytes: int = 0
@@ -128,8 +128,8 @@ def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow
 class PatchTopic(Change[TopicPut]):
     """Change some fields of a topic's configuration. Result: `TopicPut`.
 
-    `changes` are by field; None resets a field to its default. Raises `TopicNotFound`, `Invalid` for a value that does
-    not fit, and `Incompatible` for another type.
+    `changes` are by field; None resets a field to its default. Raises `TopicNotFound`, `Invalid` for an unknown field
+    or an invalid value, and `Incompatible` for another type.
     """
 
     def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class PatchTopic(Change[TopicPut]):
 
 
 class TopicDeleted(NamedTuple):
-    """A deleted topic, the routers deleted with it, and the new version of topics."""
+    """A deleted topic, the routers deleted with it, and the new `topics_version`."""
 
     topic_id: int
     routers_removed: list[str]

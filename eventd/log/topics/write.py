@@ -16,12 +16,14 @@ from eventd.log.topics.topics import require_name, require_room
 from eventd.store.engine.database import execute, fetch
 
 RECORD_BYTES = 1000
-"""Bytes of data and meta that count as one record."""
+"""Bytes of data and meta that count as one record in the weight of a write."""
 
 
 class WriteResult(NamedTuple):
-    """The seqs of a batch. `head_seq` is that of the topic after the first write. `spent` is the transaction's
-    duration."""
+    """The seqs of a batch, and how long its transaction took.
+
+    `created`: the topic was created for it. `deduped`: an earlier request with the same key wrote the batch.
+    """
 
     topic_id: int
     first_seq: int
@@ -33,17 +35,17 @@ class WriteResult(NamedTuple):
 
     @property
     def head_seq(self) -> int:
-        """Return the topic's head: a batch is the newest of its topic at the time it is written."""
+        """Return the last seq of the topic right after the batch was written, which is that of the batch."""
         return self.last_seq
 
     @property
     def append_ms(self) -> float:
-        """Return how long the transaction's writes took."""
+        """Return how long the transaction took until its commit, in milliseconds."""
         return self.spent.append * 1000
 
     @property
     def flush_ms(self) -> float:
-        """Return how long the flush took; 0 if the caller did not wait for it."""
+        """Return how long the flush took, in milliseconds; 0 if the caller did not wait for it."""
         return self.spent.flush * 1000 if self.durability == "fsync" else 0.0
 
 
@@ -51,9 +53,9 @@ class Write:
     """Append a batch of records to a topic. Result: `WriteResult`.
 
     `create` None creates a missing topic unless `config` says otherwise; a created topic stays, even if the batch is
-    then refused. A known `key` repeats the first response. `max_topics` and `max_bytes` (of all topics together) 0:
-    unlimited. Raises `TopicNotFound`, `Invalid` for a name, `RecordTooLarge` for what can never fit, `TopicFull`,
-    `Throttled`.
+    then refused. A request with a `key` that was used within the topic's idempotency window gets the first result.
+    `max_topics` and `max_bytes` (of all topics together) 0: unlimited. Raises `TopicNotFound`, `Invalid` for the name,
+    `RecordTooLarge` for a batch that can never fit, `TopicFull`, `Throttled`.
     """
 
     cursor = None
@@ -123,7 +125,7 @@ class Write:
         return insert_topic(tx.conn, self._topic, wanted, now=tx.now, random=self._random)
 
     def _look_up(self, tx: Transaction, line: TopicRow) -> WriteResult | Write | None:
-        """Return the batch that was written under the same key, possibly by a unit of this transaction."""
+        """Return the result of an earlier request with the same key, or its unit if it is in this transaction."""
         before = _writers(tx, line.id).get(self._key)
         if before is not None:
             return before
@@ -164,7 +166,7 @@ class Write:
 
 
 def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
-    """Return the units of a transaction that write to a topic, by their keys."""
+    """Return the units of a transaction that write to a topic under an idempotency key, by key."""
     found: dict[str, Write] = tx.shared.setdefault(("keys", topic_id), {})
     return found
 
@@ -173,7 +175,8 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
     """Raise if drafts, after those of earlier units, do not fit into a topic, or into the node.
 
     For a topic that refuses writes over its limits: `RecordTooLarge` if they can never fit, `TopicFull` if they do not
-    fit now. `Throttled` for the limit of all topics, in which the writer has `freed` so many bytes.
+    fit now. `Throttled` if all topics together would have more than `max_bytes` (0: unlimited), after the same request
+    removes `freed` bytes.
     """
     config, size = line.config, drafts.bytes
     keeps = config.discard == "reject" and (config.cap_records or config.cap_bytes)
@@ -190,7 +193,7 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Return the records, and their bytes, that units so far will add to a topic that refuses writes over its
+    """Return how many records and bytes the units admitted so far will add to a topic that refuses writes over its
     limits."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
@@ -227,7 +230,7 @@ def full(line: TopicRow) -> TopicFull:
 
 
 def total_bytes(tx: Transaction) -> int:
-    """Return the bytes of data and meta in all topics, including those the transaction has placed so far."""
+    """Return the bytes of data and meta in all topics of records, with those that the transaction has placed so far."""
     return int(fetch(tx.conn, "SELECT record_bytes FROM log_heads WHERE id = 1")[0][0]) + tx.record_bytes
 
 

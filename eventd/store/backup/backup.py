@@ -29,7 +29,7 @@ from eventd.store.engine.translation import translated
 from eventd.store.schema.migrations import pending, read_revision
 
 STEP_PAGES = 1024
-"""Pages copied at a time; Ctrl-C is handled between two steps."""
+"""Pages of the database that are copied at a time; Ctrl-C is handled between two steps."""
 SIDECARS = ("-wal", "-shm", "-journal")
 """Files that SQLite keeps beside a database. Beside another database they would destroy it."""
 HEADER = b"SQLite format 3\0"
@@ -38,7 +38,7 @@ KEPT = ".before-restore-"
 
 @dataclass(frozen=True, slots=True)
 class BackupCopy:
-    """A complete database in one file. `size` is in bytes; `events` counts the distinct ids that are stored."""
+    """A complete database in one file. `size` is in bytes; `events` counts the distinct ids whose record is stored."""
 
     path: Path
     size: int
@@ -50,8 +50,8 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
     """Copy a SQLite database at one moment while others write to it; the copy is verified and durable.
 
     Raises `Conflict` when the target exists (unless `force`) or belongs to a database in use, `Invalid` when it is no
-    file, `NotFound` when its folder is missing, `DatabaseUnusable` when the database, and so the copy, is damaged or of
-    another program.
+    regular file, `NotFound` when its folder is missing, and `DatabaseUnusable` when the database, and so the copy, is
+    damaged or belongs to another program.
     """
     source = database.path
     assert source is not None, "only a SQLite database is a file"
@@ -105,7 +105,7 @@ def part_of(target: Path) -> Iterator[Path]:
 
 
 def _sweep(target: Path) -> None:
-    """Delete what killed commands with the same target have left."""
+    """Delete the temporary files that killed commands with the same target have left."""
     for left in target.parent.iterdir():
         if left.name.startswith(f".{target.name}.") and left.name.endswith(".part"):
             with suppress(OSError), left.open("rb") as file:
@@ -141,7 +141,8 @@ def copy_file(file: Path, part: Path) -> None:
 def examine(path: Path, *, name: str = "") -> BackupCopy:
     """Inspect a copy; errors call it `name`. Reads the whole file and writes nothing beside it.
 
-    Raises `NotFound`, or `DatabaseUnusable` when it is damaged, of a newer version, or no database of a node.
+    Raises `NotFound`, `Invalid` when it is no regular file, `OSError` when it cannot be opened, and `DatabaseUnusable`
+    when it is damaged, has a newer schema, or is no database of a node.
     """
     name = name or str(path)
     if not path.is_file():
@@ -159,12 +160,12 @@ def examine(path: Path, *, name: str = "") -> BackupCopy:
 def _look_inside(conn: Connection) -> tuple[int, str]:
     if read_revision(conn) is None:
         raise DatabaseUnusable("this is not a database of routerd-eventd")
-    pending(conn)  # refuses one of a newer program
+    pending(conn)  # raises for a schema of a newer program
     if damage := find_any_damage(conn):
         raise DatabaseUnusable(f"damaged: {damage[0]}")
     ((events,),) = fetch(
         conn, "SELECT coalesce(sum(ids), 0) FROM topics WHERE substr(name, 1, 1) <> '-'"
-    )  # without retired ones
+    )  # without deleted topics
     heads = fetch(conn, "SELECT epoch FROM log_heads WHERE id = 1")
     if not heads:
         raise DatabaseUnusable("it has no log head")
@@ -183,9 +184,9 @@ def _reading(path: Path) -> Iterator[Connection]:
 
 
 def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
-    """Replace the database at `place` by `part`. Returns where the old one is kept, None if there was none.
+    """Replace the database at `place` by the file `part`. Returns where the old one is kept, None if there was none.
 
-    No node may serve it. At every moment either the old or the new database is at `place`, complete. Raises
+    No node may serve the old one. At every moment either the old or the new database is at `place`, complete. Raises
     `DatabaseUnavailable` when another process has it open.
     """
     with _alone(part):
@@ -236,7 +237,10 @@ def _has_header(path: Path) -> bool:
 
 
 def _give_to_owner(part: Path, place: Path) -> None:
-    """Give the file to the owner of the old one, so that the node can open it regardless of who restores."""
+    """Give `part` the owner and mode of the old file, so that the node can open it regardless of who restores.
+
+    Without an old file, it gets the owner of the folder.
+    """
     if place.exists():
         part.chmod(stat.S_IMODE(place.stat().st_mode))
     owner = (place if place.exists() else place.parent).stat()

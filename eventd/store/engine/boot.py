@@ -1,4 +1,4 @@
-"""Identifies the run of this machine: commits without a flush are lost when it ends."""
+"""Identifies the current boot of this machine: commits that are not flushed may be lost when it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def read_boot_id(chance: Chance) -> str:
     """Return an id of the system's current boot.
 
-    Where the system has none, it is random: rather a new history than a false one.
+    Where the system has none, it is random, so that the log begins a new epoch rather than trust lost commits.
     """
     with suppress(OSError):
         if name := _BOOT_ID.read_text().strip():

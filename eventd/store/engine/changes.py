@@ -20,7 +20,7 @@ from eventd.store.engine.sessions import open_session
 POLL = 0.05
 """Seconds between two reads of the file's counter; a read takes microseconds."""
 POLL_SHARED = 0.005
-"""The same where other processes do part of the node's work, and their events are waited for."""
+"""The same if the node runs as several processes, each of which waits for what the others append."""
 RELISTEN = 1.0
 """Seconds after which a wait on Postgres ends without a signal, and a lost connection is opened again."""
 
@@ -111,8 +111,7 @@ class Notifications:
         with contextlib.suppress(psycopg.Error):  # the timed wait is the fallback until the server is back
             await asyncio.to_thread(connect)
             # A duplicate of the socket's descriptor: libpq closes a broken socket at once, and the loop must not watch
-            # a
-            # number that another descriptor may have got meanwhile.
+            # a number that another descriptor may have got meanwhile.
             self._watched = os.dup(self._connection.fileno())
             asyncio.get_running_loop().add_reader(self._watched, self._readable)
             self._sign.set()  # commits before LISTEN sent no notification here

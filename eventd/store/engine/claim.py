@@ -23,13 +23,13 @@ from eventd.store.engine.sessions import open_session
 from eventd.store.engine.translation import translated
 
 CHECK_SECONDS = 1.0
-"""Seconds between two checks of the claim, and before claiming again from a server that is unreachable."""
+"""Seconds between two checks of the claim, and between two attempts to claim again after it was lost."""
 SILENT_SECONDS = 15.0
 """Seconds after which a holder that has not checked its claim counts as frozen or cut off; a standby then ends its
 claim.
 """
 PATIENCE_MILLISECONDS = 2000
-"""How long to wait for the claim of a killed process: the server notices its end a moment later."""
+"""How long `take` waits for a lock that is held: the server notices the end of a killed process a moment later."""
 SERVE_LOCK = 0x7365727665  # "serve"
 """The advisory lock of a serving node: exclusive for all groups, shared for one."""
 NAME = "eventd-serve "
@@ -60,7 +60,7 @@ logger = logging.getLogger("eventd.claim")
 
 
 def group_lock(group: str) -> int:
-    """Return the advisory lock of the node that serves one group."""
+    """Return the number of the advisory lock for the node that serves one group."""
     return int.from_bytes(blake2b(group.encode(), digest_size=8, person=b"eventd group").digest(), signed=True)
 
 
@@ -97,14 +97,14 @@ class DatabaseClaim:
         self._group = group
         token = f" {chance.token(TOKEN_DIGITS // 2).hex()}"
         self.name = (NAME + who).encode()[: NAME_BYTES - len(token)].decode(errors="ignore") + token
-        """Its name in the database; all sessions of its node have names with its token."""
+        """The name of its session in the database; the names of all sessions of its node end with its token."""
         self._session: Any = None
         self.holders: list[ClaimHolder] = []
         """The holders when the claim could not be taken."""
 
     @property
     def holder(self) -> str:
-        """The holder as a text: a process and its machine."""
+        """Return the first of `holders` as a text: a process and its machine."""
         return f"process {_who(self.holders[0].name)}" if self.holders else "another process"
 
     def take(self) -> None:
@@ -148,7 +148,10 @@ class DatabaseClaim:
         )
 
     def end_silent(self, holder: ClaimHolder) -> bool:
-        """End the session of a holder that has not checked its claim since; False if it has. Raises like `take`."""
+        """End the session of a holder that has not checked its claim since `holder` was read; False if it has.
+
+        Raises `DatabaseUnavailable`.
+        """
         with translated(self._label), closing(open_session(self._url, "eventd-standby")) as session:
             ended = session.execute(_END_SILENT, (ENDING_MILLISECONDS, holder.pid, holder.name, holder.checked))
             return bool(ended.fetchall())

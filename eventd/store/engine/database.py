@@ -1,4 +1,4 @@
-"""Opening the database and running plain functions over it. The only file that asks which database it is.
+"""Opening the database and running plain functions over it. Callers need not know which database it is.
 
 A storage function takes an open `sqlalchemy.Connection` and commits nothing. `Database.write` runs one on the single
 writer thread inside one transaction; `Database.read` runs one on a few reader threads over one snapshot. Durability is
@@ -41,9 +41,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 3
-"""Threads that read for requests, and as many for deliveries; each has its own connection."""
+"""Threads that read for requests, and as many again for deliveries; each has its own connection."""
 SQLITE_ROWS = 250
-"""Rows per multi-row INSERT on SQLite: every statement releases the interpreter lock and waits for it again."""
+"""Rows per multi-row INSERT, for few statements: each releases the interpreter lock and waits for it again."""
 COPY_ROWS = 20
 """Rows from which COPY is faster on Postgres, despite two extra round trips."""
 SQLITE_NAMES = 500
@@ -53,7 +53,7 @@ CHANNEL = "eventd_head"
 LOCK_SECONDS = 5.0
 """Seconds that a transaction waits for a lock of another process."""
 BEGIN_WRITING = "BEGIN IMMEDIATE"
-"""A SQLite transaction that begins by reading fails at once when another has written."""
+"""SQLite: take the write lock first. A transaction that began by reading would fail once another has written."""
 SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of a migration."""
 
@@ -65,16 +65,17 @@ class ThreadFactory(Protocol):
 
 
 class KeyTaken(DatabaseFault):
-    """A row with the same key exists. A caller that expects this starts again."""
+    """A row with the same key exists. A caller that expects this rolls back and starts again."""
 
 
 class Database:
     """An open database. Close it with `close()`; its thread pools end there.
 
     Raises `SettingsError` for an unusable URL, `MissingExtra` when the Postgres driver is absent, `DatabaseUnavailable`
-    when it does not respond, and `DatabaseUnusable` when the file is no database. `shared`: other processes write to it
-    constantly. `claim` names the claim of this node; unless it is held, Postgres sessions are refused. `threads`
-    creates its thread pools, and `boot_id` identifies the run of the machine; a simulation passes its own.
+    when it does not respond, and `DatabaseUnusable` when the file is no database; the last two on first use. `shared`:
+    other processes write to it constantly. `claim` names the claim of this node; unless it is held, new Postgres
+    sessions are refused. `threads` creates its thread pools, and `boot_id` identifies the boot of the machine; a
+    simulation passes its own.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file of a SQLite database, None on Postgres."""
+        """Return the file of a SQLite database; None on Postgres."""
         return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
 
     def open_head_file(self) -> HeadFile | None:
@@ -122,7 +123,7 @@ class Database:
         return self._head_file
 
     def label(self) -> str:
-        """The database for messages, without a password."""
+        """Return the URL of the database for messages, without its password."""
         return self.url.render_as_string(hide_password=True)
 
     @contextmanager
@@ -187,18 +188,18 @@ class Database:
         return Notifications(self.url, CHANNEL, session_name("eventd-listen", self.claim_name))
 
     def claim(self, group: str, who: str) -> DatabaseClaim | None:
-        """Postgres: return the claim that keeps a second node away, on `group` alone if it is not empty.
+        """Return the claim, not taken yet, that keeps a second node away; on `group` alone if it is not empty.
 
-        On SQLite a file does this.
+        None on SQLite, where a locked file does this.
         """
         return None if self.kind == "sqlite" else DatabaseClaim(self.url, self.label(), group, who, self.chance)
 
     def claim_check(self) -> ClaimCheck | None:
-        """Postgres: return the check whether this node's claim is held; None without a claim."""
+        """Return the check whether this node's claim on Postgres is held; None without a claim."""
         return ClaimCheck(self.url, self.claim_name) if self.claim_name else None
 
     def claims(self) -> list[str]:
-        """Postgres: return the names of all holders of claims."""
+        """Return the names of all holders of claims on this Postgres database; none on SQLite."""
         return [] if self.kind == "sqlite" else self.read_now(read_claims)
 
     async def take_over_checkpoints(self) -> None:
@@ -208,12 +209,12 @@ class Database:
                 await asyncio.wrap_future(self._writer.submit(self._writing.configure, "PRAGMA wal_autocheckpoint=0"))
 
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
-        """SQLite: move the write-ahead log into the file, outside of appends. Postgres does this by itself.
+        """Move SQLite's write-ahead log into the file, outside of appends, if it has more than `patient_bytes`.
 
-        The head file is flushed too: after a power loss it is behind by at most the time between two checkpoints. Under
-        constant writes a passive checkpoint never reaches the end, and the write-ahead log would grow without limit;
-        beyond `urgent_bytes` the writer thread finishes the rest and restarts the log. It hardly waits for readers,
-        because appends wait for it: a backup reads one snapshot for as long as it takes.
+        Postgres does this by itself. The head file is flushed too: after a power loss it is behind by at most the time
+        between two checkpoints. Under constant writes a passive checkpoint never reaches the end, and the write-ahead
+        log would grow without limit; beyond `urgent_bytes` the writer thread finishes the rest and restarts the log. It
+        hardly waits for readers, because appends wait for it, and a backup may read one snapshot for long.
         """
         size = await asyncio.to_thread(self.wal_bytes)
         if size > patient_bytes:
@@ -316,7 +317,7 @@ _NUMBERED = {
 
 @contextmanager
 def _telling_keys(table: str) -> Iterator[None]:
-    """Raises `KeyTaken` if the block inserts a row whose key exists."""
+    """Raise `KeyTaken` if the block fails because a row with the same key exists."""
     try:
         yield
     except Exception as error:
@@ -378,7 +379,7 @@ def begin_anew(conn: sa.Connection) -> None:
 
 @contextmanager
 def savepoint(conn: sa.Connection) -> Iterator[None]:
-    """Roll back the block, and nothing else, when it raises, if the transaction is still open."""
+    """Roll back only the block when it raises. If the database has rolled back the whole transaction, do nothing."""
     raw = driver_of(conn)
     raw.execute("SAVEPOINT part")
     try:
@@ -415,7 +416,7 @@ def chance_of(conn: sa.Connection) -> Chance:
 
 
 def run_of_system(conn: sa.Connection) -> str:
-    """Identify the run of what flushes commits to the disk: this machine, or the Postgres server.
+    """Return an id of the run of the system that flushes commits: a boot of this machine, or of the Postgres server.
 
     When one of its processes is killed, Postgres restarts by itself without commits that were not flushed. Its start
     time stays unchanged then, but its statistics are reset.

@@ -19,7 +19,7 @@ from eventd.store.engine.sessions import KEEPALIVES, SERVER_OPTIONS
 Kind = Literal["sqlite", "postgresql"]
 
 OTHERS = 2
-"""Connections of each kind for threads outside of the pools, whose threads keep theirs."""
+"""Connections of an engine for threads that are not of a pool: the threads of a pool keep theirs."""
 
 IDLE_SECONDS = 30
 """Seconds that a write transaction on Postgres may idle: a frozen process would block all others."""
@@ -84,7 +84,7 @@ def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, 
 
 @contextmanager
 def begun(conn: sa.Connection, begin: str) -> Iterator[None]:
-    """One transaction, committed at the end of the block. `begin` begins it; the Postgres driver does so itself.
+    """Run the block as one transaction, committed at its end. `begin`: the statement that begins it, for SQLite.
 
     It is the driver's transaction. SQLAlchemy also begins one with its first statement, which means nothing to either
     driver; using SQLAlchemy's would cost as much as writing one event.

@@ -44,14 +44,12 @@ logger = logging.getLogger("eventd.claim")
 
 
 def session_name(kind: str, claim: str) -> str:
-    """Return the name of a session for a purpose, such as `eventd-writer`, of the node with that claim; empty without a
-    claim.
-    """
+    """Return the name of a session: its purpose, such as `eventd-writer`, and the token of its node's claim, if any."""
     return f"{kind} {claim[-TOKEN_DIGITS:]}" if claim else kind
 
 
 def is_held(session: Any, claim: str) -> bool:
-    """Return whether the claim of a session of that name is held now. Raises `psycopg.Error`."""
+    """Return whether the claim of that name is held now. Raises `psycopg.Error`."""
     return bool(session.execute(_IS_HELD, (claim,)).fetchone()[0])
 
 
@@ -88,7 +86,7 @@ class ClaimCheck:
         self._asking: asyncio.Future[str] | None = None
 
     async def ask(self) -> str:
-        """Return `ok` or the problem. No answer in time is a problem too: another node may have the claim by now."""
+        """Return `ok` or the problem. No answer in time is a problem too: another node may have taken the claim."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().run_in_executor(None, self._ask)
         with suppress(TimeoutError):
@@ -117,7 +115,7 @@ class ClaimCheck:
             session.close()
 
     async def close(self) -> None:
-        """End its session; a session that waits for the server ends when that responds, or is abandoned."""
+        """End the session of the check; one that waits for the server ends when the server responds."""
         self._closed = True
         if self._asking is None or self._asking.done():
             self._drop()

@@ -30,7 +30,7 @@ class FileGuard:
         return found != self._file
 
     def require(self) -> None:
-        """Raises `DatabaseUnavailable` for a lost file: what is written to it ends with this process."""
+        """Raise `DatabaseUnavailable` if the file is lost: what is written to it ends with this process."""
         if self.is_lost:
             raise DatabaseUnavailable(
                 f"{self._path}: the open file was deleted, moved or replaced",

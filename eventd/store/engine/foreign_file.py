@@ -1,5 +1,4 @@
-"""Recognises files of other programs before anything of them is touched: even opening another program's database
-changes it.
+"""Recognises files of other programs before they are changed: even opening another program's database changes it.
 
 Danger: a connection of the node sets the journal mode, which is stored in the file.
 """

@@ -31,7 +31,7 @@ class HeadMark(NamedTuple):
 
 
 class HeadFile:
-    """The file beside the database at `database`, created if it is missing. Raises `OSError`."""
+    """The head file of the SQLite database at `database`, created if it is missing. Raises `OSError`."""
 
     def __init__(self, database: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -57,14 +57,14 @@ class HeadFile:
         except ValueError:
             return None
 
-    def write(self, told: HeadMark) -> None:
+    def write(self, mark: HeadMark) -> None:
         """Write the mark, unless another process has written a later position of the same epoch. Raises `OSError`."""
-        begin = f"{_FORM.decode()} {told.instance or '-'} {told.epoch} ".encode()
+        begin = f"{_FORM.decode()} {mark.instance or '-'} {mark.epoch} ".encode()
         at = len(begin)
         known = self._content()
-        if known[:at] == begin and known[at : at + 20] >= b"%020d" % told.last:
+        if known[:at] == begin and known[at : at + 20] >= b"%020d" % mark.last:
             return
-        line = b"%b%020d" % (begin, told.last)
+        line = b"%b%020d" % (begin, mark.last)
         line += b" %b\n" % _sum(line)
         os.pwrite(self._file, line, 0)
 

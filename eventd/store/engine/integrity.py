@@ -16,5 +16,5 @@ def find_damage(conn: sa.Connection) -> list[str]:
 
 
 def find_any_damage(conn: sa.Connection) -> list[str]:
-    """The same, including whether every index agrees with its table: for a copy that must be right years later."""
+    """Return the same, and where an index differs from its table: for a copy that must be right years later."""
     return [str(line) for (line,) in fetch(conn, "PRAGMA integrity_check(20)") if line != "ok"]

@@ -21,9 +21,9 @@ SERVER_OPTIONS = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000"
 )
 """The same for the server's end: a session whose machine has vanished must not hold a claim, or the lock of a
-transaction, for the system's two hours.
+transaction, for the two hours after which the system's defaults would end it.
 
-Keepalives end an idle session, the timeout one whose answer is not read.
+The keepalives end an idle session; the timeout ends one whose answer is not read.
 """
 
 

@@ -14,8 +14,8 @@ from eventd.store.engine.engines import driver_of
 class ThreadConnections:
     """The connections of one engine. A thread that called `keep` has its own; any other checks one out for each use.
 
-    `begin` is executed on each kept connection before it is used, and so are the statements of `configure`. After an
-    error on one of them all are replaced: a lost server affects all of them.
+    `begin` is a statement that is executed on each kept connection before its first use, and so are the statements of
+    `configure`. After an error on one kept connection all are replaced: a lost server affects all of them.
     """
 
     def __init__(self, engine: sa.Engine, begin: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Translates errors of both database drivers into this project's errors, at one place."""
+"""Translates errors of both database drivers into this project's errors; all translations are here."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class _Wait:
         self._given_up = False
 
     def grant(self, file: int) -> bool:
-        """The descriptor has the lock now; False if the waiter has given up."""
+        """Hand over the descriptor, which has the lock now; return False if the waiter has given up."""
         with self._deciding:
             if self._given_up:
                 return False
@@ -105,7 +105,7 @@ class _Wait:
         return True
 
     def give_up(self) -> bool:
-        """Abandon the wait; False if the lock was granted meanwhile."""
+        """Abandon the wait; return False if the lock was granted meanwhile."""
         with self._deciding:
             self._given_up = self.held < 0
             return self._given_up

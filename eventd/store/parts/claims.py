@@ -1,4 +1,4 @@
-"""What a part claims and for how long. Pure.
+"""Which resources a part claims to define or to mask, and for how long. Pure.
 
 A resource of a part is identified by its key. It ends with its part, or earlier when the event it is about has expired.
 Masking a declared resource is a claim too: the next part of the same owner that masks it takes the claim over.
@@ -22,7 +22,7 @@ _MASKING = "mask "
 
 
 class ResourceKey(NamedTuple):
-    """The identity of a resource."""
+    """The key that identifies a resource."""
 
     api_version: str
     kind: str
@@ -33,18 +33,18 @@ class ResourceKey(NamedTuple):
 
 
 def masking(target: ResourceKey) -> ResourceKey:
-    """Return the claim to mask a resource."""
+    """Return the key under which masking a resource is claimed."""
     return target._replace(api_version=f"{_MASKING}{target.api_version}")
 
 
 def masked_by(key: ResourceKey) -> ResourceKey | None:
-    """Return the resource that a claim masks; None for a claim to define one."""
+    """Return the resource that the claim with this key masks; None if it is a claim to define a resource."""
     version = key.api_version
     return key._replace(api_version=version.removeprefix(_MASKING)) if version.startswith(_MASKING) else None
 
 
 def target_of(directive: Any) -> ResourceKey:
-    """Return the target of a directive; empty if it names none."""
+    """Return the key of the resource that a directive is about; its fields are empty if it names none."""
     target = _member(directive if isinstance(directive, Mapping) else {}, "target")
     return ResourceKey(*(str(target.get(name, "")) for name in ("apiVersion", "kind", "name")))
 
@@ -57,7 +57,7 @@ class ResourceClaim(NamedTuple):
 
 
 def key_of(resource: Mapping[str, Any]) -> ResourceKey:
-    """Return the identity of a resource; empty if it is incomplete."""
+    """Return the key of a resource; a field that is missing is empty."""
     name = _member(resource, "metadata").get("name")
     texts = (resource.get("apiVersion"), resource.get("kind"), name)
     return ResourceKey(*(text if isinstance(text, str) else "" for text in texts))
@@ -82,7 +82,7 @@ def claims_of(
     subjects: Collection[str],
     expires_at: int,
 ) -> dict[ResourceKey, ResourceClaim]:
-    """Return the claims of a part whose subjects end as `ends` says; other subjects last as long as the part."""
+    """Return the claims of a part, by key. Subjects in `ends` end then; others last as long as the part."""
     rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
     claims = {masking(target_of(directive)): ResourceClaim(rest, "") for directive in directives}
     for resource in resources:
@@ -93,7 +93,7 @@ def claims_of(
 
 
 def end_of_rest(*, ends: Mapping[str, int], subjects: Collection[str], expires_at: int) -> int:
-    """Return when the resources without a subject end: with the last subject."""
+    """Return when the resources of a part that are about no single subject end: with its last subject."""
     known = set(subjects)
     if not known or not known <= ends.keys():
         return expires_at

@@ -24,9 +24,10 @@ SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPart:
-    """A part to write. Times are in microseconds; `resources` have their annotations.
+    """A part to write. Times and the `grace` are in microseconds; `resources` have their annotations.
 
-    The claims belong to `owner`; `source` identifies the part. `ends` has the subjects that end before the part.
+    `source` identifies the part, and `owner`, the declaration behind it, holds its claims. `ends`: when subjects end
+    that end before the part.
     """
 
     owner: str
@@ -56,8 +57,8 @@ class ClaimSpan(NamedTuple):
 class StoredPart(NewPart):
     """A stored part. `claims` are the resources that it defines, without those that a later part took over.
 
-    Likewise `masks` are the declared resources that it masks. `revision` changes with each change. `problem` says
-    why the row cannot be read; the lists are empty then.
+    Likewise `masks` are the declared resources that it masks. `revision` is the `parts_version` of its last change.
+    `problem` says why the row cannot be read; its lists are empty then.
     """
 
     id: int
@@ -72,7 +73,7 @@ class StoredPart(NewPart):
 
     @property
     def ends_rest_at(self) -> int:
-        """When the resources without a subject end."""
+        """Return when the resources end that are about no single subject."""
         return end_of_rest(ends=self.ends, subjects=self.subjects, expires_at=self.expires_at)
 
 
@@ -86,7 +87,7 @@ class NewerEvents(NamedTuple):
     position: int
 
     def origins_among(self, conn: sa.Connection, part_ids: Collection[int]) -> set[int]:
-        """Return those of the parts that such an event produced."""
+        """Return those of the parts (by id) that one of these newer events produced."""
         rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
         resource_ids = {part_id: _ids(text) for part_id, text in rows}
         sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND position > ? AND event_id {in}"
@@ -110,7 +111,7 @@ def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents
     generation.
 
     The generation rises with each manual run of a plugin, otherwise with each changed content; 0 if nothing is stored.
-    Parts of the owner that define nothing any more are deleted. Results of `later` events keep their claims.
+    Parts of the owner that define nothing any more are deleted. Parts that `later` events produced keep their claims.
     """
     revision = _move_version(conn)
     before = fetch(conn, "SELECT id, generation, digest FROM parts WHERE source = ?", (part.source,))
@@ -223,7 +224,7 @@ def _claim(
 
 
 def _read_held(conn: sa.Connection, owner: str, keys: Iterable[ResourceKey]) -> dict[ResourceKey, tuple[int, int, int]]:
-    """Return the owner's claims on these keys: the part, since when, until when."""
+    """Return the owner's claims with these keys, each as (id of the part, since, ends at)."""
     names: dict[tuple[str, str], list[str]] = {}
     for key in keys:
         names.setdefault((key.api_version, key.kind), []).append(key.name)
@@ -267,7 +268,7 @@ def withdraw(
     """End the resources of the owner's parts for these subjects, each after its grace. Returns the number of changed
     parts.
 
-    Earlier ends stay, and so do the results of `later` events.
+    Ends that are earlier stay, and so do parts that `later` events produced.
     """
     found = fetch_in(
         conn,
@@ -286,7 +287,7 @@ def withdraw(
 
 
 def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str, int]:
-    """Return the new ends of its subjects."""
+    """Return the ends of a part's subjects after these subjects were withdrawn."""
     end = now + part.grace
     going = {subject for subject in part.subjects if subject in subjects}
     sooner = {s: min(end, part.ends.get(s, part.expires_at)) for s in going}
@@ -350,7 +351,7 @@ def delete_part(conn: sa.Connection, source: str) -> bool:
 
 
 def delete_old_parts(conn: sa.Connection, before: int, limit: int) -> int:
-    """Delete at most `limit` parts that had ended completely before this time. Returns the number of deleted parts."""
+    """Delete at most `limit` parts whose last resource ended before `before` (microseconds). Returns their number."""
     sql = "SELECT id FROM parts WHERE ends_at < ? ORDER BY ends_at, id LIMIT ?"
     ids = [part_id for (part_id,) in fetch(conn, sql, (before, limit))]
     if ids:
@@ -416,7 +417,7 @@ def _part(row: dict[str, Any], claims: Mapping[ResourceKey, ClaimSpan]) -> Store
 
 
 def _value(text: str) -> Any:
-    """Parse a stored list; None if it cannot be read. Most lists of a part are empty."""
+    """Parse a stored list or object; None if it cannot be read. Most lists of a part are empty."""
     if text in _NOTHING:
         return _NOTHING[text].copy()
     try:
@@ -426,7 +427,7 @@ def _value(text: str) -> Any:
 
 
 def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, ResourceKey, str]]:
-    """Return the active claims that capture one of these addresses: address, claim, and source of its part."""
+    """Return the claims that capture one of these addresses now, as (address, key, source of the part)."""
     rows = fetch_in(
         conn,
         "SELECT c.captures, c.api_version, c.kind, c.name, p.source FROM part_claims c JOIN parts p ON p.id = c.part_id"

@@ -1,4 +1,4 @@
-"""The leases of a queue's jobs: which are handed out, to whom and until when, and which are done.
+"""The leases of a queue's jobs: which jobs are handed out, to which node and until when, and which are done.
 
 The head must be locked to write. A job that was never handed out has no row; one that was has a row until its record is
 deleted. `free_at` is when it may be handed out again: 0 means now; a time in the future is the end of a lease if a node
@@ -21,11 +21,11 @@ from eventd.store.engine.database import bulk_insert, execute, execute_many, fet
 from eventd.store.schema.topic_tables import leases
 
 LEASE_MS = (100, 86_400_000)
-"""The shortest and the longest lease of a job."""
+"""The shortest and the longest lease of a job, in milliseconds."""
 ENDED_AT_ONCE = 5000
 """Leases that one call ends at most; the others wait for the next call."""
 LONGEST = LEASE_MS[1] * 1000
-"""The longest lease, and the longest delay."""
+"""The longest lease, and the longest delay, in microseconds."""
 
 _ENDED = "topic_id = ? AND free_at > 0 AND free_at <= ?"
 _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
@@ -48,14 +48,14 @@ class Lease(NamedTuple):
 
 
 class LeaseCounts(NamedTuple):
-    """The change of the numbers of held and delayed jobs."""
+    """Numbers of held and of delayed jobs, or by how much they change."""
 
     held: int = 0
     delayed: int = 0
 
 
 class JobCounts(NamedTuple):
-    """The jobs of a queue: available ones, held ones, delayed ones, and how many were ever given up."""
+    """The jobs of a queue: how many can be claimed now, how many are leased, and how many ever became dead letters."""
 
     ready: int
     in_flight: int
@@ -69,13 +69,13 @@ def acked_seqs(conn: sa.Connection, topic_id: int, first: int, last: int) -> fro
 
 
 def read_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> dict[int, Lease]:
-    """Return the existing rows of these jobs."""
+    """Return the rows of those of these jobs that have one, by seq."""
     sql = f"SELECT {', '.join(Lease._fields)} FROM leases WHERE topic_id = ? AND seq {{in}}"
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
 def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCounts:
-    """Count the jobs of a queue of `live` records."""
+    """Count the ready, leased and given-up jobs of a queue of `live` records; a job whose lease has ended is ready."""
     rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))
     if not rows:
         return JobCounts(live, 0, 0)
@@ -94,7 +94,7 @@ def first_end(conn: sa.Connection, topic_id: int) -> int | None:
 
 
 def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
-    """Free the jobs whose lease or delay has ended."""
+    """Free the jobs whose lease or delay has ended; return the change of the numbers of held and delayed jobs."""
     sql = f"SELECT seq, node FROM leases WHERE {_ENDED} ORDER BY free_at LIMIT {ENDED_AT_ONCE}"
     ended = fetch(conn, sql, (topic_id, now))
     held = sum(node != "" for _, node in ended)
@@ -109,7 +109,7 @@ def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) 
 
 
 def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
-    """Return the first jobs after a seq that may be handed out again."""
+    """Return the first `limit` jobs after the seq `after` that were handed out before, and may be again."""
     names = ", ".join(Lease._fields)
     sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
     return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]
@@ -158,13 +158,13 @@ def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> No
 
 
 def _count_open(conn: sa.Connection, where: str, params: tuple[int, ...]) -> LeaseCounts:
-    """Count the held and the delayed jobs."""
+    """Return the numbers of held and of delayed jobs among the rows that satisfy a condition."""
     several, held = fetch(conn, f"SELECT {_COUNTS} FROM leases WHERE {where} AND free_at > 0", params)[0]
     return LeaseCounts(held, several - held)
 
 
 def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
-    """Update the stored numbers of held and delayed jobs."""
+    """Add changes to the stored numbers of held and delayed jobs of a queue."""
     if any(moved):
         sql = "UPDATE queues SET held = held + ?, delayed = delayed + ? WHERE topic_id = ?"
         execute(conn, sql, (*moved, topic_id))

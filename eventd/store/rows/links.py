@@ -1,4 +1,4 @@
-"""The receiving end of a link: marks, seen nonces, receipts given, gaps reported by senders.
+"""The receiving end of a link: marks, nonces that were seen, receipts that were given, gaps that senders reported.
 
 All of it is written in the transaction that stores the events, under the locked head, so reading before writing is
 safe.
@@ -34,7 +34,7 @@ class StoredMark:
 
 @dataclass(frozen=True, slots=True)
 class InboundLink:
-    """A link as operators see it. `updated_at` in microseconds."""
+    """A link from a node, as operators see it: its mark, and how many gaps it has. `updated_at` in microseconds."""
 
     node: str
     mark: StoredMark
@@ -72,9 +72,9 @@ def count_links(conn: sa.Connection, topic_id: int) -> int:
 def stale_links(
     conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
 ) -> list[tuple[str, int]]:
-    """Return the marks that may be deleted, each with the time of its last batch.
+    """Return the nodes whose marks may be deleted, each with the time of its last batch.
 
-    They belong to nodes that are no declared peers and silent since `before`, or beyond the `most` recent of them.
+    They are not declared peers, and have sent nothing since `before`, or are not among the `most` that sent last.
     """
     rows = fetch(
         conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)
@@ -84,7 +84,10 @@ def stale_links(
 
 
 def delete_links(conn: sa.Connection, topic_id: int, stale: Iterable[tuple[str, int]]) -> int:
-    """Delete the marks of nodes that have sent nothing since. Returns their number. The head must be locked."""
+    """Delete the marks that `stale_links` returned, unless the node has sent a batch since. The head must be locked.
+
+    Returns their number.
+    """
     return execute_many(
         conn,
         "DELETE FROM inbound_links WHERE topic_id = ? AND node = ? AND updated_at = ?",
@@ -110,7 +113,7 @@ def nonce_seen(conn: sa.Connection, group: str, key_id: str, nonce: str) -> bool
 
 
 def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_until: int) -> None:
-    """Store a nonce until its request can no longer be fresh."""
+    """Store a nonce until `keep_until`, when its request is too old to be accepted anyway."""
     execute(
         conn,
         "INSERT INTO nonces (group_name, key_id, nonce, keep_until) VALUES (?, ?, ?, ?)",
@@ -120,7 +123,7 @@ def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_un
 
 @dataclass(frozen=True, slots=True)
 class StoredReceipt:
-    """A receipt given before, with the range and the digest of its batch as the sender wrote them."""
+    """A receipt that was given for a batch, with the batch's range and digest as the sender wrote them."""
 
     receipt: str
     range: str
@@ -155,7 +158,10 @@ def keep_receipt(
 
 
 def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
-    """Return the nodes that sent batches for this topic, the most recent ones if they are many; or one node by name."""
+    """Return the links on which batches for this topic arrived, by node; of very many, those used last.
+
+    With `node`, only the link from this node.
+    """
     sql = "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? AND book = '' GROUP BY node"
     gaps = dict(fetch(conn, sql, (topic_id,)))
     query = sa.select(inbound_links).where(inbound_links.c.topic_id == topic_id)
@@ -195,10 +201,9 @@ _GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_g
 def read_inbound_gaps(
     conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
 ) -> list[InboundGap]:
-    """Return the gaps reported by senders after the id `after`, oldest first; with `newest`, newest first before that
-    id.
+    """Return the gaps that senders reported, with ids above `after`, oldest first.
 
-    `node` limits them to one sender.
+    With `newest`, those with ids below `after` (0: all), newest first. `node`: only those of this sender.
     """
     sql = _GAPS
     params: list[object] = [topic_id]
@@ -213,6 +218,6 @@ def read_inbound_gaps(
 
 
 def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
-    """Return the newest gaps that a sender reported, oldest first."""
+    """Return the `limit` newest gaps that a sender reported, oldest first."""
     rows = fetch(conn, f"{_GAPS} AND node = ? ORDER BY id DESC LIMIT ?", (topic_id, node, limit))
     return [InboundGap(*row) for row in reversed(rows)]

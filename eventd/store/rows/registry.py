@@ -28,7 +28,7 @@ class StoredResource:
 
 
 def read_resources(conn: sa.Connection, kind: str | None = None, name: str | None = None) -> list[StoredResource]:
-    """Return all resources, or those of one kind or name, ordered by kind and name."""
+    """Return the resources, of one kind and with one name if given, ordered by kind and name."""
     query = sa.select(resources).order_by(resources.c.kind, resources.c.name)
     if kind is not None:
         query = query.where(resources.c.kind == kind)
@@ -77,9 +77,9 @@ def delete_resource(conn: sa.Connection, *, api_version: str, kind: str, name: s
 
 
 def announce(conn: sa.Connection) -> int:
-    """Signal at commit that the declarations have changed.
+    """Increase the version of the declared resources (`registry_version`), and notify other processes at commit.
 
-    Returns the new version, which running nodes compare with theirs.
+    Returns the new version, which running nodes compare with theirs. Locks the head.
     """
     raised = log_heads.update().values(registry_version=log_heads.c.registry_version + 1)
     version = conn.execute(raised.returning(log_heads.c.registry_version)).scalar_one()
@@ -88,7 +88,7 @@ def announce(conn: sa.Connection) -> int:
 
 
 def read_version(conn: sa.Connection) -> int:
-    """Return the version of the declarations; it rises with every change."""
+    """Return the version of the declared resources (`registry_version`), which rises with every change."""
     return int(conn.execute(sa.select(log_heads.c.registry_version)).scalar_one())
 
 

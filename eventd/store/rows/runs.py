@@ -18,7 +18,7 @@ from eventd.store.schema.tables import plugin_runs
 
 
 class RunStatus(StrEnum):
-    """The outcome of a run."""
+    """The state of a run, and its outcome once it has ended."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -31,10 +31,10 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run that begins. Positions are node-wide, times in microseconds.
+    """A run that begins. Times in microseconds.
 
-    The plugin gets the events of `(after, upto]`; `coalesced` are ids that later events replaced. `cursor` and
-    `subscription` are empty for a manual run.
+    The plugin gets the events `event_ids` of the log positions `(after, upto]`; `coalesced` are the ids of events that
+    later ones replaced. `cursor` and `subscription` are empty for a manual run.
     """
 
     plugin: str
@@ -119,7 +119,7 @@ def end_run(conn: sa.Connection, run_id: int, ending: RunEnd) -> None:
 
 
 def last_run(conn: sa.Connection, cursor: str) -> Run | None:
-    """Return the newest run of a cursor."""
+    """Return the newest run of a cursor; None if it has none."""
     query = _newest().where(plugin_runs.c.cursor == cursor).limit(1)
     row = conn.execute(query).first()
     return None if row is None else _run(row)
@@ -136,7 +136,10 @@ def read_runs(
     before: int | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Return runs with an id below `before`, newest first. `event_id`: handed over, or replaced by a later event."""
+    """Return runs with an id below `before`, newest first.
+
+    `event_id`: only runs that got this event, or for which a later event replaced it.
+    """
     query = _newest().limit(limit)
     if plugin:
         query = query.where(plugin_runs.c.plugin == plugin)
@@ -165,13 +168,13 @@ def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -
 
 
 def read_run(conn: sa.Connection, run_id: int) -> Run | None:
-    """Return one run."""
+    """Return the run with this id; None if there is none."""
     row = conn.execute(_newest().where(plugin_runs.c.id == run_id)).first()
     return None if row is None else _run(row)
 
 
 def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> int:
-    """Count the events in the subscription's runs of that status, repeated ones each time."""
+    """Count the events of a subscription's runs with that status; an event counts once for each of these runs."""
     total = sa.select(sa.func.coalesce(sa.func.sum(plugin_runs.c.events), 0))
     mine = total.where(plugin_runs.c.subscription == subscription, plugin_runs.c.status == str(status))
     return int(conn.execute(mine).scalar_one())
@@ -187,8 +190,9 @@ def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> No
 
 
 def detach_runs(conn: sa.Connection, cursor: str, now: int) -> None:
-    """Detach the runs of a cursor: earlier attempts do not count for what it does from now on, and a running one is
-    void.
+    """Detach the runs of a cursor, so that they do not count as attempts at its next events.
+
+    Running ones are marked as interrupted.
     """
     interrupt_runs(conn, cursor, "the subscription was reset or deleted meanwhile", now)
     execute(conn, "UPDATE plugin_runs SET cursor = '' WHERE cursor = ?", (cursor,))

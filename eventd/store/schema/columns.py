@@ -32,7 +32,7 @@ def _state_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any)
 
 
 def beyond(after: str, first: str) -> str:
-    """Return the lower bound of the names of a page: names after `after`, and none before `first`.
+    """Return the lower bound, inclusive, of the names after `after` that are not before `first`.
 
     Given two bounds, SQLite may start its index scan at the smaller one. No name sorts before `!`.
     """

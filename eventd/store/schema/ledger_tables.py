@@ -51,7 +51,7 @@ refusals = sa.Table(
     sa.Column("peer", sa.Text, nullable=False),  # the node that the request named; empty: none, ?: not a declared peer
     sa.Column("key_id", sa.Text, nullable=False),  # the key that it named, if it is known
     sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("count", sa.BigInteger, nullable=False),  # since the previous row of the same kind
+    sa.Column("count", sa.BigInteger, nullable=False),  # since the previous row with the same peer, key and reason
     sa.Column("first_at", Micros, nullable=False),
     sa.Column("last_at", Micros, nullable=False),
     sa.Index("refusals_last", "last_at"),
@@ -77,6 +77,6 @@ id_conflicts = sa.Table(
 forgotten = sa.Table(
     "forgotten",
     metadata,
-    sa.Column("book", sa.Text, primary_key=True),  # by the name of its table
+    sa.Column("book", sa.Text, primary_key=True),  # the name of a table
     sa.Column("upto", sa.BigInteger, nullable=False),  # rows up to this id may be missing
 )

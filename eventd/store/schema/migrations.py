@@ -91,12 +91,15 @@ def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
 
 
 def new_epoch(conn: sa.Connection) -> str:
-    """Return a random id of a history, so that a restored copy is never taken for the original."""
+    """Return a random name for an epoch, so that a restored copy of a log is never taken for the original."""
     return chance_of(conn).token(8).hex()
 
 
 def require_current(database: Database) -> None:
-    """Raise `DatabaseUnusable` for the file of another program, and, with the command to run, for an older schema."""
+    """Raise `DatabaseUnusable` for the file of another program, for a newer schema, and for an older one.
+
+    For an older schema, the hint names the command that upgrades it.
+    """
     refuse_foreign(database.path)
     missing = database.read_now(pending)
     if missing:

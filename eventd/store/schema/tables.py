@@ -51,14 +51,15 @@ log_heads = sa.Table(
     sa.Column("next_position", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
-    sa.Column("registry_version", sa.BigInteger, nullable=False),  # rises with every declared change
+    sa.Column("registry_version", sa.BigInteger, nullable=False),  # rises with every change of the declared resources
     # rises with every change of a part
     sa.Column("parts_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
     # Rises with every change of a router, an API key or a topic, but not with a topic's records.
     sa.Column("topics_version", sa.BigInteger, nullable=False, server_default=sa.text("1")),
     sa.Column("topics", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # topics that hold records
     sa.Column("record_bytes", sa.BigInteger, nullable=False, server_default=sa.text("0")),  # bytes of all their records
-    # Where commits are not flushed yet: the run of the system that must continue to flush them; empty: all are flushed.
+    # While commits are not flushed: the boot of the system, or the run of Postgres, that must not crash until they are.
+    # Empty: all are flushed.
     sa.Column("unsynced", sa.Text, nullable=False, server_default=sa.text("''")),
     # Rises when a transaction has nothing else to write and must flush the commits before it.
     sa.Column("flushes", sa.BigInteger, nullable=False, server_default=sa.text("0")),
@@ -75,10 +76,10 @@ topics = sa.Table(
     sa.Column("form", sa.Text, nullable=False, server_default=sa.text("'event'")),  # of its records: event | record
     sa.Column("next_seq", sa.BigInteger, nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),  # of the stored bodies; of records: data and meta
-    sa.Column("ids", sa.BigInteger, nullable=False),  # distinct event ids that are stored
-    sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # retention evicted everything up to here
+    sa.Column("ids", sa.BigInteger, nullable=False),  # distinct ids whose record is stored
+    sa.Column("evicted_seq", sa.BigInteger, nullable=False),  # the floor: everything up to here is removed
     sa.Column("evicted_position", sa.BigInteger, nullable=False),
-    # an active own record up to here was evicted undelivered
+    # up to here, some record that entered the log at this node was evicted before all peers had it
     sa.Column("lost_position", sa.BigInteger, nullable=False),
     sa.Column("created_at", Micros, nullable=False),
     # The following columns are for topics that hold records.
@@ -86,10 +87,10 @@ topics = sa.Table(
     sa.Column("instance", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Column("config", sa.Text, nullable=False, server_default=sa.text("''")),  # JSON
     sa.Column("durability", sa.Text, nullable=False, server_default=sa.text("'fsync'")),
-    # deleted by clients, not evicted yet
+    # seqs after `evicted_seq` that have no record: deleted, a finished job, or never copied by a router
     sa.Column("deleted", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Column("written_at", Micros),  # time of the newest record: the next one is no earlier
-    sa.Column("due_at", Micros),  # no record expires before; null: no record has a time to live
+    sa.Column("due_at", Micros),  # limits need not be applied before; null: no limit is due
     index_of_some("topics_due", "due_at", where="due_at IS NOT NULL"),
     sqlite_autoincrement=True,  # an id is never used twice
 )
@@ -108,14 +109,14 @@ blocks = sa.Table(
     sa.Column("types", sa.Text, nullable=False),  # distinct values as a JSON list; empty: too many
     sa.Column("sources", sa.Text, nullable=False),  # the same for sources
     sa.Column("paths", sa.Text, nullable=False),  # the same for encoded paths
-    sa.Column("text", sa.Text, nullable=False),  # one canonical event per line, after its path if `paths` has several
+    sa.Column("text", sa.Text, nullable=False),  # one event or record per line, after its path if `paths` has several
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only records that entered here must not pay for the others.
     index_of_some("blocks_own", "topic_id", "position", where="own = 1"),
 )
 
-_REFRESHED = ("topic_id", "position", "first_position")  # the most frequent columns
+_REFRESHED = ("topic_id", "position", "first_position")  # the columns that its readers need
 
 event_ids = sa.Table(
     "event_ids",
@@ -126,7 +127,7 @@ event_ids = sa.Table(
     sa.Column("first_position", sa.BigInteger),  # of the first record, if a refresh followed it
     sa.Column("gone_at", Micros),  # when retention evicted the record; the id is remembered for a while
     sa.Column("expires_at", Micros),  # expiry of the evicted record
-    sa.Column("digest", sa.LargeBinary),  # hash of the evicted content, without its two times
+    sa.Column("digest", sa.LargeBinary),  # hash of the evicted event, without its two times
     index_of_some("event_ids_gone", "gone_at", where="gone_at IS NOT NULL"),
     index_of_some("event_ids_refreshed", *_REFRESHED, where="first_position IS NOT NULL"),
     sqlite_with_rowid=False,
@@ -138,13 +139,13 @@ cursors = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, nullable=False),  # peer | repair | subscription | backfill | router
     sa.Column("topic_id", sa.BigInteger, nullable=False),
-    sa.Column("position", sa.BigInteger, nullable=False),  # everything up to here is settled; also the fence
-    sa.Column("until", sa.BigInteger),  # a repair ends here
+    sa.Column("position", sa.BigInteger, nullable=False),  # everything up to here is settled
+    sa.Column("until", sa.BigInteger),  # a repair or a backfill ends here
     sa.Column("sent_upto", sa.BigInteger, nullable=False),  # end of the last range that the other side acknowledged
-    sa.Column("sent_epoch", sa.Text, nullable=False),  # epoch of `acknowledged`; empty before the first
+    sa.Column("sent_epoch", sa.Text, nullable=False),  # epoch of that acknowledgement; empty before the first
     sa.Column("rewound_from", sa.BigInteger),  # its position before the other side turned out to have less
     sa.Column("selector_version", sa.BigInteger, nullable=False),
-    sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair selects; {} otherwise
+    sa.Column("selection", sa.Text, nullable=False),  # JSON: what a repair or a backfill selects; {} otherwise
     sa.Column("protocol", sa.Text, nullable=False),  # the protocol that worked; empty before one did
     sa.Column("state", sa.Text, nullable=False),  # running | backing-off | blocked | failed
     sa.Column("reason", sa.Text, nullable=False),
@@ -161,6 +162,7 @@ cursors = sa.Table(
     sa.Index("cursors_kind", "kind", "name"),  # there may be very many of routers
 )
 
+# The selections of the cursors: one row for each version.
 selectors = sa.Table(
     "selectors",
     metadata,
@@ -223,7 +225,7 @@ inbound_links = sa.Table(
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("incarnation", sa.BigInteger, nullable=False),
-    sa.Column("base", sa.BigInteger, nullable=False),  # start of the first range; earlier records were not seen
+    sa.Column("base", sa.BigInteger, nullable=False),  # start of the first batch: earlier records did not arrive
     sa.Column("upto", sa.BigInteger, nullable=False),
     sa.Column("updated_at", Micros, nullable=False),
 )
@@ -342,7 +344,7 @@ effective_config = sa.Table(
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("generation", sa.BigInteger, nullable=False),  # raised whenever the content changes
     sa.Column("etag", sa.Text, nullable=False),  # SHA-256 of the content
-    sa.Column("registry_version", sa.BigInteger, nullable=False),  # versions that it was made of
+    sa.Column("registry_version", sa.BigInteger, nullable=False),  # version of the declared resources it was built from
     sa.Column("parts_version", sa.BigInteger, nullable=False),
     sa.Column("changed_at", Micros, nullable=False),
     sa.CheckConstraint("id = 1", name="one_effective_config"),

@@ -35,7 +35,7 @@ def test_a_size_is_read_and_written(text: str, size: int, canonical: str) -> Non
         ("8Mi", "'8Mi' is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB (did you mean 8MiB?)"),
         ("8mb", "'8mb' is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB (did you mean 8MB?)"),
         ("8lines", "'8lines' is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB"),
-        ("9000000000GiB", "'9000000000GiB' is larger than the largest file"),
+        ("9000000000GiB", "'9000000000GiB' is larger than the largest size, 9223372036854775807 bytes"),
     ],
 )
 def test_what_is_no_size_is_refused_with_its_reason(text: str, message: str) -> None:
