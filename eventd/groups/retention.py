@@ -1,4 +1,4 @@
-"""Applies the declared retention of one group to its topic; for topics of records see `eventd.log.topics.limits`."""
+"""Applies a group's retention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventd.store.engine.database import Connection, Database
 
 
 async def apply_retention(database: Database, clock: Clock, group: str) -> Eviction:
-    """Evict all events over the group's retention now; return how many, and up to which seq. Raises NotFound."""
+    """Apply the group's retention now; return the sum of all steps. Raises NotFound."""
     records = 0
     while True:
         step = await database.write(_evict_some, group, clock.now())
@@ -20,7 +20,7 @@ async def apply_retention(database: Database, clock: Clock, group: str) -> Evict
 
 
 def _evict_some(conn: Connection, name: str, now: int) -> Eviction:
-    """Evict the next few events over the group's retention, in the open transaction. Raises NotFound.
+    """Apply the group's retention to a few of its records, in the open transaction. Raises NotFound.
 
     Group, topic and retention are read in this transaction, because the group may have been applied again.
     """
