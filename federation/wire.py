@@ -28,8 +28,6 @@ from federation.peers import (
 from federation.ranges import Mark, Position, Range, RangeAhead
 
 BATCH_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-LINK_BODY: Final = b"{}"
-"""The body of a mark query."""
 
 
 class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
-"""Applies a group's retention."""
+"""Applies the declared retention of one group to its topic; for topics of records see `eventd.log.topics.limits`."""
 
 from __future__ import annotations
 
+from eventd.errors import NotFound
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.retention.evict import Eviction, EvictionLimits, evict
@@ -10,17 +11,22 @@ from eventd.store.engine.database import Connection, Database
 
 
 async def apply_retention(database: Database, clock: Clock, group: str) -> Eviction:
-    """Apply the group's retention now; return the sum of all steps. Raises NotFound."""
-    records = 0
+    """Evict all events over the group's retention now; return how many, and up to which seq. Raises NotFound."""
+    records = upto_seq = 0
     while True:
-        step = await database.write(_evict_some, group, clock.now())
-        records += step.records
+        try:
+            step = await database.write(_evict_some, group, clock.now())
+        except NotFound:
+            if not records:
+                raise
+            return Eviction(records, upto_seq, more=False)  # the group was deleted meanwhile
+        records, upto_seq = records + step.records, step.upto_seq
         if not step.more:
             return Eviction(records, step.upto_seq, more=False)
 
 
 def _evict_some(conn: Connection, name: str, now: int) -> Eviction:
-    """Apply the group's retention to a few of its records, in the open transaction. Raises NotFound.
+    """Evict the next few events over the group's retention, in the open transaction. Raises NotFound.
 
     Group, topic and retention are read in this transaction, because the group may have been applied again.
     """

@@ -13,7 +13,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
 from eventd.api.errors import problems
-from eventd.api.errors.codes import Internal
+from eventd.api.errors.codes import internal
 from eventd.api.listener.masking import MaskedFrames
 from eventd.api.listener.messages import IncomingMessages
 from eventd.api.listener.unread_answers import UnreadAnswers
@@ -177,4 +177,4 @@ def _error_of(problem: BaseException | None, chance: Chance) -> EventdError:
             return Invalid(f"the request cannot be read as HTTP: {why}")
     incident = chance.token(4).hex()
     logger.error("request failed", exc_info=problem, extra={"incident": incident})
-    return Internal(f"internal error; the node's log describes it as incident {incident}")
+    return internal(incident)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from aiohttp.abc import AbstractStreamWriter
 
-from eventd.api.errors.codes import TOPICS_FORM
+from eventd.api.errors.codes import TOPICS_FORM, Internal, internal
 from eventd.api.topics.calls import V0
 from eventd.api.topics.shared_reads import Feed, Feeds, Page, TopicRequest
 from eventd.errors import EventdError
@@ -211,9 +211,7 @@ class Follower(ABC):
             except Exception:
                 incident = self._registry.chance.token(4).hex()
                 logger.exception("stream failed", extra={"incident": incident})
-                self.stream.write(
-                    self.error("internal", f"internal error: the node's log describes it as incident {incident}")
-                )
+                self.stream.write(self.error(Internal.code, str(internal(incident))))
 
     def fall_behind(self, following: FollowedTopic) -> None:
         """Have the client read a topic by itself."""

@@ -17,7 +17,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from eventd.api.bodies.bodies import BodyReservation
-from eventd.api.errors.codes import TOPICS_FORM, WEBSOCKET_VERSION, UnsupportedVersion
+from eventd.api.errors.codes import TOPICS_FORM, WEBSOCKET_VERSION, Internal, UnsupportedVersion, internal
 from eventd.api.framework.auth import ApiKey
 from eventd.api.framework.decoding import decode
 from eventd.api.framework.models import U32, U64, NoQuery, Performance, require_u64
@@ -296,8 +296,7 @@ class Conversation:
     def _fail(self, request_id: Raw) -> None:
         incident = self._v0.log.chance.token(4).hex()
         logger.exception("command failed", extra={"incident": incident})
-        message = f"internal error: the node's log describes it as incident {incident}"
-        self._send("error", request_id, code="internal", message=message)
+        self._send("error", request_id, code=Internal.code, message=str(internal(incident)))
 
     def _send(self, op: str, request_id: Raw, **members: Any) -> None:
         self._follower.stream.write(server_frame(op, request_id=request_id, **members))

@@ -255,7 +255,7 @@ def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Num
     """Return how far the clock of each row's peer was ahead at the row's `time`, in microseconds."""
     if not len(time) or not any(skews.get(name, HourlySkew((), ())).hours for name in peer.values):
         return np.zeros(len(time), np.int64)
-    hours = time // (HOUR)
+    hours = time // HOUR
     first, last = int(hours.min()), int(hours.max())
     spread = np.arange(first, last + 1)
     lookup = np.stack([skews.get(name, HourlySkew((), ())).at(spread) for name in peer.values])
@@ -315,7 +315,7 @@ def batch_cells(
     `low` is the time `first` (microseconds), `time` the hour since 1970 of the time `last`.
     """
     cells = _Cells(segment)
-    cells.add(what, ends, last // (HOUR), np.ones(len(ids), np.int64), total=ids, low=first, high=digests)
+    cells.add(what, ends, last // HOUR, np.ones(len(ids), np.int64), total=ids, low=first, high=digests)
     return cells.table()
 
 

@@ -219,7 +219,7 @@ def _clocks(table: Columns) -> Iterator[ClockBounds]:
     """Yield bounds of the peer's clock: it recorded a batch between its sending and the response."""
     recorded = table.numbers("peer_recorded_at")
     low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
-    hour = table.numbers("acked_at") // (HOUR)
+    hour = table.numbers("acked_at") // HOUR
     for (peer,), found in _by(table, "peer"):
         known = found[recorded[found] != NEVER]
         for one in np.unique(hour[known]):

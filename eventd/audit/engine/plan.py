@@ -214,7 +214,7 @@ def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tupl
 
 def _hour_there(clocks: ClockBounds) -> int:
     """Return the nearest hour by the peer's clock."""
-    return clocks.hour + round((clocks.low + clocks.high) / 2 / (HOUR))
+    return clocks.hour + round((clocks.low + clocks.high) / 2 / HOUR)
 
 
 def lost_ranges(

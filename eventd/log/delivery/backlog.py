@@ -51,9 +51,10 @@ def read_backlog(
     counted, undecided, excluded = _BacklogCounter(wanted, now), list[int](), sorted(but)
     last, looked = read_head(conn).last, 0
     estimate: Backlog | None = None
+    estimated_from = 0
     for block in outlines(conn, topic_id, after, last, own=wanted.own):
         if looked >= COUNTED:
-            estimate = _estimate(conn, wanted, block, last)
+            estimate, estimated_from = _estimate(conn, wanted, block, last), block.position
             break
         meant = wanted.settles(block, now)
         begun = block.position <= after and block.expires_first is not None  # that one may be before the cursor
@@ -70,7 +71,8 @@ def read_backlog(
             counted.add_records(record for record in unpack(part) if record.position not in but)
     if estimate is None:
         return Backlog(counted.events, counted.oldest, counted.expires_first)
-    events = counted.events + max(0, estimate.events - len(but))
+    beyond = len(excluded) - bisect_left(excluded, estimated_from)  # those before it are left out of the count
+    events = counted.events + max(0, estimate.events - beyond)
     return Backlog(events, _earlier(counted.oldest, estimate.oldest), counted.expires_first, exact=False)
 
 

@@ -170,12 +170,6 @@ def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
         execute(conn, sql, (*moved, topic_id))
 
 
-def forget_queue(conn: sa.Connection, topic_id: int) -> None:
-    """Delete all rows of a queue that is deleted or emptied."""
-    execute(conn, "DELETE FROM leases WHERE topic_id = ?", (topic_id,))
-    execute(conn, "DELETE FROM queues WHERE topic_id = ?", (topic_id,))
-
-
 def release_leases(conn: sa.Connection, steady: int) -> None:
     """Free every held or delayed job, except in queues whose leases survive a restart.
 

@@ -408,6 +408,19 @@ async def test_a_long_backlog_is_counted_by_its_types(log: EventLog, monkeypatch
         assert (lag.events, lag.oldest, lag.exact) == (expected, NOW if expected else None, False)
 
 
+async def test_positions_that_are_left_out_of_a_long_backlog_are_left_out_once(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "COUNTED", 3)
+    topic = await log.topic("group:g")
+    for n in range(20):
+        await log.append(topic, [draft(f"{n}")])
+    wanted = Selection().wanted_by("b")
+    for left_out in ((1, 2), (2, 19), (18, 20)):
+        lag = await log.database.read(read_backlog, topic, wanted, after=0, now=NOW, but=left_out)
+        assert (lag.events, lag.exact) == (18, False), left_out
+
+
 async def test_what_beginning_to_relay_adds_to_a_long_backlog_is_counted(
     log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

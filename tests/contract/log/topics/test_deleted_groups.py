@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from eventd.errors import FenceLost, NotFound
+from eventd.groups import retention
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_group_topics
 from eventd.log.cursors.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
+from eventd.log.retention.evict import Eviction
 from eventd.log.topics.deleted_topics import clear_deleted, read_cleared, remove_cleared
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
@@ -265,6 +268,25 @@ async def test_the_retention_of_a_group_that_is_gone_is_not_applied_to_its_succe
     assert clock.now() > NOW + 60 * SECOND
     await delete(books)
     await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
+
+
+async def test_events_that_were_evicted_before_the_group_was_deleted_are_counted(
+    books: GroupLedger, log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await books.declare(spec="retention: {maxEvents: 1}")
+    await books.publish(*(draft(f"e{n}") for n in range(3)))
+    first = retention._evict_some
+    steps = iter([first])
+
+    def step(conn: sa.Connection, name: str, now: int) -> Eviction:
+        for evict in steps:
+            return replace(evict(conn, name, now), more=True)
+        raise NotFound("EventGroup 'g' is not declared")
+
+    monkeypatch.setattr(retention, "_evict_some", step)
+    assert (await retention.apply_retention(log.database, clock, "g")).records == 2
+    with pytest.raises(NotFound):
+        await retention.apply_retention(log.database, clock, "g")
 
 
 def _configs(conn: sa.Connection) -> list[GroupConfig]:
