@@ -1,4 +1,4 @@
-"""Dead letters, which a peer has refused for good: list, retry and drop them."""
+"""Dead letters, the events that a peer has refused for good: list, retry and drop them."""
 
 from __future__ import annotations
 
@@ -95,9 +95,10 @@ async def retry(services: Services, params: ChooseDeadLetters) -> dict[str, Any]
 def retry_now(
     conn: Connection, params: ChooseDeadLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
 ) -> dict[str, Any]:
-    """Start a repair for each peer concerned. Events that can no longer be sent stay dead letters, with the reason.
+    """Start a repair for each peer concerned. Dead letters that can no longer be sent are kept; `kept` says why.
 
-    Dead letters with one of the `except_reasons` stay unchanged.
+    Raises Conflict if one of them was chosen by its id: then none is retried. Dead letters with one of the
+    `except_reasons` stay unchanged.
     """
     lock_head(conn)  # of two simultaneous retries, the second finds what the first left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
@@ -114,8 +115,10 @@ def retry_now(
         else:
             retried.setdefault(node, []).append(letter)
     if params.ids and kept:
-        words = "; ".join(f"letter {letter['id']}: {letter['reason']}" for letter in kept[:20])
-        raise Conflict(f"cannot be tried again, so none is: {words}", hint="drop what is of no use any more")
+        words = "; ".join(f"dead letter {letter['id']}: {letter['reason']}" for letter in kept[:20])
+        raise Conflict(
+            f"some cannot be retried, so none is: {words}", hint="drop these dead letters, and retry the others"
+        )
     for node, those in retried.items():
         _start(conn, links[node], those, now)
     return {"retried": sum(map(len, retried.values())), "kept": kept}
@@ -137,7 +140,7 @@ def _drop_now(conn: Connection, params: ChooseDeadLetters) -> int:
 
 
 def _chosen(conn: Connection, params: ChooseDeadLetters) -> list[StoredDeadLetter]:
-    """Return the dead letters. Raises NotFound for an id that is not a dead letter of this group."""
+    """Return the dead letters that `params` chooses. Raises NotFound for an id that no dead letter of the group has."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name).id
     if params.ids:

@@ -58,7 +58,7 @@ class _ListingContext:
     peers: Sequence[PeerLedger]
 
 
-def _open_scene(conn: Connection, group: str, peer: str) -> _ListingContext:
+def _open_context(conn: Connection, group: str, peer: str) -> _ListingContext:
     config = find_group(conn, group)
     found = [open_ledger(conn, each) for each in peers_of(config, peer)]
     return _ListingContext(read_head(conn), read_group_topic(conn, group), found)
@@ -67,37 +67,37 @@ def _open_scene(conn: Connection, group: str, peer: str) -> _ListingContext:
 async def list_deliveries(services: Services, params: ListDeliveries) -> dict[str, Any]:
     now = services.clock.now()
     span = read_span(params.since, params.until, now)
-    scene = await services.database.read(_open_scene, params.group, params.peer)
-    place = read_token(params.after, scene.head, scene.topic)
+    context = await services.database.read(_open_context, params.group, params.peer)
+    place = read_token(params.after, context.head, context.topic)
     rows: list[dict[str, Any]] = []
-    last = (place.position or scene.head.next_position) if params.newest else place.position
-    further: int | None = last if scene.peers else None
+    last = (place.position or context.head.next_position) if params.newest else place.position
+    further: int | None = last if context.peers else None
     full = False
     while further is not None and not full:
-        ask = _question(params, scene, span, further)
-        page, further = await services.database.read(_read_page, scene, ask, now)
+        ask = _question(params, context, span, further)
+        page, further = await services.database.read(_read_page, context, ask, now)
         for record, deliveries in page:
-            fresh = [row for row in _rows(params, scene, record, deliveries) if not _left_out(params, row)]
+            fresh = [row for row in _rows(params, context, record, deliveries) if not _left_out(params, row)]
             full = bool(rows) and len(rows) + len(fresh) > params.limit
             if full:
                 break
             rows += fresh
             seen = record.position
-    return {"deliveries": rows, "next": write_token(scene.head, seen) if full else None, "gap": place.gap}
+    return {"deliveries": rows, "next": write_token(context.head, seen) if full else None, "gap": place.gap}
 
 
 def _question(
-    params: ListDeliveries, scene: _ListingContext, span: tuple[int | None, int | None], place: int
+    params: ListDeliveries, context: _ListingContext, span: tuple[int | None, int | None], place: int
 ) -> EventQuery:
-    """Return the query of the next page: after a place, or before it where the newest come first."""
+    """Return the query of the next page: of records after the position `place`, or before it if newest first."""
     return EventQuery(
-        topic_id=scene.topic.id,
+        topic_id=context.topic.id,
         event_id=params.event_id,
         types=params.type,
         since=span[0],
         until=span[1],
         after=0 if params.newest else place,
-        before=place if params.newest else scene.head.next_position,
+        before=place if params.newest else context.head.next_position,
         newest=params.newest,
         limit=PAGE,
     )
@@ -106,11 +106,12 @@ def _question(
 Found = tuple[Record, Sequence[Delivery | None]]
 
 
-def _read_page(conn: Connection, scene: _ListingContext, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
-    """Return the next records with their deliveries, and where to continue; None at the end."""
+def _read_page(conn: Connection, context: _ListingContext, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
+    """Return the next records, each with its delivery to each peer, and the position to continue at; None at the
+    end."""
     listed = list_latest(conn, ask)
     records = listed.records[::-1] if ask.newest else listed.records
-    columns = [derive(conn, each.link, records, now=now) for each in scene.peers]
+    columns = [derive(conn, each.link, records, now=now) for each in context.peers]
     found: list[Found] = [(record, [column[at] for column in columns]) for at, record in enumerate(records)]
     return found[::-1] if ask.newest else found, listed.seen if listed.more else None
 
@@ -120,7 +121,7 @@ def _left_out(params: ListDeliveries, row: dict[str, Any]) -> bool:
 
 
 def _rows(
-    params: ListDeliveries, scene: _ListingContext, record: Record, deliveries: Sequence[Delivery | None]
+    params: ListDeliveries, context: _ListingContext, record: Record, deliveries: Sequence[Delivery | None]
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -139,7 +140,7 @@ def _rows(
             "seq": record.seq,
             "recordedAt": show_time(record.recorded_at),
         }
-        for each, delivery in zip(scene.peers, deliveries, strict=True)
+        for each, delivery in zip(context.peers, deliveries, strict=True)
         if delivery is not None
     ]
 
@@ -155,7 +156,7 @@ class SummariseDeliveries(Params):
 
 @dataclass(slots=True)
 class _PeerSummary:
-    """The sums of one peer's deliveries. Durations in microseconds."""
+    """The sums of one peer's deliveries. Durations in microseconds; `min_left`: until the first event expires."""
 
     states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
     max_lag: int = 0
@@ -197,16 +198,16 @@ class _PeerSummary:
 
 async def summarise(services: Services, params: SummariseDeliveries) -> dict[str, Any]:
     now = services.clock.now()
-    scene = await services.database.read(_open_scene, params.group, params.peer)
-    refreshed = await services.database.read(refreshed_span, scene.topic.id)
-    sums = [_PeerSummary() for _ in scene.peers]
-    adding = _SummaryBuilder(params, scene, sums, refreshed, now)
-    after: int | None = 0 if scene.peers else None
+    context = await services.database.read(_open_context, params.group, params.peer)
+    refreshed = await services.database.read(refreshed_span, context.topic.id)
+    sums = [_PeerSummary() for _ in context.peers]
+    adding = _SummaryBuilder(params, context, sums, refreshed, now)
+    after: int | None = 0 if context.peers else None
     while after is not None:
         after = await services.database.read(adding.add_blocks, after)
-    for each, total in zip(scene.peers, sums, strict=True):
-        total.stale = await services.database.read(_count_stale, scene, each, params.type, now)
-    rows = [total.show(params.group, each.peer.node_name) for each, total in zip(scene.peers, sums, strict=True)]
+    for each, total in zip(context.peers, sums, strict=True):
+        total.stale = await services.database.read(_count_stale, context, each, params.type, now)
+    rows = [total.show(params.group, each.peer.node_name) for each, total in zip(context.peers, sums, strict=True)]
     return {"summary": rows}
 
 
@@ -214,27 +215,27 @@ async def summarise(services: Services, params: SummariseDeliveries) -> dict[str
 class _SummaryBuilder:
     """Adds up deliveries block by block, and record by record where the records of a block may differ.
 
-    `refreshed` are the places of records that may have been refreshed, which replaces their deliveries.
+    `refreshed` is the range of positions `[first, end)` that contains every record which a later refresh supersedes.
     """
 
     params: SummariseDeliveries
-    scene: _ListingContext
+    context: _ListingContext
     sums: Sequence[_PeerSummary]
     refreshed: tuple[int, int]
     now: int
 
     def add_blocks(self, conn: Connection, after: int) -> int | None:
-        """Add the next blocks; return where to continue, None at the end."""
-        some = _some(outlines(conn, self.scene.topic.id, after, self.scene.head.last))
+        """Add the blocks after a position; return the position to continue after, None at the end."""
+        some = _some(outlines(conn, self.context.topic.id, after, self.context.head.last))
         if not some:
             return None
         ends = some[0].position, some[-1].last
-        books = [BlockLedger.read(conn, each.link, *ends) for each in self.scene.peers]
+        ledgers = [BlockLedger.read(conn, each.link, *ends) for each in self.context.peers]
         apart: list[int] = []
         looked = 0
         for block in some:
             after = block.last
-            if not self._add_whole(block, books):
+            if not self._add_whole(block, ledgers):
                 apart.append(block.position)
                 looked += cost_of(block)
                 if looked >= LOOKED_AT:
@@ -243,8 +244,8 @@ class _SummaryBuilder:
             self._add_singly(conn, unpack(block))
         return after
 
-    def _add_whole(self, block: Block, books: Sequence[BlockLedger]) -> bool:
-        """Add a block for all peers, if that is possible without reading its records."""
+    def _add_whole(self, block: Block, ledgers: Sequence[BlockLedger]) -> bool:
+        """Add a block for all peers, if that is possible without reading its records; return whether it was."""
         types, asked = names(block.types), set(self.params.type)
         if asked and types is not None and types.isdisjoint(asked):
             return True
@@ -253,7 +254,7 @@ class _SummaryBuilder:
         if superseded or block.expires_first is not None or (asked and (types is None or not types <= asked)):
             return False
         found: list[UniformDelivery | None] = []
-        for each, of_peer in zip(self.scene.peers, books, strict=True):
+        for each, of_peer in zip(self.context.peers, ledgers, strict=True):
             meant = wanted_by(each.peer).settles(block, self.now)
             one = of_peer.uniform(block) if meant else None
             if meant is None or (meant and one is None):
@@ -266,8 +267,8 @@ class _SummaryBuilder:
 
     def _add_singly(self, conn: Connection, records: Sequence[Record]) -> None:
         asked = set(self.params.type)
-        found = latest(conn, self.scene.topic.id, [one for one in records if not asked or one.tag in asked])
-        for each, total in zip(self.scene.peers, self.sums, strict=True):
+        found = latest(conn, self.context.topic.id, [one for one in records if not asked or one.tag in asked])
+        for each, total in zip(self.context.peers, self.sums, strict=True):
             for record, delivery in zip(found, derive(conn, each.link, found, now=self.now), strict=True):
                 every = self.params.include_expired
                 if delivery is not None and _counts(each, record, delivery, self.now, all_of_them=every):
@@ -287,7 +288,7 @@ def _some(blocks: Iterator[Block]) -> list[Block]:
 
 
 def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
-    """Return whether to count it: live records, and those that expired undelivered after the peer was declared."""
+    """Return whether the delivery counts: if the record is live, or expired undelivered after the peer was declared."""
     if all_of_them or is_alive(record.expires_at, now):
         return True
     cursor = each.link.cursor
@@ -295,7 +296,7 @@ def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, a
     return lost and cursor is not None and record.expires_at is not None and record.expires_at >= cursor.created_at
 
 
-def _count_stale(conn: Connection, scene: _ListingContext, each: PeerLedger, types: Sequence[str], now: int) -> int:
+def _count_stale(conn: Connection, context: _ListingContext, each: PeerLedger, types: Sequence[str], now: int) -> int:
     peer, cursor = each.peer, each.link.cursor
     selector = peer.selector
     both = [name for name in types if selector.takes_type(name)] if types else selector.types
@@ -303,4 +304,4 @@ def _count_stale(conn: Connection, scene: _ListingContext, each: PeerLedger, typ
         return 0
     narrowed = Selection(Selector.of(types=both, subject_prefixes=selector.subject_prefixes), peer.relay)
     wanted = narrowed.wanted_by(peer.node_name)
-    return len(read_stale(conn, scene.topic.id, wanted, after=cursor.position, now=now))
+    return len(read_stale(conn, context.topic.id, wanted, after=cursor.position, now=now))

@@ -131,7 +131,7 @@ async def delete(services: Services, params: OnePart) -> dict[str, Any]:
 
 
 def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
-    """Delete a part now; return its resources. Raises NotFound."""
+    """Delete a part; return the identities of the resources that it contributed. Raises NotFound."""
     lock_head(conn)
     found = read_parts(conn, source=source)
     if not found:
@@ -144,7 +144,7 @@ def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
 
 
 class MergeParams(Params):
-    """The declared configuration to merge into."""
+    """The resources that the live parts are merged into."""
 
     sources: Annotated[list[Source], FailFast()] = Field(
         default=[], description="Merge into these resources instead of the declared ones."
@@ -173,7 +173,7 @@ async def diff(services: Services, params: MergeParams) -> dict[str, Any]:
 
 
 async def _effective(services: Services, params: MergeParams) -> tuple[Effective | None, str]:
-    """Return the configuration, None if the caller has it already; and its ETag."""
+    """Return the effective configuration and its ETag; None in place of a configuration that the caller has."""
     snapshot = await services.effective.current()
     if params.unless == snapshot.state:
         return None, snapshot.state
@@ -193,7 +193,7 @@ def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
 
 
 def show_merge(effective: Effective) -> dict[str, Any]:
-    """Return how parts change the declared configuration."""
+    """Return how parts change the declared resources, as JSON."""
     return {
         "suppressed": [
             {

@@ -32,7 +32,7 @@ class EffectiveStreams:
         self.connections: dict[asyncio.Transport, None] = {}
 
     async def begin(self, _: web.Application) -> None:
-        """End every stream by closing its connection: a client that does not read would not notice an end otherwise."""
+        """Prepare for streams: create the future that `end` sets."""
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def end(self, _: web.Application) -> None:
@@ -79,7 +79,8 @@ async def stream(call: EffectiveCall) -> web.StreamResponse:
 
 
 def _require_readable(call: EffectiveCall) -> None:
-    """Raises `Forbidden` for a key limited to some groups: the configuration may be derived from any group."""
+    """Raises `Forbidden` for a key limited to some groups, as the configuration may be derived from any group, and
+    `Invalid` for a query."""
     call.key.require_group(None)
     if call.request.query:
         fields = ", ".join(sorted(call.request.query))[:200]
@@ -110,8 +111,8 @@ def _about(snapshot: Snapshot) -> dict[str, Any]:
 async def _follow(
     response: web.StreamResponse, following: Following, snapshot: Snapshot, clock: Clock, stopping: asyncio.Future[None]
 ) -> None:
-    """Write changes until the node stops. Nothing is buffered for a slow client: its next change is from its state to
-    the newest."""
+    """Write changes until the node stops. Nothing is buffered for a slow client: the next change leads from the state
+    it was sent last to the newest."""
     while not stopping.done():
         timer, other = clock.timer(HEARTBEAT_SECONDS), following.other_than(snapshot.generation)
         try:

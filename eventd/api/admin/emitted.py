@@ -64,7 +64,7 @@ class EventProblem:
 
 
 class BadEvents(Invalid):
-    """Some events are invalid, so none was stored. `problems` holds those that were found."""
+    """Some of the request's events (`of` in all) are invalid, so none was stored. `problems`: those that were found."""
 
     code = "invalid_events"
 
@@ -105,7 +105,7 @@ def _summary(problems: Sequence[EventProblem], of: int) -> str:
 def drafts_from(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool = False
 ) -> Drafts:
-    """Return the drafts of all events, given as `PlainEvent` or as JSON values. `now` in microseconds.
+    """Return the drafts (the entries to append) of all events, given as `PlainEvent` or JSON. `now` in microseconds.
 
     `heavy`: so many or so large that copies of refused events would fill memory.
 
@@ -135,7 +135,7 @@ def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProbl
 def drafts_one_by_one(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes]
 ) -> list[Draft]:
-    """Return the same drafts, checking each event individually."""
+    """Return the drafts of all events as `drafts_from` does, checking each event individually."""
     drafts: list[Draft] = []
     problems: list[EventProblem] = []
     large: list[EventProblem] = []

@@ -31,7 +31,7 @@ MOST: Final = 10_000
 """The largest number of events in one request."""
 
 _TOGETHER: Final = 256
-"""Events of one text; a few texts make a block of the log."""
+"""The most events that are encoded as one text; a few texts make a block of the log."""
 
 _NUL: Final = "\\u0000"
 """How JSON writes U+0000, which no database accepts."""
@@ -98,7 +98,7 @@ def drafts_of(
         bodies = _encode(events)
     except UnicodeEncodeError:
         return None
-    if any(_is_too_odd(piece.text, group.limits.max_event_bytes) for piece in bodies.pieces):
+    if any(_needs_closer_check(piece.text, group.limits.max_event_bytes) for piece in bodies.pieces):
         return None
     return Drafts(
         [event.id for event in events],
@@ -115,7 +115,7 @@ def _encode(events: Sequence[PlainEvent]) -> Bodies:
     return Bodies([BodyRun(ENCODER.encode_lines(part).decode(), len(part)) for part in parts])
 
 
-def _is_too_odd(text: str, most: int) -> bool:
+def _needs_closer_check(text: str, most: int) -> bool:
     """Return whether a U+0000 may be in the text, or a line longer than `most` bytes."""
     if "\\" in text and _NUL in text:
         return True
@@ -142,7 +142,7 @@ def _fill_in(events: Sequence[PlainEvent], group: GroupConfig, now: int, random:
             event.dedupe_key = event.id
 
 
-def unsign(events: Iterable[Any], node: str) -> None:
+def clear_source(events: Iterable[Any], node: str) -> None:
     """Remove the default source `node` from events: the group has meanwhile been applied with another node name."""
     for event in events:
         if isinstance(event, PlainEvent) and event.source_node == node:

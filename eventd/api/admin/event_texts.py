@@ -1,4 +1,4 @@
-"""Events of a large request as JSON texts: all are checked before any is decoded for good. Pure."""
+"""Events of a large request as JSON texts: all are checked before any is kept in decoded form. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventd.resources.reading.problems import MOST_FOUND
 
 _EVENTS: Final = 256
 _BYTES: Final = 1 << 20
-"""Events, and bytes of their texts, that are decoded together to be checked."""
+"""The most events, and bytes of their texts, that are decoded together to be checked."""
 _LOOKED_AT: Final = 64 << 10
 """Bytes of a text that are copied at once to be counted."""
 _EVENT: Final = msgspec.json.Decoder(PlainEvent)
@@ -78,7 +78,7 @@ def _decode(text: Raw, index: int) -> Any:
 
 
 def _require_small(texts: Sequence[Raw], group: GroupConfig) -> None:
-    """Raises EventsTooLarge for events far above the group's limit, before they are decoded."""
+    """Raises EventsTooLarge for events far over the group's limit of bytes, before they are decoded."""
     most = group.limits.max_event_bytes
     sizes = [(index, _least_bytes(text)) for index, text in enumerate(texts) if len(text) > 2 * most]
     words = f"bytes or more are over the limit of {most} of group {group.name}"

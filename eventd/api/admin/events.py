@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.admin.emitted import drafts_from
-from eventd.api.admin.event_columns import MOST, read_events, unsign
+from eventd.api.admin.event_columns import MOST, clear_source, read_events
 from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.api.admin.groups import EmitTarget, find_target, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
@@ -35,7 +35,7 @@ from federation.event import DECODER, is_plain
 from federation.loops import decode_path
 
 MANY = 1_000
-"""Events, or members of their payloads, of one request that are checked on the event loop."""
+"""The most events, or members of their payloads, of a request that is checked on the event loop."""
 RESULTS = {
     Outcome.NEW: "new",
     Outcome.REFRESH: "refreshed",
@@ -45,7 +45,7 @@ RESULTS = {
 
 
 def show_event(record: Record) -> dict[str, Any]:
-    """Return a stored event under its own names, with its position and storage time."""
+    """Return a stored event with the members of its envelope, its seq, its storage time and its path."""
     event = msgspec.json.decode(record.body)
     return {
         "id": event["id"],
@@ -136,8 +136,8 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
 async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
     """Append the events to the group as it is declared now.
 
-    The group's last place is remembered, which saves a database read per request: the writer verifies it, and events
-    refused by a replaced declaration are checked again by the current one.
+    The declaration and the topic found by the last request are tried first, which saves a database read: the writer
+    verifies that they are current, and events refused by a replaced declaration are checked again by the current one.
     """
     now = services.clock.now()
     place = recall_target(services.database, params.group) or await find_target(services.database, params.group, now)
@@ -148,7 +148,7 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResul
             present = await find_target(services.database, params.group, now)
             if present is place:
                 raise
-            unsign(params.events, place.group.node_name)
+            clear_source(params.events, place.group.node_name)
             place = present
 
 
@@ -169,7 +169,7 @@ def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[
 
 
 def _refusal_of(drafts: Drafts) -> Check:
-    """Return the check whether this node captures client events itself."""
+    """Return the check that refuses reports of addresses which this node captures itself."""
     events = [*map(DECODER.decode, drafts.bodies)]
     reports = [(event.type, event.subject, event.payload) for event in events]
     return lambda conn, at: refuse_captured(conn, reports, at)
@@ -209,7 +209,7 @@ class ListEvents(Params):
 async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     now = services.clock.now()
     since, until = read_span(params.since, params.until, now)
-    ask, scene = await services.database.read(_open_listing, params, now, since, until)
+    ask, start = await services.database.read(_open_listing, params, now, since, until)
     records: list[Record] = []
     more = True
     while more and len(records) < params.limit and ask.max_bytes > 0:
@@ -225,14 +225,14 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
         )
     return {
         "events": [show_event(record) for record in records],
-        "next": write_token(scene.head, records[-1].position) if more and records else None,
-        "upto": write_token(scene.head, scene.head.last),
-        "gap": scene.place.gap,
+        "next": write_token(start.head, records[-1].position) if more and records else None,
+        "upto": write_token(start.head, start.head.last),
+        "gap": start.place.gap,
     }
 
 
 class _ListingStart(NamedTuple):
-    """The data that a listing starts with."""
+    """What a listing reads first: the end of the log, and the start of the page."""
 
     head: Head
     place: PageStart

@@ -16,7 +16,7 @@ MOST_ROWS = 20_000
 
 
 class EpochChanged(Conflict):
-    """Row numbers of an ended epoch have no meaning in the current one; `detail` names it."""
+    """Row numbers of an ended epoch have no meaning in the current one, which `detail` names."""
 
     code = "epoch_changed"
 
@@ -108,7 +108,7 @@ async def read_rows(services: Services, params: ReadLedgerTable) -> dict[str, An
 
 
 def _find(conn: Connection, params: ReadLedgerTable) -> _LedgerRead:
-    """Read rows in one snapshot, so that they belong to the epoch named with them."""
+    """Read rows and the epoch in one snapshot. Raises EpochChanged."""
     state = read_state(conn)
     if params.epoch not in ("", state.epoch):
         raise EpochChanged(params.epoch, state.epoch)

@@ -18,7 +18,7 @@ from eventd.store.rows.registry import read_resources, read_version
 
 
 class EmitTarget(NamedTuple):
-    """A declared group, the id of its topic, and the resource version at which both hold."""
+    """A declared group, the id of its topic, and the version of the declared resources for which both were read."""
 
     group: GroupConfig
     topic: int
@@ -26,11 +26,11 @@ class EmitTarget(NamedTuple):
 
 
 class AppliedState(NamedTuple):
-    """All groups as declared at a version, and the positions of those that have a topic."""
+    """All groups as declared at a version of the resources, and the targets of those that have a topic."""
 
     version: int
     groups: dict[str, GroupConfig]
-    places: dict[str, EmitTarget]
+    targets: dict[str, EmitTarget]
 
 
 _NOTHING = AppliedState(0, {}, {})
@@ -38,12 +38,13 @@ _declared: WeakKeyDictionary[Database, AppliedState] = WeakKeyDictionary()
 
 
 def recall_target(database: Database, name: str) -> EmitTarget | None:
-    """Return the group and its topic as last found; for callers that have the writer verify them."""
-    return _declared.get(database, _NOTHING).places.get(name)
+    """Return the group and its topic as last read, None if they were not; for callers that have the writer verify
+    them."""
+    return _declared.get(database, _NOTHING).targets.get(name)
 
 
 async def find_target(database: Database, name: str, now: int) -> EmitTarget:
-    """Return the group and its topic. Raises NotFound.
+    """Return the group and its topic, which is created if missing. Raises NotFound.
 
     Both are read again only when the resource version has changed; until then the same object is returned.
     """
@@ -52,28 +53,28 @@ async def find_target(database: Database, name: str, now: int) -> EmitTarget:
     if version != known.version:
         # Only committed data may be remembered: a version that was rolled back is assigned again, to other content.
         known = _declared[database] = await database.read(_read_declared)
-    if name not in known.places:
+    if name not in known.targets:
         await database.read(find_group, name)
-        return await database.write(_make_place, name, now)
-    return known.places[name]
+        return await database.write(_make_target, name, now)
+    return known.targets[name]
 
 
 def _read_declared(conn: Connection) -> AppliedState:
     version, topics = read_version(conn), {topic.name: topic.id for topic in read_group_topics(conn)}
     groups = effective(read_resources(conn))
     found = {name: (group, topics.get(topic_of(name))) for name, group in groups.items()}
-    places = {name: EmitTarget(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
-    return AppliedState(version, groups, places)
+    targets = {name: EmitTarget(group, topic, version) for name, (group, topic) in found.items() if topic is not None}
+    return AppliedState(version, groups, targets)
 
 
-def _make_place(conn: Connection, name: str, now: int) -> EmitTarget:
+def _make_target(conn: Connection, name: str, now: int) -> EmitTarget:
     """Read the group and create its topic."""
     head = lock_head(conn)  # otherwise the group could be deleted in between
     return EmitTarget(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
 
 
 def count_events(conn: Connection) -> dict[str, int]:
-    """Return the number of events that each declared group holds."""
+    """Return the number of stored events of each declared group, by its name."""
     topics = {topic.name: topic.ids for topic in read_group_topics(conn)}
     return {row.name: topics.get(topic_of(row.name), 0) for row in read_resources(conn, EVENT_GROUP.name)}
 
@@ -91,8 +92,7 @@ async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
 
 
 def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status, and the declared state, which is read again only when its version has changed:
-    polled often."""
+    """Return the status, and the declared state; that is read again only if its version is not that of `known`."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}

@@ -43,17 +43,17 @@ class CreateKey(Params):
 async def create(services: Services, params: CreateKey) -> dict[str, Any]:
     now = services.clock.now()
     secret = _MARK + _text(services.log.chance.token(32))
-    line = _line(params, secret, now)
-    await services.database.write(_enter, line)
+    row = _row(params, secret, now)
+    await services.database.write(_create_now, row)
     await services.take_over()
-    return {**_show(line, now), "key": secret}
+    return {**_show(row, now), "key": secret}
 
 
 def _text(secret: bytes) -> str:
     return base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
 
 
-def _line(params: CreateKey, secret: str, now: int) -> KeyRow:
+def _row(params: CreateKey, secret: str, now: int) -> KeyRow:
     if not _NAME.fullmatch(params.name):
         raise Invalid(
             f"name: {params.name[:80]!r} cannot be the name of a key",
@@ -99,9 +99,9 @@ def _end(text: str, now: int) -> int | None:
     return end
 
 
-def _enter(conn: Connection, line: KeyRow) -> None:
+def _create_now(conn: Connection, row: KeyRow) -> None:
     lock_head(conn)
-    create_key(conn, line)
+    create_key(conn, row)
     announce_topics(conn)
 
 
@@ -111,7 +111,7 @@ class ListKeys(Params):
 
 async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
     now = services.clock.now()
-    return {"keys": [_show(line, now) for line in await services.database.read(read_keys)]}
+    return {"keys": [_show(row, now) for row in await services.database.read(read_keys)]}
 
 
 class RevokeKey(Params):
@@ -123,33 +123,33 @@ class RevokeKey(Params):
 
 async def revoke(services: Services, params: RevokeKey) -> dict[str, Any]:
     now = services.clock.now()
-    line = await services.database.write(_strike, params, now)
+    row = await services.database.write(_revoke_now, params, now)
     await services.take_over()
-    return {**_show(line, now), "forgotten": params.forget}
+    return {**_show(row, now), "forgotten": params.forget}
 
 
-def _strike(conn: Connection, params: RevokeKey, now: int) -> KeyRow:
+def _revoke_now(conn: Connection, params: RevokeKey, now: int) -> KeyRow:
     lock_head(conn)
-    line = revoke_key(conn, params.name, now)
+    row = revoke_key(conn, params.name, now)
     if params.forget:
         forget_key(conn, params.name)
     announce_topics(conn)
-    return line
+    return row
 
 
-def _show(line: KeyRow, now: int) -> dict[str, Any]:
+def _show(row: KeyRow, now: int) -> dict[str, Any]:
     return {
-        "name": line.name,
-        "scopes": list(line.scopes),
-        "prefixes": list(line.prefixes),
-        "state": _state(line, now),
-        "createdAt": show_time(line.created_at),
-        "expiresAt": show_time(line.expires_at),
-        "revokedAt": show_time(line.revoked_at),
+        "name": row.name,
+        "scopes": list(row.scopes),
+        "prefixes": list(row.prefixes),
+        "state": _state(row, now),
+        "createdAt": show_time(row.created_at),
+        "expiresAt": show_time(row.expires_at),
+        "revokedAt": show_time(row.revoked_at),
     }
 
 
-def _state(line: KeyRow, now: int) -> str:
-    if line.revoked_at is not None:
+def _state(row: KeyRow, now: int) -> str:
+    if row.revoked_at is not None:
         return "revoked"
-    return "expired" if line.expires_at is not None and line.expires_at <= now else "active"
+    return "expired" if row.expires_at is not None and row.expires_at <= now else "active"

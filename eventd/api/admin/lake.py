@@ -22,7 +22,7 @@ async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
 
 
 def read_shipping(conn: Connection) -> dict[str, Any]:
-    """Return the state of every ledger table that is shipped; empty if the node has never had a lake."""
+    """Return the lake, and how far each ledger table is shipped (`books`); both empty if the node never had a lake."""
     cursors = read_cursors(conn, SEGMENTS)
     if not cursors:
         return {"lake": "", "books": []}

@@ -73,7 +73,7 @@ _NEW: dict[str, Any] = {
     "pausedAt": None,
     "pausedBy": "",
 }
-"""A peer that no node has registered yet."""
+"""The state of the link to a peer that no node has registered yet."""
 
 
 def _state(cursor: Cursor) -> dict[str, Any]:
@@ -182,7 +182,8 @@ async def resume(services: Services, params: Resume) -> dict[str, Any]:
 
 
 def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | None, by: str) -> None:
-    """Pause the peer and its repairs, or resume them. A second pause keeps the name of the first."""
+    """Pause the link to the peer and its repairs, or resume them. A second pause keeps the operator and time of the
+    first."""
     peer = find_peer(find_group(conn, group), node)
     announce(conn)  # locks the head, which is always locked before cursors
     if not read_cursors(conn, name=link_name(group, node)):

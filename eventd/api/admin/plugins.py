@@ -152,14 +152,14 @@ async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any
 
 
 def make_checking(clock: Clock, config: PluginConfig, event_type: str) -> Checking:
-    """Return the checks of a plugin on this machine."""
+    """Return the checks of a plugin, which run it on this machine with events of `event_type`."""
     environment = plugin_environment()
     running = Plugins(clock, environment=environment)
     return Checking(running, config, clock, environment, event_type=event_type or DEFAULT_TYPE)
 
 
 async def run_checks(checking: Checking) -> dict[str, Any]:
-    """Return every verdict, and whether all passed."""
+    """Return every verdict, and how many checks failed."""
     try:
         verdicts = [verdict async for verdict in checking.run()]
     finally:
@@ -179,7 +179,7 @@ def _show_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _type_for(stored: Sequence[StoredResource], name: str) -> str:
-    """Return an event type that a subscription passes to the plugin."""
+    """Return an event type that a subscription passes to the plugin; empty if there is none."""
     types = (type for one in subscriptions(stored).values() if one.plugin == name for type in one.selector.types)
     return next((type.replace("*", "check") for type in sorted(types)), "")
 

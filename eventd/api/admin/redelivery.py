@@ -54,7 +54,7 @@ class Redeliver(Params):
 
 @dataclass(frozen=True, slots=True)
 class PeerLink:
-    """A peer, its cursor, and its group's topic."""
+    """A declared peer, the cursor of the link to it, and the topic of its group."""
 
     peer: PeerConfig
     cursor: Cursor
@@ -62,7 +62,7 @@ class PeerLink:
 
     @classmethod
     def read(cls, conn: Connection, group: str, node: str) -> Self:
-        """Raises NotFound for an unknown peer, Conflict while no node has taken notice of it."""
+        """Return the link. Raises NotFound for an undeclared peer, Conflict until a node has registered it."""
         peer = find_peer(find_group(conn, group), node)
         cursor = read_cursor_of(conn, peer)
         if cursor is None:
@@ -70,7 +70,8 @@ class PeerLink:
         return cls(peer, cursor, read_group_topic(conn, group))
 
     def start(self, conn: Connection, after: int, upto: int, selection: Mapping[str, Any], now: int) -> str:
-        """Start a repair; it waits while the peer is paused."""
+        """Start a repair of the records in `(after, upto]` that `selection` takes; return its name. If the link is
+        paused, so is the repair."""
         name = start_repair(
             conn,
             group=self.peer.group,
@@ -86,7 +87,7 @@ class PeerLink:
         return name
 
     def start_at(self, conn: Connection, positions: Sequence[int], now: int) -> str:
-        """Start a repair of single records."""
+        """Start a repair of the records at these positions; return its name."""
         selection = Selection(self.peer.selector, self.peer.relay, positions=frozenset(positions))
         return self.start(conn, min(positions) - 1, max(positions), selection.to_json(), now)
 
@@ -110,16 +111,16 @@ async def redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
     plan = await (_plan_ids if params.ids else _plan_range)(services, params, now)
     if not params.dry_run:
         await services.database.write(_start, params, plan, now)
-    return {"group": params.group, "peer": params.peer, "dryRun": params.dry_run, **plan.told}
+    return {"group": params.group, "peer": params.peer, "dryRun": params.dry_run, **plan.answer}
 
 
 class _Plan(NamedTuple):
-    """A repair of these positions, or of all of `(after, upto]` without any, and the response for it."""
+    """A repair of `positions`, or of `(after, upto]` if there are none, and the response that describes it."""
 
     positions: Sequence[int]
     after: int
     upto: int
-    told: Mapping[str, Any]
+    answer: Mapping[str, Any]
 
 
 def _start(conn: Connection, params: Redeliver, plan: _Plan, now: int) -> None:
@@ -205,7 +206,7 @@ _REST = 1
 
 
 async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Survey:
-    """Survey `(after, upto]` in short steps with a rest after each: deliveries continue during a long one."""
+    """Count the events in `(after, upto]` in short steps with a rest after each, during which deliveries continue."""
     database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)
     lock = _surveying.setdefault(database, asyncio.Lock())
     while found.upto < upto:
@@ -231,8 +232,9 @@ def _range(conn: Connection, topic: TopicRow, params: Redeliver, now: int) -> tu
         return recorded_between(conn, topic.id, since, until)
     last = topic.next_seq - 1 if params.to_seq is None else params.to_seq
     if params.from_seq is not None and params.from_seq > last:
-        whose = "the range" if params.to_seq is not None else f"what group {params.group} has"
-        raise Invalid(f"{whose} ends at {last}, before the range begins at {params.from_seq}")
+        if params.to_seq is None:
+            raise Invalid(f"group {params.group} ends at seq {last}, and the range begins at {params.from_seq}")
+        raise Invalid(f"the range ends at seq {last}, before it begins at {params.from_seq}")
     return numbered_between(conn, topic.id, params.from_seq or 1, last)
 
 

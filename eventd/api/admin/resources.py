@@ -31,11 +31,11 @@ from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import read_runs
 
 RECENT = 5
-"""Dead letters that a description shows."""
+"""The most dead letters, and runs, that a description shows."""
 MOST_VALUES = 200_000
-"""Values in the sources of one request: about 40 MiB."""
+"""The most values in the sources of one request: they take about 40 MiB of memory."""
 SUGGESTED = 10
-"""Names that are suggested for an unknown one."""
+"""The most names that are suggested for an unknown one."""
 
 
 class Source(BaseModel):
@@ -57,7 +57,8 @@ class Sources(Params):
     )
 
     def load(self) -> ReadResult:
-        """Return the drafts, and the problems of reading. Large sources take seconds: not for the event loop."""
+        """Return the resources as written (drafts), and the problems of reading. Large sources take seconds: not for
+        the event loop."""
         loaded, values = ReadResult(), 0
         for source in self.sources:
             if source.problem:
@@ -220,7 +221,7 @@ def _find(conn: Connection, params: OneResource) -> StoredResource:
         hint = f"declared: {_first_names(known)}" if known else f"no {kind} is declared"
         raise NotFound(f"{kind}/{params.name} does not exist", hint=hint)
     if len(found) > 1:
-        what = f"there is {identity_of(found[0])} of {' and of '.join(row.api_version for row in found)}"
+        what = f"{identity_of(found[0])} exists in {' and in '.join(row.api_version for row in found)}"
         raise Conflict(what, hint=f"name one, for example {full_word(_kind_of(found[0]))}")
     return found[0]
 

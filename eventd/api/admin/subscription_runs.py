@@ -22,7 +22,7 @@ SHOWN = {
     RunStatus.PARKED: "failed",
     RunStatus.LOST: "failed",
 }
-"""The meaning of a run for its events."""
+"""The status of a run's events, by the status of the run."""
 
 
 class ListRuns(Params):
@@ -45,7 +45,7 @@ class ListRuns(Params):
 async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
     """Return the runs of a subscription, newest first, one row for each event: `runs`, and `next` for the next page.
 
-    Of several runs of one event a page shows the newest, unless the event was requested by id.
+    Of several runs of one event a page shows the newest, or all of them if the event was requested by id.
     """
     return await services.database.read(_read, params)
 

@@ -23,7 +23,8 @@ from eventd.store.rows.registry import read_resources
 
 
 def find_subscription(conn: Connection, name: str, group: str = "") -> SubscriptionConfig:
-    """Return the declared subscription, by name or as `EventSubscription/NAME`. Raises NotFound."""
+    """Return the declared subscription, by name or as `EventSubscription/NAME`. Raises NotFound, also if it belongs to
+    another group than `group`."""
     known = subscriptions(read_resources(conn))
     found = known.get(name.removeprefix(QUALIFIED))
     if found is None or (group and found.group != group):

@@ -63,7 +63,7 @@ class OneSubscription(Params):
 
 
 class Retry(OneSubscription):
-    """Retry at once what is backing off or blocked, and its dead letters: all of them, or these events."""
+    """Let a subscription that is backing off or blocked run at once, and retry dead letters: all, or those of `ids`."""
 
     ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only dead letters of these event ids.")
 
@@ -120,6 +120,7 @@ def _judge(
 
 
 def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positions: Sequence[int], now: int) -> None:
+    """Start a backfill: a cursor beside the subscription's own, which runs the plugin for these positions and ends."""
     node = find_group(conn, one.group).node_name
     name = start_repair(
         conn,
@@ -166,7 +167,7 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
         to, last = recorded_between(conn, cursor.topic_id, since, None)
         if last == 0:
             raise Invalid(
-                f"nothing of group {one.group} was recorded since {params.since}",
+                f"no event of group {one.group} was stored since {params.since}",
                 hint="--latest skips all events",
             )
     _go_to(conn, one, cursor, to, now)
@@ -174,7 +175,7 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
 
 
 def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:
-    """Move the cursor, and clear the running state: a run, retries, and dead letters beyond the new position."""
+    """Move the cursor to the position `to`; detach runs, and delete backfills and the dead letters after it."""
     backfills = [backfill.name for backfill in _backfills(conn, one)]
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
@@ -208,14 +209,16 @@ async def resume(services: Services, params: OneSubscription) -> dict[str, Any]:
 
 
 def _set_paused(conn: Connection, params: OneSubscription, now: int, *, at: int | None, by: str) -> None:
-    """Pause the subscription and its backfills, or resume them. A second pause keeps the name of the first."""
+    """Pause the subscription and its backfills, or resume them. A second pause keeps the operator and time of the
+    first."""
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
     pause_all(conn, [_cursor(conn, one, now), *_backfills(conn, one)], now, at=at, by=by)
 
 
 def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
-    """Return its cursor, which is created if no node has registered the subscription."""
+    """Return the subscription's cursor, which is created if no node has registered the subscription. Raises Conflict if
+    its group is not declared."""
     name = subscription_name(one.group, one.name)
     if not read_cursors(conn, name=name):
         reconcile(conn, read_resources(conn), now)

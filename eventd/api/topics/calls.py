@@ -69,16 +69,16 @@ class V0:
         return round((self.clock.monotonic() - self.started) * 1000)
 
     async def count_topics(self) -> int:
-        """Return the number of topics that hold records."""
+        """Return the number of topics, without those of groups."""
         return await self.database.read(count_topics)
 
-    def moved(self, topic_id: int) -> None:
+    def topic_changed(self, topic_id: int) -> None:
         """A topic was created or configured: wake its readers and the routers."""
         self.log.wakeups.touch(topic_id)
         self.routing.changed()
 
     async def catch_up(self, topic: str) -> None:
-        """Run the routers that write to a topic, so that a read includes what their sources hold now."""
+        """Run the routers that write to a topic, so that a read of it includes what their sources hold now."""
         if self.routing.feeds(topic):
             line = await self.database.read(find_topic, topic)
             if line is not None:

@@ -62,7 +62,7 @@ class ClientStream:
         """Close the connection now, with everything unread."""
         self._transport.abort()
 
-    def part(self, text: bytes) -> None:
+    def send_last(self, text: bytes) -> None:
         """Send a last message. A client that does not read it at once is disconnected: a stopping node must
         not wait."""
         self.write(text)
@@ -118,7 +118,7 @@ class FollowedTopic:
             if not (self.has_left or self._follower.has_ended):
                 self.feed.await_more(self)
 
-    def is_told(self, page: Page) -> None:
+    def note_sent(self, page: Page) -> None:
         """Advance beyond a page that was sent."""
         has_news = bool(page.records) or page.tombstone is not None
         self.owes_end = (self.owes_end or has_news) and not page.caught_up
@@ -241,7 +241,7 @@ class Follower(ABC):
         if text := self.words(following, page):
             self.stream.write(text)
             self._told_at = self._clock.monotonic()
-        following.is_told(page)
+        following.note_sent(page)
         if page.gone:
             self.leave(following.name)
             self.wake()
@@ -271,7 +271,7 @@ class Follower(ABC):
     def stop(self) -> None:
         """Notify the client that the node stops, and end its stream."""
         if not self.has_ended:
-            self.stream.part(self.error("server_shutting_down", "the node is stopping: reconnect"))
+            self.stream.send_last(self.error("server_shutting_down", "the node is stopping: reconnect"))
             self.end()
 
 
@@ -292,7 +292,8 @@ class FollowerRegistry:
 
     @contextmanager
     def holding(self, follower: Follower) -> Iterator[None]:
-        """Check a client's connection while the block runs."""
+        """Keep a client registered while the block runs: its connection is checked, it gets heartbeats, and it is
+        notified if the node stops. Close it afterwards."""
         self._followers[follower] = None
         if self._stopping.done():
             follower.stop()

@@ -26,12 +26,12 @@ HEARTBEAT_SECONDS = 15.0
 BROKEN_SECONDS = 1.0
 """Seconds until a dispatcher that failed to claim jobs tries again."""
 FULL_SECONDS = 0.2
-"""Seconds until it checks again on a worker that does not read its stream."""
+"""Seconds until a dispatcher checks again on a worker that does not read its stream."""
 logger = logging.getLogger("eventd.api")
 
 
 class Worker(SseFollower):
-    """A client that works on a queue. `held`: leases of the jobs that it was sent and probably holds, by seq."""
+    """A client that works on a queue. `held`: by seq, the lease ids of the jobs that it was sent and probably holds."""
 
     stays = True
 
@@ -50,8 +50,8 @@ class Worker(SseFollower):
 
     @property
     def holder(self) -> JobHolder:
-        """Return how many jobs it may be given now: none while it does not read its stream, or after it
-        disconnected."""
+        """Return the jobs that it holds, and how many it may hold now: 0 while it does not read its stream, or after
+        it disconnected."""
         most = 0 if self.stream.full or self.stream.closed else self._wish.most
         return JobHolder(self._wish._replace(most=most), dict(self.held))
 
@@ -134,7 +134,8 @@ class QueueDispatcher:
         return self._pause(refilled.look_at)
 
     def _pause(self, look_at: int | None) -> float:
-        """Return the seconds until a lease ends. Changes by other processes are only noticed at the next check."""
+        """Return the seconds until `look_at` (when a lease or a delay ends), but at most those until the next regular
+        check, which notices changes by other processes."""
         longest = FULL_SECONDS if any(worker.stream.full for worker in self.workers) else HEARTBEAT_SECONDS
         if look_at is None:
             return longest

@@ -20,11 +20,11 @@ from eventd.runtime.clock import Moment
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 MAX_TOPICS = 1000
-"""Topics with metrics of their own: the first by name."""
+"""The most topics with metrics of their own: the first in order of name."""
 
 
 class TopicMetrics(NamedTuple):
-    """All values at one time, as far as a key may read them."""
+    """The values of all metrics at one time, as far as a key may read them."""
 
     figures: TopicFigures
     topics: list[TopicState]
@@ -39,7 +39,7 @@ class TopicMetrics(NamedTuple):
 
 
 async def gather(v0: V0, key: ApiKey) -> TopicMetrics:
-    """Read the values. A key that is limited to some names gets only their sums."""
+    """Read the values. A key that is limited to some names gets the sums of these topics only."""
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
         list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, at=at
@@ -74,7 +74,7 @@ def _sum(topics: list[TopicState]) -> TopicFigures:
 
 
 def as_json(gathered: TopicMetrics) -> dict[str, Any]:
-    """Return them as one object."""
+    """Return the values as one JSON object."""
     figures = gathered.figures
     return {
         "topics": sum(figures.by_class.values()),
@@ -106,7 +106,7 @@ def as_json(gathered: TopicMetrics) -> dict[str, Any]:
 
 
 def as_text(gathered: TopicMetrics) -> bytes:
-    """Return them in Prometheus' text format."""
+    """Return the values in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Figures(gathered))
     return generate_latest(registry)
@@ -141,7 +141,7 @@ def _counter(name: str, text: str, value: float) -> Metric:
 def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
     figures, work = gathered.figures, gathered.work
     by_class = [(name, figures.by_class.get(name, 0)) for name in CLASSES]
-    yield _gauge("topics", "Topics that hold records.", [("", sum(figures.by_class.values()))])
+    yield _gauge("topics", "Topics, without those of groups.", [("", sum(figures.by_class.values()))])
     yield _gauge("topics_by_class", "Topics by durability.", by_class, "class")
     for name, text, value in (
         ("routers", "Routers.", figures.routers),
@@ -158,14 +158,16 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
         yield _gauge(name, text, [("", value)])
     for name, text, value in (
         ("wal_batches", "Writing transactions.", work.transactions),
-        ("wal_frames", "Records written, those of groups among them.", work.records),
-        ("wal_bytes_written", "Bytes of them.", work.bytes),
+        ("wal_frames", "Records written, including the events of groups.", work.records),
+        ("wal_bytes_written", "Bytes of the records written.", work.bytes),
         ("wal_fsyncs", "Transactions that waited for the disk.", work.flushes),
         ("wal_rotations", "Restarts of SQLite's write-ahead log.", gathered.restarts),
     ):
         yield _counter(name, text, value)
-    yield _gauge("wal_queue_depth", "Units that wait to be written.", [("", gathered.waiting)])
-    yield _gauge("wal_queue_depth_peak", "The largest number that ever waited.", [("", work.waiting_peak)])
+    yield _gauge("wal_queue_depth", "Writes that wait for their transaction.", [("", gathered.waiting)])
+    yield _gauge(
+        "wal_queue_depth_peak", "The largest number of writes that have waited at one time.", [("", work.waiting_peak)]
+    )
     yield _counter("wal_submit_full", "Always 0: no write is refused because of the queue's length.", 0)
     yield _gauge("wal_read_only", "1 when the last transaction failed as a whole.", [("", work.failing)])
     truncated = [("", gathered.truncated)]
@@ -173,7 +175,7 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
 
 
 def _flushes(work: WriterStats) -> Metric:
-    """Return the durations of flushes."""
+    """Return the histogram of the durations of flushed commits."""
     text = "Duration of flushed commits in microseconds."
     family = HistogramMetricFamily("topics_wal_fsync_latency_us", text)
     within = zip((*map(str, BOUNDS), "+Inf"), accumulate(work.flushes_within), strict=True)
@@ -186,7 +188,11 @@ def _by_topic(gathered: TopicMetrics) -> Iterator[Metric]:
     queues = [(name, state.jobs) for name, state in states if state.jobs is not None]
     for metric, text, values in (
         ("head_seq", "The last assigned seq.", [(name, s.line.head_seq) for name, s in states]),
-        ("earliest_seq", "The first live seq.", [(name, s.standing.earliest_seq) for name, s in states]),
+        (
+            "earliest_seq",
+            "The seq of the oldest stored record.",
+            [(name, s.standing.earliest_seq) for name, s in states],
+        ),
         ("records_live", "Records stored.", [(name, s.standing.count) for name, s in states]),
         ("bytes_live", "Bytes stored.", [(name, s.standing.bytes) for name, s in states]),
         ("queue_ready", "Claimable jobs.", [(name, jobs.ready) for name, jobs in queues]),

@@ -14,8 +14,8 @@ MOST_FILTERED_BYTES = 16 << 10
 
 
 class Tombstone(Struct, kw_only=True):
-    """Records that a reader missed: `gap_from` to `gap_to` were removed without a request of their owner, for
-    `reason`."""
+    """Records that a reader missed: those of the seqs `gap_from` to `gap_to`, both inclusive, were removed by a limit
+    and not by a request, or the topic is another one (`reason`)."""
 
     gap_from: int
     gap_to: int

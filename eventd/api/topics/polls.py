@@ -26,7 +26,7 @@ class Poll:
         self._sign: asyncio.Future[None] | None = None
 
     async def read(self) -> TopicPage:
-        """Return the page since the topic's last signal; read once for all clients between two signals."""
+        """Return the page, read after the topic's last signal: one read serves all clients until the next signal."""
         if self._reading is None or self._turn != self.watch.turn:
             self._turn = self.watch.turn
             name = f"a page of {self._ask.topic}"
@@ -34,8 +34,7 @@ class Poll:
         return await asyncio.shield(self._reading)
 
     def after(self, turn: int) -> asyncio.Future[None]:
-        """Return a future for the topic's next signal after `turn`; shared by all who wait for it, not to be
-        cancelled."""
+        """Return a future for the topic's next signal after `turn`. Several clients share it: do not cancel it."""
         if self.watch.turn > turn or self._sign is None or self._sign.done():
             self._sign = self.watch.after(turn)
         return self._sign
@@ -45,7 +44,7 @@ class Poll:
 
 
 class Polls:
-    """All waiting clients."""
+    """The polls of all waiting clients."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
@@ -53,7 +52,7 @@ class Polls:
 
     @contextmanager
     def of(self, topic_id: int, ask: TopicQuery) -> Iterator[Poll]:
-        """Join the wait for a request to the topic that has the name now. It begins before the first read."""
+        """Join the poll of a query of the topic `topic_id`. Its watch begins before the first read."""
         wakeups, key = self._v0.log.wakeups, (topic_id, replace(ask, now=0))
         poll = self._polls.get(key)
         if poll is None:
@@ -69,12 +68,13 @@ class Polls:
 
 
 def is_at_end(found: TopicPage) -> bool:
-    """Return whether a page contains no news."""
+    """Return whether a page contains neither records nor a tombstone, and none follows it."""
     return not found.records and found.tombstone is None and found.caught_up
 
 
 async def wait_for_more(v0: V0, ask: TopicQuery, first: TopicPage, seconds: float) -> TopicPage:
-    """Return the page as soon as it contains news, even if only other seqs; or unchanged when the time is over.
+    """Return the page as soon as it contains news or ends at another seq; or as it is when the time is over, or the
+    node stops.
 
     The watch begins before the page is read again, so nothing that is written in between is missed.
     """

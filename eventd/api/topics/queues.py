@@ -16,7 +16,7 @@ from eventd.api.topics.claim_cohorts import ClaimCohorts
 from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.api.topics.dispatch import QueueDispatchers, Worker
 from eventd.api.topics.jobs import ShownJobs, show_job
-from eventd.api.topics.topics import require_known
+from eventd.api.topics.topics import require_possible_name
 from eventd.api.topics.watch import begin_stream, require_stream
 from eventd.errors import Invalid
 from eventd.log.queues.transaction import read_queue
@@ -24,13 +24,13 @@ from eventd.log.queues.units import Ack, Extend, JobHandle, JobRequest, Nack, Se
 from eventd.log.topics.errors import BatchTooLarge
 
 MOST_JOBS = 1000
-"""Jobs in one request."""
+"""The most jobs in one request."""
 MAX_DELAY_MS = 86_400_000
 _LEASE_ID = re.compile(r"lease_[0-9a-f]{1,64}")
 
 
 class ClaimBody(Body):
-    """The claiming node, the largest number of jobs, and the lease; without one, that of the queue."""
+    """The claiming node, the most jobs to claim (0: one), and the lease; without one, that of the queue."""
 
     node: str
     max: U32 = 0
@@ -81,7 +81,7 @@ class Claimed(Answer):
 
 
 class Acked(Answer):
-    """The number of acknowledged jobs. `skipped` are those that the node does not hold."""
+    """The number of acknowledged jobs. `skipped`: the seqs of those that the node does not hold."""
 
     topic: str
     acked: int
@@ -91,7 +91,7 @@ class Acked(Answer):
 
 
 class Nacked(Answer):
-    """The number of returned jobs. `skipped` are those that the node does not hold."""
+    """The number of returned jobs. `skipped`: the seqs of those that the node does not hold."""
 
     topic: str
     nacked: int
@@ -101,8 +101,8 @@ class Nacked(Answer):
 
 
 class Extended(Answer):
-    """The number of extended leases, and their ends by seq in milliseconds. `skipped` are jobs that the node does not
-    hold."""
+    """The number of extended leases, and their ends by seq in milliseconds. `skipped`: the seqs of jobs that the node
+    does not hold."""
 
     topic: str
     extended: int
@@ -120,7 +120,7 @@ class WorkQuery(Query, frozen=True):
 
 async def claim(call: Call[NoQuery, ClaimBody]) -> Claimed:
     """Claim jobs of a queue."""
-    require_known(call.name)
+    require_possible_name(call.name)
     v0, body = call.v0, call.body
     await v0.catch_up(call.name)
     wish = JobRequest(body.node, _bounded(body.max), body.lease_ms)
@@ -185,7 +185,7 @@ async def extend(call: Call[NoQuery, ExtendBody]) -> Extended:
 
 
 async def _settle(call: Call[Any, Any], unit: Ack | Nack | Extend) -> SettlementResult:
-    require_known(call.name)
+    require_possible_name(call.name)
     settled = await call.v0.log.submit(unit)
     if settled.done:
         call.v0.part(QueueDispatchers).look(settled.topic_id)
@@ -215,7 +215,7 @@ async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
     request, v0, query = call.request, call.v0, call.query
     require_stream(request)
     require_node(query.node)
-    require_known(call.name)
+    require_possible_name(call.name)
     line = await v0.database.read(read_queue, call.name)
     await v0.catch_up(call.name)
     registry, dispatchers = v0.part(FollowerRegistry), v0.part(QueueDispatchers)

@@ -11,7 +11,7 @@ from eventd.api.topics import write as writing
 from eventd.api.topics.calls import Call
 from eventd.api.topics.models import INT64_MAX, Tombstone, filter_ids
 from eventd.api.topics.polls import is_at_end, wait_for_more
-from eventd.api.topics.topics import require_known
+from eventd.api.topics.topics import require_possible_name
 from eventd.api.topics.write import WriteAnswer, WriteBody
 from eventd.errors import Invalid
 from eventd.log.core.records import View
@@ -76,7 +76,7 @@ class DiffBody(Body):
 
 
 class Diff(Answer):
-    """A page. Everything up to `next_from_seq` was read; `tombstone` describes records missing before it."""
+    """A page. Everything up to `next_from_seq` was read, inclusive; `tombstone`: records that were lost before it."""
 
     topic: str
     records: Records
@@ -90,7 +90,8 @@ class Diff(Answer):
 
 
 class DeleteBody(Body):
-    """Records below `before_seq` whose tag matches `match`; at least one of the two."""
+    """Which records to delete: those with a seq below `before_seq`, those whose tag matches `match`, or with both
+    given, those with both."""
 
     before_seq: U64 | None = None
     match: Annotated[Any, Meta(extra_json_schema=_PREDICATE)] = None
@@ -119,7 +120,7 @@ async def write(call: Call[ReturnSeqs, WriteBody]) -> WriteAnswer:
 
 async def diff(call: Call[NoQuery, DiffBody]) -> Diff:
     """Read a page of a topic, or wait for one."""
-    require_known(call.name)
+    require_possible_name(call.name)
     v0, ask = call.v0, _ask(call)
     await v0.catch_up(call.name)
     found = await v0.database.read(read_topic_page, ask)
@@ -164,7 +165,7 @@ def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
         gap_from=found.gap_from,
         gap_to=found.gap_to,
         reason=found.reason,
-        missed_estimate=found.missed,
+        missed_estimate=found.lost,
         earliest_seq=found.earliest_seq,
         head_seq=found.head_seq,
     )
@@ -178,7 +179,7 @@ async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
     predicate = None if body.match is None else parse(body.match)
     before_seq = None if body.before_seq is None else min(body.before_seq, INT64_MAX)
     refuse_group(call.name, "deleted from")
-    require_known(call.name)
+    require_possible_name(call.name)
     done = await delete_records(call.v0.log.submit, call.name, before_seq=before_seq, predicate=predicate)
     line = await call.v0.database.read(find_topic, call.name) if done.deleted else None
     if line is not None:

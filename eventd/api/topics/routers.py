@@ -23,7 +23,7 @@ from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected
 from eventd.log.topics.topics import GROUP, require_name
 
 TOLD_REFUSED = 10
-"""The newest dead letters that a router shows."""
+"""The most dead letters that a router shows, the newest ones."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
@@ -71,7 +71,8 @@ class RouterSet(RouterAnswer, kw_only=True):
 
 
 class RefusedRecord(msgspec.Struct, kw_only=True):
-    """A dead letter at `ts` (milliseconds): its identity, if it has one of its own, and the reason."""
+    """A record that the router could not copy, a dead letter since `ts` (milliseconds). `id`: of the event that it was
+    made into, if it has one."""
 
     ts: int
     id: str
@@ -82,8 +83,8 @@ class RefusedRecord(msgspec.Struct, kw_only=True):
 class RouterShown(RouterAnswer, kw_only=True):
     """The state of a router.
 
-    `forwarded_total` counts copies, and what its source had lost before they were made; `refused_total` counts dead
-    letters, of which `refused` holds the newest. `lag`: seqs of its source in the backlog. `state`: running, or
+    `forwarded_total` counts copies, and records that the source lost before they were copied; `refused_total` counts
+    dead letters, of which `refused` holds the newest. `lag`: seqs of the source in the backlog. `state`: running, or
     backing-off, for `reason`.
     """
 

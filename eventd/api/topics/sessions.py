@@ -33,9 +33,9 @@ from eventd.log.topics.errors import Throttled
 SESSION_SECONDS = 300.0
 """How long a session is kept without a stream."""
 SESSIONS_BYTES = 256 << 20
-"""Estimated memory of all sessions: one that follows 256 topics takes a hundred times as much as most."""
+"""The most memory of all sessions, estimated: one that follows 256 topics takes a hundred times as much as most."""
 ENDED_STREAMS = 4
-"""Ended streams of a session whose checkpoints are kept, besides the open ones."""
+"""The most ended streams of a session whose checkpoints are kept, besides the open ones."""
 _ID_BYTES = 16
 
 
@@ -57,7 +57,7 @@ class StreamStart(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """What a client follows. `topics`: the topic ids by name, as they were when it began.
+    """What a client follows. `topics`: the topic ids by name, as they were when its last stream began.
 
     `begun`: where its last stream began. What was written to a stream beyond that may not have reached the client: only
     an id that it sends proves it. `told`: the furthest that any of its streams has written. `heartbeat` and
@@ -98,7 +98,7 @@ class Session:
         return self._own_size + self.open * self.stream_size + ended
 
     def begin_stream(self, present: Mapping[str, TopicSnapshot], last_event_id: str) -> StreamStart:
-        """Return the start of a new stream, when these topics are `present`.
+        """Return the start of a new stream; `present`: the session's topics that exist now.
 
         A client that sends its last event id continues after it; it cannot skip what it was never sent. Without an id
         the stream begins where the last one did.
@@ -151,7 +151,8 @@ class Session:
 
 
 class _Quota(NamedTuple):
-    """The uses of one limit. `most`: 0: unlimited. `taken`: by all sessions; `cost`: by one of them."""
+    """A limit and its use: at most `most` (0: unlimited), of which all sessions have `taken` a part, and the request
+    needs `coming` more. `cost`: the part of one session."""
 
     limit: str
     most: int

@@ -22,7 +22,7 @@ from eventd.log.topics.topic_page import Tombstone, TopicPage, TopicQuery, conti
 LINGER_SECONDS = 0.2
 """How long a page is shared with other clients, as long as nothing is written to its topic."""
 AT_ONCE = 50
-"""Clients that are served before the event loop turns to other work."""
+"""The most clients that are served before the event loop turns to other work."""
 
 
 _NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
@@ -30,7 +30,7 @@ _NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
 
 
 class PageOptions(NamedTuple):
-    """The options of a client's pages: excluded nodes, members, and maximum size."""
+    """The options of a client's pages: excluded nodes, the members of records, and the maximum size."""
 
     nodes: frozenset[str]
     view: View
@@ -114,7 +114,7 @@ class Page:
 
     @property
     def begins_after(self) -> int:
-        """Return the seq after which its records begin: beyond the lost ones."""
+        """Return the seq before its first record; lost seqs are skipped."""
         return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
 
     @cached_property
@@ -149,7 +149,7 @@ class FeedReader(Protocol):
         ...
 
     def look(self) -> None:
-        """There is something new, which must be read again."""
+        """The page could not be read for all clients together: this one reads by itself."""
         ...
 
 
@@ -241,9 +241,9 @@ class Feed:
         )
 
     def _at_hand(self, after: int) -> Page | None:
-        """Return the page after the last one from memory; None: it must be read.
+        """Return the page after the seq `after` from memory; None if it must be read.
 
-        The topic must have grown and not changed in any other way, and by this process alone.
+        It is in memory if the last page read ends there, and the topic has since only grown, by this process alone.
         """
         log, (looks, last) = self._v0.log, self._last or (-1, None)
         if last is None or looks != self._watch.looks or last.head_seq != after:

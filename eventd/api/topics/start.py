@@ -54,7 +54,7 @@ class Viewing(Struct, kw_only=True):
 
 
 class Beginning(Struct, kw_only=True):
-    """The start of a client in a topic, and the range that the topic holds."""
+    """The start of a client in a topic, after the seq `from_seq`, and the seqs of its newest and its oldest record."""
 
     from_seq: int
     head_seq: int
@@ -76,9 +76,9 @@ class TopicSnapshot(NamedTuple):
 
 
 async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:
-    """Return topics after everything written upstream of them has arrived.
+    """Return topics by name, after routers have copied into them what their sources hold.
 
-    Raises `TopicNotFound`; `lenient` leaves missing ones out.
+    Raises `TopicNotFound`; `lenient` leaves missing topics out.
     """
     known = [name for name in names if NAME.fullmatch(name)]
     for name in known:

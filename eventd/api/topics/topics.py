@@ -132,7 +132,7 @@ async def put(call: Call[NoQuery, TopicConfig]) -> TopicSet:
 async def patch(call: Call[NoQuery, Annotated[Any, TopicChanges]]) -> TopicSet:
     """Change a part of a topic's configuration."""
     refuse_group(call.name, "configured")
-    require_known(call.name)
+    require_possible_name(call.name)
     changes = {name: value for name in call.body.__struct_fields__ if (value := getattr(call.body, name)) is not UNSET}
     line = await call.v0.database.read(find_topic, call.name)
     if line is None:
@@ -142,7 +142,7 @@ async def patch(call: Call[NoQuery, Annotated[Any, TopicChanges]]) -> TopicSet:
 
 
 def _show_set(call: Call[Any, Any], put: TopicPut) -> TopicSet:
-    call.v0.moved(put.line.id)
+    call.v0.topic_changed(put.line.id)
     return TopicSet(topic=call.name, created=put.created, config=put.line.config, performance=call.performance())
 
 
@@ -168,7 +168,7 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
     key.require_names(letters)
 
 
-def require_known(name: str) -> None:
+def require_possible_name(name: str) -> None:
     """Raises `TopicNotFound` for a name that no topic can have: some of these no database accepts."""
     if not NAME.fullmatch(name):
         raise TopicNotFound(name)
@@ -176,7 +176,7 @@ def require_known(name: str) -> None:
 
 async def show(call: Call[Touch, None]) -> TopicShown:
     """Show the state of a topic."""
-    require_known(call.name)
+    require_possible_name(call.name)
     v0, at = call.v0, Moment.of(call.v0.clock)
     await v0.catch_up(call.name)
     state = await v0.database.read(read_state, call.name, at)

@@ -19,7 +19,7 @@ from eventd.api.topics.start import Beginning, From, Viewing, find_topics, requi
 
 RECORDS = 256
 BYTES = 256 << 10
-"""Size of a page unless the client sets another."""
+"""The most records of a page, and its approximate bytes, unless the client sets others."""
 HEARTBEAT_MS = (1000, 60_000)
 RETRY_MS = 2000
 _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -104,7 +104,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
 
 
 async def begin_stream(request: web.Request) -> tuple[web.StreamResponse, ClientStream | None]:
-    """Begin a stream of events; None instead of its stream if the client disconnected."""
+    """Begin a stream of events; return its response, and the stream to the client or None if it disconnected."""
     response = web.StreamResponse(headers=_HEADERS)
     writer = await response.prepare(request)
     if (transport := request.transport) is None or writer is None:
@@ -125,7 +125,7 @@ def event(kind: str, place: bytes, data: bytes) -> bytes:
 
 
 def _record_data(page: Page) -> bytes:
-    """Return the part that is the same for all clients, whatever else they follow."""
+    """Return the data of the `record` event, which is the same for all clients whatever other topics they follow."""
     if (data := page.texts.get(_record_data)) is None:
         begin, end, head = page.bounds
         data = f'{{"topic":"{page.name}",{begin},{head},"records":{page.records},{end}}}'.encode()

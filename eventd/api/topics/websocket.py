@@ -33,13 +33,13 @@ from eventd.log.topics.errors import Throttled
 
 RECORDS = 1000
 BYTES = 1 << 20
-"""Size of a page by default."""
+"""The most records of a page, and its approximate bytes, by default."""
 MOST_FOLLOWED = 4096
-"""Topics that one connection may follow."""
+"""The most topics that one connection may follow."""
 UNDER_WAY = 64
-"""Publishes of one client that wait for the disk together."""
+"""The most publishes of one client that wait for the disk together."""
 AT_ONCE = 50
-"""Frames of one client that are read before the event loop turns to others."""
+"""The most frames of one client that are read before the event loop turns to others."""
 SILENT_SECONDS = 15.0
 """After this time without a frame the client is pinged, which detects a dead connection."""
 CLOSE_SECONDS = 1.0
@@ -251,7 +251,7 @@ class Conversation:
     def _turn_away(self, error: EventdError) -> None:
         """Refuse a message while it arrives; nothing that follows can be read."""
         self._refuse(_NO_ID, error)
-        self._follower.stream.part(b"")  # a client that does not read ends as well
+        self._follower.stream.send_last(b"")  # a client that does not read ends as well
         # Runs once: on any error the connection ends.
         ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
         self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))

@@ -29,7 +29,7 @@ MAX_RECORD_BYTES = 1 << 20
 _BLANKS = 4
 """How many times the size of a record its text may be, with blanks."""
 _MANY = 8 * MAX_RECORDS
-"""Records that may become objects before they are counted exactly."""
+"""A body with more elements than this is refused before its records become objects and are counted exactly."""
 MAX_META_BYTES = 16 << 10
 MAX_META_KEYS = 64
 MAX_TAG_BYTES = 256
@@ -69,7 +69,7 @@ class WriteBody(Body):
 
 
 class WriteAnswer(Answer):
-    """The positions of the records. `deduped`: they were written before, with the same key."""
+    """The seqs of the records. `deduped`: they were written before, with the same idempotency key."""
 
     topic: str
     first_seq: int
@@ -135,7 +135,7 @@ def _read_key(key: str) -> str:
 
 
 def _bulk(records: Sequence[RecordIn]) -> int:
-    """Return the bytes of a batch, plus a number for each record that takes as long to read."""
+    """Return a measure of the time to read a batch: its bytes of data, plus a constant for each record."""
     return sum([len(record.data) for record in records]) + 128 * len(records)
 
 
@@ -234,7 +234,7 @@ def _read_meta(meta: bytes) -> str:
 
 
 def shown(topic: str, written: WriteResult, performance: Performance, *, seqs: bool) -> WriteAnswer:
-    """Return the response to a write; with `seqs`, each of them, too."""
+    """Return the response to a write; with `seqs`, it lists every seq."""
     performance.wal_append_ms = round(written.append_ms, 3)
     performance.fsync_ms = round(written.flush_ms, 3)
     return WriteAnswer(

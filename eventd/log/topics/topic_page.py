@@ -57,7 +57,7 @@ class TopicQuery:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """`missed` records of the seqs `gap_from` to `gap_to` were lost; reading continues at `earliest_seq`.
+    """`lost` records of the seqs `gap_from` to `gap_to` were lost; reading continues at `earliest_seq`.
 
     `reason`: cap, ttl, source_trim, mixed, or recreated, where the reader's seqs are of another topic or history.
     """
@@ -65,7 +65,7 @@ class Tombstone:
     gap_from: int
     gap_to: int
     reason: str
-    missed: int
+    lost: int
     earliest_seq: int
     head_seq: int
 
@@ -120,25 +120,25 @@ def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
     start = 0 if recreated else ask.from_seq
     floor = _read_floor(conn, line, start, ask.now)
     missing = _read_missing(conn, line, start, floor)
-    way = _way(missing, start, floor, line.head_seq, apart=ask.apart or recreated)
+    end = _page_end(missing, start, floor, line.head_seq, apart=ask.apart or recreated)
     after = max(start, floor.seq)
-    sheet = _PageBuilder(ask, ask.nodes if line.config.dedupe_node else frozenset(), after, way.stop)
-    if sheet.upto < sheet.stop:
-        _fill(conn, line, sheet)
-    tombstone = way.tombstone(line.head_seq, sheet.upto)
+    page = _PageBuilder(ask, ask.nodes if line.config.dedupe_node else frozenset(), after, end.stop)
+    if page.upto < page.stop:
+        _fill(conn, line, page)
+    tombstone = end.tombstone(line.head_seq, page.upto)
     if recreated:
         tombstone = Tombstone(1, line.head_seq, RECREATED, max(1, line.head_seq), floor.earliest_seq, line.head_seq)
     return TopicPage(
         topic_id=line.id,
         name=line.name,
         epoch=epoch,
-        records=sheet.texts,
-        seqs=sheet.seqs,
-        next_from_seq=sheet.upto,
+        records=page.texts,
+        seqs=page.seqs,
+        next_from_seq=page.upto,
         head_seq=line.head_seq,
         earliest_seq=floor.earliest_seq,
         tombstone=tombstone,
-        scanned=sheet.upto - after,
+        scanned=page.upto - after,
         dedupe_node=line.config.dedupe_node,
         of_group=line.of_group,
         goes_on=not line.is_queue and not line.config.limited,
@@ -155,16 +155,16 @@ def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) 
         if block.seq != seq + 1:  # some seqs were skipped: these records are lost
             return None
         seq = block.last_seq
-    sheet = _PageBuilder(ask, frozenset(), last.head_seq, seq)
+    page = _PageBuilder(ask, frozenset(), last.head_seq, seq)
     for block in recent.blocks:
         made = records_of_events(block, ask.now) if last.of_group else block
-        sheet.take(made, (), may_be_empty=last.of_group)
-        if sheet.is_full:
+        page.take(made, (), may_be_empty=last.of_group)
+        if page.is_full:
             return None
     return replace(
         last,
-        records=sheet.texts,
-        seqs=sheet.seqs,
+        records=page.texts,
+        seqs=page.seqs,
         next_from_seq=seq,
         head_seq=seq,
         tombstone=None,
@@ -235,7 +235,7 @@ class _PageEnd(NamedTuple):
         return Tombstone(gap_from, gap_to, reason_of(lost), sum(x.records for x in lost), gap_to + 1, head_seq)
 
 
-def _way(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
+def _page_end(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
     """Return where a page ends: it reports one run of losses, and ends before the next one."""
     ahead = iter(missing)
     first = next(ahead, None)
@@ -248,18 +248,18 @@ def _way(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, a
 # --- records ------------------------------------------------------------------------------------------------------
 
 
-def _fill(conn: sa.Connection, line: TopicRow, sheet: _PageBuilder) -> None:
+def _fill(conn: sa.Connection, line: TopicRow, page: _PageBuilder) -> None:
     """Add the wanted records of the next blocks, until the page is full or at its end."""
     done, known_upto = frozenset[int](), 0
     is_queue, of_group, may_be_empty = line.is_queue, line.of_group, line.deleted > 0 or line.of_group
-    for block in scan_seqs(conn, line.id, sheet.upto, sheet.stop):
+    for block in scan_seqs(conn, line.id, page.upto, page.stop):
         if is_queue and block.last_seq > known_upto:
             known_upto = block.last_seq + _ACKED_AT_ONCE
             done = acked_seqs(conn, line.id, block.seq, known_upto)
-        sheet.take(records_of_events(block, sheet.ask.now) if of_group else block, done, may_be_empty=may_be_empty)
-        if sheet.is_full:
+        page.take(records_of_events(block, page.ask.now) if of_group else block, done, may_be_empty=may_be_empty)
+        if page.is_full:
             return
-    sheet.upto = sheet.stop
+    page.upto = page.stop
 
 
 @dataclass(slots=True)

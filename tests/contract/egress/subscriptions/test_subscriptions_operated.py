@@ -193,7 +193,7 @@ async def test_since_a_time(engine: Engine, clock: ManualClock) -> None:
     clock.advance(60)
     await engine.ask("subscriptions.reset", subscription="claims", since="5m")
     await engine.ran(["e1"], ["e2"], ["e2"])
-    with pytest.raises(Invalid, match="nothing of group edge was recorded since 10s"):
+    with pytest.raises(Invalid, match="no event of group edge was stored since 10s"):
         await engine.ask("subscriptions.reset", subscription="claims", since="10s")
 
 

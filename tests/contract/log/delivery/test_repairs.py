@@ -179,7 +179,7 @@ async def test_nothing_to_send_is_refused(books: GroupLedger, clock: ManualClock
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=1)
     with pytest.raises(Conflict, match=r"again: the range holds no event$"):
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=9, to_seq=12)
-    with pytest.raises(Invalid, match="the range ends at 2, before the range begins at 3"):
+    with pytest.raises(Invalid, match="the range ends at seq 2, before it begins at 3"):
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=3, to_seq=2)
 
 
@@ -347,7 +347,7 @@ async def test_letters_that_can_no_longer_be_sent_stay(books: GroupLedger, clock
     await books.settle("b", 2, parked={1: "invalid", 2: "invalid"})
     clock.advance(2)
     first, second = (await books.call("dead_letters.list", group="g"))["deadLetters"]
-    with pytest.raises(Conflict, match=f"none is: letter {first['id']}: it expired at"):
+    with pytest.raises(Conflict, match=f"none is: dead letter {first['id']}: it expired at"):
         await books.call("dead_letters.retry", group="g", ids=[first["id"], second["id"]])
     assert len((await books.call("dead_letters.list", group="g"))["deadLetters"]) == 2
     answer = await books.call("dead_letters.retry", group="g", peer="b")

@@ -228,13 +228,13 @@ class Played:
         if told is None:
             assert passed == []
             return 0
-        assert (told.gap_from, told.gap_to, told.missed) == (passed[0], passed[-1], len(passed))
+        assert (told.gap_from, told.gap_to, told.lost) == (passed[0], passed[-1], len(passed))
         reasons = {self.model.fates[seq] for seq in passed}
         assert told.reason == (reasons.pop() if len(reasons) == 1 else "mixed")
         between = range(told.gap_from, told.gap_to + 1)
         assert not [seq for seq in self.model.live if seq in between]
         assert not apart or not [seq for seq in page.seqs if seq < told.gap_from]
-        return told.missed
+        return told.lost
 
 
 @pytest.mark.parametrize("kind", ["log", "queue"])

@@ -139,7 +139,7 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     refused = edge("fed", "redeliver", "cloud", "--id", "e4", code=1)
     assert refused.err == "error: event e4 cannot be sent again: it is still in the backlog of the link\n"
     beyond = edge("fed", "redeliver", "cloud", "--from-seq", "9", code=1)
-    assert beyond.err == "error: what group edge has ends at 4, before the range begins at 9\n"
+    assert beyond.err == "error: group edge ends at seq 4, and the range begins at 9\n"
     unknown = edge("fed", "redeliver", "cloud", "--id", "e9", code=3)
     assert unknown.err == "error: event e9 cannot be sent again: group edge has no event with this id\n"
     both = edge("fed", "redeliver", "cloud", "--id", "e1", "--since", "1h", code=2)

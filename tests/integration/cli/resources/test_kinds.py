@@ -168,7 +168,7 @@ def test_resources_of_other_programs_are_deleted_by_name_by_file_and_by_pruning(
 def test_of_two_kinds_with_one_name_it_is_asked_which(routerctl: Control, command: str) -> None:
     routerctl("apply", "-f", routerctl.file(ROUTER.replace("name: 10.0.0.0/8", "name: fallback")))
     assert routerctl(command, "IPv4Route", "fallback", code=1).err == (
-        "error: there is IPv4Route/fallback of net.example/v1 and of net.routerd.net/v1alpha1 "
+        "error: IPv4Route/fallback exists in net.example/v1 and in net.routerd.net/v1alpha1 "
         "(name one, for example IPv4Route.v1.net.example)\n"
     )
     for word in ("IPv4Route.v1.net.example", "ipv4route.net.example"):

@@ -93,7 +93,7 @@ NONSENSE = [
     (["resume", "claims", "--group", "other"], 3, "EventSubscription claims is not declared in group other"),
     (["reset", "claims", "--since", "1h", "--latest"], 1, "since and latest name two positions: leave one out"),
     (["reset", "claims", "--since", "soon"], 1, "since"),
-    (["reset", "claims", "--since", "1h"], 1, "nothing of group edge was recorded since 1h"),
+    (["reset", "claims", "--since", "1h"], 1, "no event of group edge was stored since 1h"),
     (["list", "--group", "other"], 3, "EventGroup other is not declared (declared: edge)"),
     (["runs", "claims", "--status", "done"], 1, "'done' is not one of pending, succeeded, failed"),
 ]
