@@ -34,8 +34,8 @@ def build_app(
     routes: Iterable[Route] = ROUTES,
     v0: V0 | None = None,
 ) -> web.Application:
-    """Return the application; run it with a `Runner` and `KEEPALIVE_SECONDS`. Without `v0` it serves none of its
-    routes."""
+    """Return the application; run it with a `Runner` and `KEEPALIVE_SECONDS`. Without `v0`, no route under /v0 is
+    served."""
     clock = services.clock
     limits = v0.limits if v0 is not None else limits or Limits()
     concurrency = v0.concurrency if v0 is not None else ConcurrencyLimits(limits)

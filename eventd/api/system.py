@@ -24,7 +24,8 @@ from eventd.runtime.clock import Clock
 
 
 class System(NamedTuple):
-    """The state of a node. `workers` knows that of all its processes; `count_topics` counts topics with records."""
+    """The state of a node. `workers` knows that of all its processes; `count_topics` counts the topics, without those
+    of groups. `started`: when it began to serve, in seconds of the monotonic clock."""
 
     clock: Clock
     workers: WorkerPeers
@@ -76,7 +77,7 @@ def _caller(keys: Keys, request: web.Request) -> ApiKey | None:
 
 
 def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
-    """Return the checks that this key may read; those of other groups are merged into one."""
+    """Return the checks that this key may read; those of groups that it may not access are merged into one."""
 
     def hidden(name: str) -> bool:
         return name.startswith(GROUP) and (key is None or not key.sees(name.removeprefix(GROUP)))

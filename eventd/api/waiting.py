@@ -34,7 +34,7 @@ def build_waiting(keys: Keys, metrics: Metrics, version: str, holder: Callable[[
         return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     async def refuse(_request: web.Request) -> web.Response:
-        hint = "call that one, or wait until this one takes over"
+        hint = "call that node, or wait until this one takes over"
         raise Unavailable(f"this node stands by: {holder()} serves the database", hint=hint)
 
     app = web.Application(middlewares=[explain])

@@ -25,10 +25,10 @@ HUGE_BYTES = 16 << 20
 """A body over this size is checked part by part before any of it is decoded, so a refused body is not in memory twice.
 """
 BODIES_BYTES = 256 << 20
-"""Bytes of bodies over `LIGHT_BYTES` that are admitted at once, or two of the largest, if that is more: each takes
-several times its size until it is stored."""
+"""The most bytes of bodies over `LIGHT_BYTES` that are admitted at once, or two bodies of the largest size, if that is
+more: each takes several times its size until it is stored."""
 GROWTH = 4
-"""About how many times its size a body takes in memory until it is stored."""
+"""A body takes about this many times its size in memory until it is stored."""
 RESERVE = 32 << 20
 """Bytes of a limited memory that are reserved for everything else."""
 
@@ -66,7 +66,7 @@ class BodyMemory:
             self.give_back(body)
 
     def make_room(self, body: BodyReservation, more: int) -> None:
-        """Raises `Throttled` if `more` bytes exceed the budget and no other body gives way."""
+        """Let bodies of another key give way to `more` bytes of `body`. Raises `Throttled` if too few can."""
         while self.held + more > self.most:
             giving = self._find_giving(body, more)
             if giving is None:
@@ -104,7 +104,7 @@ class BodyMemory:
 
 
 class BodyReservation:
-    """The reservation of one body. Setting `stop` ends its arrival."""
+    """The reservation of one body. `stop` ends the body's arrival; None while the body cannot give way."""
 
     def __init__(self, bodies: BodyMemory, key: bytes) -> None:
         self.key = key
@@ -114,7 +114,7 @@ class BodyReservation:
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
-        """Reserve this size in all; small bodies reserve nothing. Raises `Throttled`."""
+        """Reserve `size` bytes in all; small bodies reserve nothing. Raises `Throttled`, also after it gave way."""
         if self.gave_way:
             raise needs_room_error()
         more = size - self.bytes
@@ -146,7 +146,7 @@ class BodyReservation:
 async def read_body(
     request: web.Request, most: int, held: BodyReservation, *, setting: bool = True
 ) -> bytes | bytearray:
-    """Return the body, empty without one. `setting`: the limit comes from the settings.
+    """Return the body, empty without one. `setting`: the limit comes from the settings, as the error's hint says.
 
     Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for a broken body.
     """
@@ -196,5 +196,6 @@ def _too_large(most: int, setting: bool) -> TooLarge:
 
 
 async def aside(size: int, work: Callable[..., T], *args: Any, light: int = SMALL_BYTES) -> T:
-    """Return the result of `work`; run in a thread for a body so large that other requests would have to wait."""
+    """Return the result of `work`, which runs in a thread if the body's `size` is over `light` bytes: otherwise other
+    requests would have to wait."""
     return await asyncio.to_thread(work, *args) if size > light else work(*args)

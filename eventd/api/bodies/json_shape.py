@@ -19,7 +19,7 @@ each byte is read once."""
 
 
 def require_modest(text: bytes | bytearray, values: int) -> None:
-    """Raises `TooLarge` for a JSON text with more values than allowed, `Invalid` for one with more than 64 levels.
+    """Raises `TooLarge` for a JSON text with more than `values` values, `Invalid` for more than `MOST_LEVELS` levels.
 
     The text is not checked to be JSON.
     """
@@ -34,7 +34,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:
-    """Count the elements of the lists that are members of a JSON object, up to `most` and one."""
+    """Return an upper bound of the elements of a list that is a member of a JSON object; count at most `most` + 1."""
     elements = 1
     for _, level, character in _walk(text):
         elements += character == b"," and level == 2
@@ -44,7 +44,7 @@ def count_elements(text: bytes | bytearray, most: int) -> int:
 
 
 def _walk(text: bytes | bytearray) -> Iterator[tuple[int, int, bytes]]:
-    """Yield each structural character, with the number of values so far and the depth."""
+    """Yield the number of values so far, the level after it, and the character, for each structural character."""
     count, level = 1, 0
     for found in _STRUCTURE.finditer(text):
         character = found[1]

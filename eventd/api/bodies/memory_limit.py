@@ -24,7 +24,7 @@ class MemoryLimit(NamedTuple):
     column: int
 
     def free(self) -> int:
-        """Return the bytes that are left, as reported by the system; otherwise the whole limit."""
+        """Return the bytes that are left; the whole limit if the system does not report those in use."""
         try:
             used = int(Path("/proc/self/statm").read_text().split()[self.column]) * _PAGE
         except (OSError, ValueError, IndexError):

@@ -129,7 +129,7 @@ class ErrorForm(NamedTuple):
     line_end: bytes
 
     def status(self, error: EventdError) -> int:
-        """Return the HTTP status: that of the nearest class whose code has one."""
+        """Return the HTTP status of the error: that of its nearest class whose code has one."""
         codes = _codes_of(error)
         own = next((self.statuses[code] for code in codes if code in self.statuses), None)
         return own or next(_STATUS[code] for code in codes if code in _STATUS)
@@ -170,7 +170,8 @@ def _codes_of(error: EventdError) -> list[str]:
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """Return the error of a response, for a client. A response in another form is mapped by its status."""
+    """Return the error of a response, for a client. A response without an error in either form gives the error of its
+    status."""
     try:
         problem = json.loads(body)["error"]
         code, message, hint = str(problem["code"]), str(problem["message"]), str(problem.get("hint", ""))

@@ -24,7 +24,8 @@ def answering(
     chance: Chance,
     require_caller: Callable[[web.Request], object] = lambda _: None,
 ) -> Any:
-    """Return the middleware for errors. With `require_caller`, unauthorized callers do not learn which paths exist."""
+    """Return the middleware that turns errors into responses. `require_caller` raises for unauthorized callers, so that
+    they do not learn which paths exist."""
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:

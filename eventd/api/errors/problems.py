@@ -44,12 +44,13 @@ def success(value: Any, *, ready: bool = True) -> web.Response:
 
 
 def encode(value: Any) -> bytes:
-    """Return JSON on one line, with a line break for terminals."""
+    """Return the value as JSON on one line, with a line break at the end for terminals."""
     return msgspec.json.encode(value) + b"\n"
 
 
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
-    """Return the error for a request that aiohttp refused, and the allowed methods."""
+    """Return the error for a request that aiohttp refused, and the allowed methods; empty unless these are the
+    reason."""
     match problem:
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(problem.allowed_methods))

@@ -14,7 +14,7 @@ from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.route import Route
 
 NAMED = ("topic", "router")
-"""Names in paths that a key's prefixes apply to, besides `group`."""
+"""The parameters of paths, besides `group`, whose values must have one of a key's prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,10 @@ class Admission:
     max_body_bytes: int
 
     def identify(self, route: Route, request: web.Request) -> ApiKey:
-        """Return the caller's key. Raises `Unauthorized`. Browsers can send the key of a stream only in the query."""
+        """Return the caller's key; `ANYONE` if the route needs none. Raises `Unauthorized`.
+
+        A stream also takes the key as `token` in the query, as browsers cannot send it in a header.
+        """
         if not route.scopes:
             if route.probe and self.callers.keys.guards_probes:
                 self.callers.identify(request)
@@ -35,7 +38,8 @@ class Admission:
 
     @contextmanager
     def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:
-        """Count the request, and end it when its key ends. Streams are counted separately. Raises `Throttled`."""
+        """While the block runs, count the request of a counted surface, and end it as soon as its key is revoked or
+        expires. Streams are counted elsewhere. Raises `Throttled`."""
         if not (route.surface.counted and route.scopes):
             yield
         elif route.stream:
@@ -47,8 +51,8 @@ class Admission:
 
 
 def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
-    """Return the topic or router that the path names, if any. Raises `Forbidden`: first for a scope, then for
-    a name."""
+    """Return the topic or router that the path names, empty if none. Raises `Forbidden` if the key lacks a scope of the
+    route, or may not access the path's group, topic or router."""
     for scope in route.scopes:
         key.require_scope(scope)
     if "group" in path:

@@ -38,9 +38,8 @@ class OutOfReach(DetailedError, Forbidden):
 
 
 class ApiKey(NamedTuple):
-    """The permissions of a key. Empty `prefixes`: every group and topic. `expires_at` in microseconds; None: never.
-
-    `name` is empty for a key of the settings.
+    """The permissions of a key. Empty `prefixes`: every group, topic and router. `expires_at` in microseconds; None:
+    never. `name` is empty for a key of the settings. `digest`: the SHA-256 of the key.
     """
 
     digest: bytes
@@ -60,9 +59,9 @@ class ApiKey(NamedTuple):
         if scope not in self.scopes:
             raise Forbidden(f"this key lacks the scope {scope}", hint=f"it has {', '.join(sorted(self.scopes))}")
 
-    def sees(self, group: str) -> bool:
-        """Return whether the key may access this group."""
-        return not self.prefixes or group.startswith(self.prefixes)
+    def sees(self, name: str) -> bool:
+        """Return whether the key may access the group, topic or router of this name."""
+        return not self.prefixes or name.startswith(self.prefixes)
 
     def require_names(self, *names: str) -> None:
         """Raises `Forbidden` for the first topic or router that the key may not access."""
@@ -82,10 +81,10 @@ ANYONE = ApiKey(b"", frozenset(SCOPES), ())
 
 
 class Keys:
-    """The valid keys: those of the settings, which `read` returns again for `reload`, and those of the database.
+    """The valid keys: those of the settings, which `reload` reads again by `read`, and those of the database.
 
-    `exposed` is the address at which other machines can reach an API without keys; empty where that is intended or no
-    machine can. `guards_probes`: health and readiness need a key, too, if there are keys.
+    `exposed` is the address at which other machines can reach the API; empty if none can, or if that is allowed without
+    keys. `guards_probes`: health and readiness need a key, too, if there are keys.
     """
 
     def __init__(
@@ -114,7 +113,8 @@ class Keys:
         return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
 
     def __bool__(self) -> bool:
-        """Return whether callers need a key. Revoked keys count: revoking the last one must not open the API."""
+        """Return whether callers need a key. Revoked keys of the database count, too: revoking the last one must not
+        open the API."""
         return bool(self._said or self._are_made or self._exposed)
 
     def require_any(self) -> None:
@@ -132,14 +132,14 @@ class Keys:
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
-        """Replace the keys of the database at once. Requests with a removed key end now."""
+        """Replace the keys of the database at once. Running requests with a removed or revoked key end now."""
         found = list(lines)
         self._are_made = bool(found)
         self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
         self._end_gone()
 
     def identify(self, authorization: str) -> ApiKey:
-        """Return the key of an `Authorization` header. Raises `Unauthorized`."""
+        """Return the key of an `Authorization` header; `ANYONE` if callers need none. Raises `Unauthorized`."""
         if not self:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
@@ -165,7 +165,7 @@ class Keys:
         return found
 
     def holds(self, key: ApiKey) -> bool:
-        """Return whether a key is still valid with all of its permissions."""
+        """Return whether a key is still valid with the same permissions."""
         if key is ANYONE:
             return not self
         return key in (*self._said, *self._made) and not self._has_expired(key)
@@ -187,7 +187,7 @@ class Keys:
         return key.expires_at is not None and key.expires_at <= self._clock.now()
 
     def _look_at_expiry(self, use: object) -> None:
-        """End the use when its key expires. Expiry is a wall time, and the wall clock may be set meanwhile."""
+        """End the use when its key expires: check again then, or after `LONGEST_WAIT`, as the clock may be set."""
         key, _ = self._uses[use]
         if key.expires_at is None:
             return
@@ -212,7 +212,7 @@ class Keys:
 
 
 def require_local_name(host: str) -> None:
-    """Raises `Forbidden` for a host name that is not one of this machine's own.
+    """Raises `Forbidden` for a Host header that holds neither an address nor a name of localhost.
 
     A web page can make its own name point at this machine and then call an API without keys through its visitor's
     browser; the name in the Host header reveals it.
@@ -231,7 +231,7 @@ def require_local_name(host: str) -> None:
 def require_own_page(origin: str, host: str) -> None:
     """Raises `Forbidden` for a request that a page of another origin makes through its visitor's browser.
 
-    Without API keys the browser needs none, and it sends a request without a body without a preflight.
+    It is needed only without API keys: a browser sends a request without a body with no preflight, which would ask.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
         raise Forbidden("a page of another origin may not use this API", hint="create API keys and send one")

@@ -21,11 +21,12 @@ class Callers:
         self._limiter = limiter
 
     def heard(self, request: web.Request) -> None:
-        """Called when the head of a request has arrived: its connection is no longer timed."""
+        """Note that the head of a request has arrived: the time for the first head no longer limits its connection."""
         self._limiter.heard(request.transport)
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
-        """Return the caller's key, also from a `token` in the query. Raises `Unauthorized` and `Forbidden`."""
+        """Return the caller's key, from the header or, without one, from `token`. Raises `Unauthorized` and
+        `Forbidden`."""
         if not self.keys:
             require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
             if _is_local(request.transport.get_extra_info("sockname") if request.transport else None):

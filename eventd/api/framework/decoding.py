@@ -16,7 +16,7 @@ from eventd.errors import Invalid
 from federation.event import is_plain
 
 _AT_ONCE = 256 << 10
-"""Bytes that are copied and checked for UTF-8 together."""
+"""Bytes of a body that are checked for UTF-8 at a time."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def _defaults(model: Any) -> Any:
 def read_query(request: web.Request, model: type[Q]) -> Q:
     """Return the query. A value of the wrong type becomes the default; of several values the first counts.
 
-    Raises `Invalid` for a text that no database stores.
+    Raises `Invalid` for a text that no database stores: with U+0000, or not UTF-8.
     """
     if not request.query_string or not model.__struct_fields__:
         defaults: Q = _defaults(model)

@@ -23,7 +23,7 @@ def require_once(text: bytes | bytearray, value: Any) -> None:
 
 
 class _Name:
-    """A member's name at one place: two of them are never the same key of a dict."""
+    """A member's name where it occurs: as a key of a dict, each is another one, even with the same text."""
 
     __slots__ = ("text",)
 
@@ -63,7 +63,7 @@ def _member(field: inspect.Field) -> _Member:
 
 
 def _is_plainly_once(text: bytes | bytearray, value: object, shape: inspect.Type) -> bool:
-    """Return whether it is certain without parsing that no member of a model occurs twice.
+    """Return whether it is certain, without parsing the text again, that no member of a model occurs twice.
 
     A member that differs from its default was given. If its name occurs in the text no more often than such members, or
     only once, then no member was given twice. Names may be written with escapes.
@@ -76,7 +76,7 @@ def _is_plainly_once(text: bytes | bytearray, value: object, shape: inspect.Type
 
 
 def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> None:
-    """Count the members that differ from their defaults, by name, in many values together."""
+    """Add to `given`, by name, how many members of all `values` and of the models in them differ from their default."""
     match kind:
         case inspect.StructType(cls=model) if values:
             for name, get, default, inner in _members(model):

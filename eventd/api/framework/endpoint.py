@@ -18,8 +18,11 @@ from eventd.api.framework.route import Handler, Route
 
 
 class Endpoint(NamedTuple):
-    """A loaded handler. `context` is the type of its first parameter; for an operation `params` is set, and all else
-    None."""
+    """A loaded handler. `context`: the type of its first parameter, without type arguments.
+
+    `params`: the model of an operation's parameters, else None. `query`, `body`: those of a call, None for an
+    operation. `answer`: the model of the response, None if there is none.
+    """
 
     run: Handler
     context: type

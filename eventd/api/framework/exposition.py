@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
-    """Return the metrics of a registry as text; with `sees`, only those of these groups."""
+    """Return the metrics of a registry as text; with `sees`, only those of the groups for which it is true."""
     if sees is None:
         return generate_latest(registry)
     apart = CollectorRegistry()

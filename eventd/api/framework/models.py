@@ -10,7 +10,7 @@ U64_MAX = 2**64 - 1
 
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
-"""Its upper end is beyond what the decoder can check: see `require_u64`."""
+"""The decoder cannot check this maximum: models do, by `require_u64`."""
 
 
 class Body(Struct, kw_only=True):
@@ -18,7 +18,7 @@ class Body(Struct, kw_only=True):
 
     @classmethod
     def require_bounded(cls, text: bytes | bytearray) -> None:
-        """Raises `EventdError` for a large text whose decoding would fill memory."""
+        """Raises `EventdError` for a large text whose decoding would fill memory. A model may override it."""
 
 
 class Performance(Struct, kw_only=True):
@@ -48,7 +48,7 @@ class NoQuery(Query, frozen=True):
 
 
 def require_u64(**members: int) -> None:
-    """Raises ValueError for a number over 64 bits."""
+    """Raises ValueError, which names the member, for a number of more than 64 bits."""
     for name, value in members.items():
         if value > U64_MAX:
             raise ValueError(f"`{name}` must be at most {U64_MAX}")

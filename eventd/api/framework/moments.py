@@ -30,7 +30,7 @@ def read_span(
 ) -> tuple[int | None, int | None]:
     """Return both ends of a span of time, each as `read_moment` does. Raises Invalid if it ends before it begins.
 
-    `names`: of the options or fields, for messages.
+    `names`: of the two options or fields, for messages.
     """
     first, last = read_moment(names[0], since, now), read_moment(names[1], until, now)
     if first is not None and last is not None and last < first:

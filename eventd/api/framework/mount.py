@@ -21,7 +21,7 @@ from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 
 Contexts = Mapping[type, Any]
-"""The contexts of handlers, by the type of their first parameter."""
+"""The contexts that handlers get, by `Endpoint.context`."""
 
 
 def make_app(

@@ -32,7 +32,7 @@ REFUSALS = {
     500: "An internal error of the node.",
     503: "Temporarily unavailable; retry after `Retry-After` seconds.",
 }
-"""Error statuses that are described."""
+"""The descriptions of error statuses."""
 
 
 class Problem(Struct, kw_only=True):
@@ -65,7 +65,7 @@ class HintedRefusal(Struct, kw_only=True):
 
 
 def describe(routes: Iterable[Route], title: str, version: str) -> Json:
-    """Return the whole document."""
+    """Return the OpenAPI document of the routes."""
     described = [(route, load(route)) for route in routes if route.method != "HEAD"]
     schemas = _Schemas(described)
     paths: dict[str, Json] = {}
@@ -106,7 +106,7 @@ class _Schemas:
         return schema
 
     def of_params(self, model: Any, *, leave_out: Iterable[str] = ()) -> Json:
-        """Return an object schema of the members of an operation's parameters, without those of `leave_out`."""
+        """Return the object schema of an operation's parameters, without the members named in `leave_out`."""
         schema = self._params[model]
         left = {name: member for name, member in schema.get("properties", {}).items() if name not in leave_out}
         required = [name for name in schema.get("required", ()) if name in left]

@@ -26,7 +26,7 @@ GROUP = "group "
 
 
 async def _nothing() -> None:
-    """Do nothing: no node runs in this process."""
+    """Do nothing and return None: no node runs in this process."""
 
 
 def _keys_in_files(group: GroupConfig) -> KeyRing:
@@ -40,10 +40,10 @@ def _keys_in_files(group: GroupConfig) -> KeyRing:
 class Services:
     """The dependencies of operations, in a running node and in a command that works on its database.
 
-    `take_over` applies new declarations to the node of this process, so that a response means that they are applied
-    here; other processes notice by themselves. `metrics` and `following` (the effective configuration) belong to the
-    running node; a command has none. `ring` returns the keys of a group; it may read files, and raises
-    `SecretUnreadable`. `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
+    `take_over` applies new declarations and keys to the node of this process before the response is sent; other
+    processes notice them by themselves. `metrics` and `following` (the effective configuration) belong to the running
+    node; a command has none. `ring` returns the keys of a group; it may read files, and raises `SecretUnreadable`.
+    `readiness` returns the readiness checks of the running node, by name, each "ok" or a problem;
     None if no node runs. It raises `Unavailable` if a node runs and does not answer.
     """
 
@@ -91,8 +91,8 @@ class Params(BaseModel):
 
     @classmethod
     def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Self | None:
-        """Return the parameters of a typical request without a query, given the names in its path.
+        """Return the parameters of a valid request without a query, given the parameters of its path and its body.
 
-        None: use the general way, which also reports problems.
+        None: `read_params` reads the request, and reports its problems.
         """
         return None

@@ -57,26 +57,29 @@ def _bad_cursor(cursor: str) -> Invalid:
 
 
 def write_cursor(name: str) -> str:
-    """Return the cursor of the page after this name."""
+    """Return the cursor of the page that begins after this name."""
     return base64.b64encode(msgspec.json.encode({"after": name})).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class PageStart:
-    """The start of a page of the log. `gap`: why entries before it are missing: {"reason", "message"}."""
+    """The position after which a page of the log begins (before which, if newest first); 0 without a token.
+
+    `gap`: why the page does not continue where the page before it ended, {"reason", "message"}; None if it does.
+    """
 
     position: int
     gap: dict[str, str] | None = None
 
 
 def write_token(head: Head, position: int) -> str:
-    """Return the token of a position of the log: it includes the epoch."""
+    """Return the token of a position of the log: its epoch and the position."""
     return f"{head.epoch}:{position}"
 
 
 def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
-    """Return the start that a token names. A token of another epoch starts at the beginning, with a gap. Raises
-    `Invalid`."""
+    """Return the start that a token names. A token of another epoch, or beyond the log's end, starts at the beginning,
+    with a gap. Raises `Invalid`."""
     if not text:
         return PageStart(0)
     epoch, _, number = text.partition(":")
@@ -85,6 +88,6 @@ def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
     if epoch != head.epoch or int(number) > head.last:
         return PageStart(0, {"reason": "another_history", "message": "the token belongs to another epoch of this log"})
     if int(number) < topic.evicted_position:
-        message = f"retention has removed records after it, up to number {topic.evicted_seq} of the group"
+        message = f"retention has removed events after the token, up to seq {topic.evicted_seq} of the group"
         return PageStart(int(number), {"reason": "evicted", "message": message})
     return PageStart(int(number))

@@ -19,7 +19,7 @@ P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
 MOST_PROBLEMS = 20
-"""Wrong fields that are named: describing one costs far more than sending it."""
+"""The most wrong fields that are named: describing one costs far more than sending it."""
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_type": lambda _: "must be text",
@@ -54,7 +54,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
-    """Return the validated parameters. Raises `BadParams` with every wrong field.
+    """Return the validated parameters. Raises `BadParams` with the wrong fields, at most `MOST_PROBLEMS` by name.
 
     Values in `plain` are known to contain no U+0000: searching a batch of events costs six times its decoding.
     """
@@ -121,7 +121,8 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield texts that no database stores: without this check the response would be an internal error."""
+    """Yield the place and the problem of each text that no database stores: without this check the response would be
+    an internal error."""
     match value:
         case str():
             if "\x00" in value:

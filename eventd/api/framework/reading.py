@@ -28,7 +28,7 @@ _NUL = rb"\u0000"
 
 
 class BodyReader:
-    """Reads the bodies of a route's requests, of at most `most` bytes or the route's own limit."""
+    """Reads the bodies of a route's requests: at most `most` bytes, or the route's own limit if that is lower."""
 
     def __init__(self, route: Route, most: int, *, may_be_empty: bool) -> None:
         self._surface = route.surface

@@ -20,7 +20,7 @@ class BodyLimits(NamedTuple):
 
 
 class Surface(NamedTuple):
-    """The differences between the surfaces of the API.
+    """One of the two parts (surfaces) of the API, and how it differs from the other.
 
     `counted`: requests count towards EVENTD_MAX_INFLIGHT_PER_KEY, and end as soon as their key does. `strict_type`: the
     media type of a body must be JSON in UTF-8; otherwise it only has to begin with `application/json`.
@@ -36,7 +36,7 @@ TOPICS: Final = Surface(TOPICS_FORM, counted=True, strict_type=False)
 
 
 def surface_of(path: str) -> Surface:
-    """Return the surface that a path belongs to, whether or not there is a route."""
+    """Return the surface that a path belongs to, even if nothing is served there."""
     return TOPICS if path == "/v0" or path.startswith("/v0/") else API
 
 
@@ -48,7 +48,7 @@ class Route(NamedTuple):
     `admin.events:emit` is loaded when it is first needed. Its signature declares parameters and response (see
     `endpoint`). `body` limits the request body; only with `may_be_empty` may it be missing.
 
-    `creates`: answers 201 where the result has `created` set. `media`: the type of a response that is not JSON.
+    `creates`: answers 201 if `created` of the result is true. `media`: the type of a response that is not JSON.
     `stream`: lasts as long as the client stays, so it counts as a stream, and the key may be sent as `token` in the
     query; with `upgrade` it is a WebSocket, and the key is sent in a header. `refusals`: error statuses besides those
     common to all such routes. `unready`: status 503 carries the result itself.

@@ -1,4 +1,4 @@
-"""Words the errors of msgspec for clients: first the member, then what it must be."""
+"""Rewords the errors of msgspec for clients: first the member, then what it must be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def reworded(problem: str, model: Any) -> str:
-    """Return the problem of a body that does not fit `model`."""
+    """Return msgspec's `problem` with a body that does not fit `model`, in this program's words."""
     what, _, path = problem.partition(" - at `")
     member = path.removeprefix("$").removeprefix(".").removesuffix("`")
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
@@ -44,7 +44,7 @@ def _either(words: Any) -> str:
 
 @cache
 def _values(model: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the allowed values of every member, also of nested ones, that has a fixed set."""
+    """Return the allowed values of each member, by name, that has a fixed set of values, also in nested models."""
     found: dict[str, tuple[Any, ...]] = {}
     _gather(inspect.type_info(model), found)
     return found

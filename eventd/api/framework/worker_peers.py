@@ -1,7 +1,7 @@
-"""The worker processes of one node: each of them answers for all.
+"""The worker processes of one node: each of them reports the readiness and the metrics of all.
 
-Each has two sockets in a folder that only the node's own user can enter. One serves its state to the other workers; the
-other serves the whole API, for requests that only this worker can answer.
+Each worker has two sockets in a folder that only the node's own user can enter. One serves its state to the other
+workers; the other serves the whole API, for requests that only this worker can answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
 class WorkerPeers:
-    """The other workers of this node, and the sockets at which they reach this one; `open` and `close` them."""
+    """The other workers of this node, and the sockets at which they reach this one, which `open` and `close` manage."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
         self._share = share
@@ -49,7 +49,7 @@ class WorkerPeers:
         self._runner: Runner | None = None
 
     async def open(self, api: Runner) -> None:
-        """Serve the other workers. Without any, nothing is opened."""
+        """Open the sockets for the other workers; none if this is the node's only worker."""
         if self._share.is_whole:
             return
         app = web.Application()
@@ -70,7 +70,8 @@ class WorkerPeers:
     # --- for all of them --------------------------------------------------------------------------------------
 
     async def readiness(self) -> dict[str, str]:
-        """Return the readiness checks of all workers; a worker that does not answer is a failed check of its own."""
+        """Return the readiness checks of all workers by name, each `ok` or the first worker's problem. A worker that
+        does not answer is a failed check of its own."""
         checks = self._readiness()
         for index, text in (await self._ask_all(_CHECKS)).items():
             answer: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
@@ -82,7 +83,8 @@ class WorkerPeers:
         return checks
 
     async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """Return the merged metrics of all workers as text; with `sees`, only those of these groups."""
+        """Return the merged metrics of all workers that answer, as text; with `sees`, only those of the groups for
+        which it is true."""
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
             return render(self._metrics.registry, sees)
@@ -162,7 +164,7 @@ def _parse(text: str) -> list[Metric]:
 
 
 class _MergedMetrics(Collector):
-    """The merged metrics of several workers: counts are summed."""
+    """The merged metrics of several workers: values are summed, except for start times and limits of a process."""
 
     def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
         self._processes = processes

@@ -1,4 +1,4 @@
-"""The HTTP listener: connections, parsing, WebSocket frames, and the limits on unproven clients.
+"""The HTTP listener: connections, parsing, WebSocket frames, and limits on clients that have proven no key.
 
 May import: api.bodies, api.errors, runtime.
 """

@@ -23,7 +23,7 @@ class NoRoom(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Body:
-    """`size` in bytes, `begun` in seconds of the loop's clock."""
+    """An arriving body. `size`: bytes so far; `begun`: when it began to be read, in seconds of the loop's clock."""
 
     address: str
     begun: float
@@ -47,7 +47,7 @@ class ArrivingBodies:
         """Return the raw body of a request.
 
         Raises `TooLarge` as soon as it is known to exceed `limit` bytes, `NoRoom` if it has to give way, and
-        `V1Refused` if it cannot be read.
+        `V1Refused` if it cannot be read or takes longer than `BODY_SECONDS`.
         """
         error = TooLarge(f"a body has at most {limit} bytes", limit=limit, unit="bytes")
         if request.content_length is not None and request.content_length > limit:
@@ -86,7 +86,7 @@ class ArrivingBodies:
             slowest.deadline.reschedule(now)
 
     def _slowest(self, now: float) -> _Body:
-        """Return the slowest body of the address that holds most."""
+        """Return the slowest body of the address whose bodies hold most memory."""
         held: defaultdict[str, int] = defaultdict(int)
         for body in self._bodies:
             held[body.address] += body.size

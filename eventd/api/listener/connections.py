@@ -1,7 +1,8 @@
 """Limits the number of connections of a listener, and chooses the one to close above the limit.
 
-An untrusted connection is closed when another one needs its slot, and the address with the most untrusted connections
-loses one first. So a client that opens many connections displaces its own, not those of peers or of other clients.
+A connection is trusted once a request over it has proven its sender. An untrusted connection is closed when another one
+needs its slot, and the address with the most untrusted connections loses one first. So a client that opens many
+connections displaces its own, not those of peers or of other clients.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from eventd.runtime.clock import Clock
 T = TypeVar("T")
 
 HEAD_SECONDS = 10.0
-"""The time in which the head of a connection's first request must arrive; later ones have the keep-alive time."""
+"""The time in which the head of a connection's first request must arrive; later heads have the keep-alive time."""
 BACKLOG = 512
 SHARE = 2
-"""One key, or one address, holds at most this fraction (1/SHARE) of a listener's slots as trusted connections."""
+"""One key, or one address, holds at most one in this number of a listener's slots as trusted connections."""
 _SITE_BITS = 64
-"""An IPv6 address stands for its network: one host can have any number of addresses."""
+"""An IPv6 address counts as its network of this prefix length: one host can have any number of addresses."""
 TAKEN_SECONDS = 3.0
-"""How long a start waits for an address that is in use: workers of a node that was just killed still hold it."""
+"""How long a start waits for an address that is in use: workers of a node that was just killed may still hold it."""
 _TAKEN_AGAIN_SECONDS = 0.05
 _TURNS_TO_ENTER = 3
-"""Turns of the event loop between the accept of a connection and its arrival at the limiter."""
+"""The most turns of the event loop between the accept of a connection and its arrival at the limiter."""
 _READ_BYTES = 256 << 10
 """Bytes read at once from a trusted connection."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -151,7 +152,7 @@ class ConnectionLimiter:
         self._show()
 
     async def open(self, runner: web.BaseRunner, host: str, port: int) -> None:
-        """Listen. Raises OSError with the message of the system instead of that of the event loop."""
+        """Listen at an address. Raises OSError with the message of the system instead of that of the event loop."""
         try:
             await _Site(runner, self, host=host, port=port).start()
         except OSError as error:
@@ -174,12 +175,12 @@ class ConnectionLimiter:
         self._watcher.connections(self._group, None)
 
     def heard(self, transport: asyncio.Transport | None) -> None:
-        """The head of a request has arrived on this connection."""
+        """Note that the head of a request has arrived on this connection: it is no longer closed as too slow."""
         if transport is not None and transport in self._connections:
             self._connections[transport].clock_off()
 
     def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
-        """A request over this connection has proven its sender, and cannot be a replay.
+        """Trust a connection: a request over it has proven its sender, and cannot be a replay.
 
         With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above the share,
         the oldest trusted connection becomes untrusted again.
@@ -204,7 +205,8 @@ class ConnectionLimiter:
         self._strangers[connection.address][transport] = None
 
     def enter(self, transport: asyncio.Transport, connection: Connection) -> bool:
-        """Admit a connection if there is a slot. If not, the address with the most untrusted connections loses one."""
+        """Admit a connection, and return whether it was admitted. If no slot is free, the address with the most
+        untrusted connections loses its oldest one; without untrusted connections the new one is not admitted."""
         if self._shut:
             return False
         if len(self._connections) >= self._most:
@@ -219,7 +221,7 @@ class ConnectionLimiter:
         return True
 
     def dismiss(self, transport: asyncio.Transport, reason: str) -> None:
-        """Close a connection at once."""
+        """Close an admitted connection at once, for a reason that the metrics count."""
         self.leave(transport)
         self._watcher.turned_away(self._group, reason)
         transport.abort()
@@ -362,8 +364,8 @@ class _Site(web.BaseSite):
         )
 
     async def stop(self) -> None:
-        """Danger: connections that a closing server has accepted but not yet passed on are left open by asyncio for
-        ever."""
+        """Stop after the connections already accepted have arrived here and were closed: asyncio would leave open for
+        ever those that a closing server has not yet passed on."""
         self._limiter.shut()
         loop = asyncio.get_running_loop()
         for listening in getattr(self._server, "sockets", ()):

@@ -67,9 +67,7 @@ class IncomingMessages:
 
     def take(self) -> BodyReservation | None:
         """Return the reservation of the next message, which is handled now and no longer gives way; None for a small
-        message.
-
-        Return it with `release`.
+        message. End it with `release`.
         """
         number = self._handled + 1
         while self._waiting and self._waiting[0][0] <= number:
@@ -81,12 +79,12 @@ class IncomingMessages:
         return None
 
     def allow_giving_way(self, held: BodyReservation | None) -> None:
-        """The message only waits for its client to read the response: it gives way to another key again."""
+        """Let the message give way to another key again: it only waits for its client to read the response."""
         if held is not None:
             held.stop = self._refuse_for_room
 
     def handled(self) -> None:
-        """The message is handled; a publish may still be waiting for the disk."""
+        """Note that a message was handled; if it is a publish, its write may still wait for the disk."""
         self._handled += 1
 
     def release(self, held: BodyReservation | None) -> None:

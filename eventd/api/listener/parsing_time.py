@@ -18,9 +18,9 @@ from eventd.runtime.clock import cpu_seconds
 SHARE = 0.25
 """The fraction of a process's time for parsing bytes of unproven connections."""
 BURST_SECONDS = 0.1
-"""The unused share of this time can be used at once."""
+"""The share of this many seconds can be used at once: so much unused time is kept."""
 READ_BYTES = 8 << 10
-"""Bytes read at once from an unproven connection: the most that one turn parses, and that wait for a turn."""
+"""The most bytes that are read at once from an unproven connection, wait for its turn, and are parsed in a turn."""
 
 
 class UntrustedConnection(Protocol):

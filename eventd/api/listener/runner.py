@@ -25,7 +25,7 @@ Answer = Callable[[EventdError], web.Response]
 MESSAGES = web.RequestKey("messages", IncomingMessages)
 """Set on a request before its connection becomes a WebSocket."""
 FEW_CHUNKS = 16
-"""Pieces of a body that may wait to be read one by one."""
+"""The most pieces of a body that wait to be read one by one; more are joined."""
 logger = logging.getLogger("eventd.api")
 
 
@@ -98,7 +98,7 @@ class _Protocol(web.RequestHandler):
         return response
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
-        """The connection is a WebSocket from now on."""
+        """Make the connection a WebSocket: `parser` reads only masked frames within the limits."""
         messages = self._current_request.get(MESSAGES) if self._current_request is not None else None
         super().set_parser(cast(Any, MaskedFrames(parser, messages)), data_received_cb)
 
@@ -156,7 +156,8 @@ class _Protocol(web.RequestHandler):
 
 
 def _join_chunks(body: StreamReader) -> None:
-    """Join the chunks that have arrived: aiohttp parses again for each piece that is read."""
+    """Join the chunks of a body that have arrived, if there are more than `FEW_CHUNKS`: aiohttp parses again for each
+    piece that is read."""
     if type(body) is StreamReader and len(body._buffer) > FEW_CHUNKS and not body._buffer_offset:
         joined = b"".join(body._buffer)
         body._buffer.clear()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from eventd.api.listener.connections import address_of
 
 MOST_BYTES = 128 << 20
-"""Bytes of large unread responses of one listener, approximately."""
+"""The most bytes of large unread responses of one listener, approximately."""
 SMALL_BYTES = 64 << 10
 """Responses up to this size do not count."""
 _LEAST_SECONDS = 1.0
@@ -24,7 +24,7 @@ _LEAST_SECONDS = 1.0
 
 @dataclass(eq=False, slots=True)
 class _Answer:
-    """`size` in bytes, `begun` in seconds of the loop's clock."""
+    """A large response. `size` in bytes; `begun`: when it began to be sent, in seconds of the loop's clock."""
 
     transport: asyncio.WriteTransport
     address: str

@@ -17,7 +17,7 @@ LOOK_SECONDS = 15.0
 UNANSWERED_SECONDS = 60.0
 """After this time without an acknowledgement, while data waits for one, the remote end has vanished."""
 _TRIES = 3
-"""How many retransmissions must have failed in that time."""
+"""How many retransmissions of data, or probes of a full window, must have failed by then."""
 _TCP_INFO = struct.Struct("=2x2B4x13I")
 """The beginning of Linux' `struct tcp_info`."""
 _UNACKED, _LAST_ACK = 4, 12
@@ -25,7 +25,8 @@ _UNACKED, _LAST_ACK = 4, 12
 
 
 class _State(NamedTuple):
-    """`tries`: failed retransmissions and window probes. `silent` in seconds."""
+    """`waits`: data or a window probe is not acknowledged. `tries`: the failed retransmissions, or window probes if
+    they are more. `silent`: seconds since the last acknowledgement."""
 
     waits: bool
     tries: int
@@ -33,7 +34,7 @@ class _State(NamedTuple):
 
 
 class Acknowledgements:
-    """Checks whether the remote end of one connection acknowledges data. Only known for TCP on Linux."""
+    """Checks whether the remote end of one connection acknowledges data. This is only known for TCP on Linux."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -32,20 +32,20 @@ from federation.signing import Head
 from federation.wire import ErrorAnswer, encode_json
 
 KEEPALIVE_SECONDS = 30.0
-"""How long the application's runner should keep an idle connection: longer than senders do. It also limits how long the
-head of a next request may take."""
+"""How long the application's runner should keep an idle connection: longer than senders do. The head of each later
+request must arrive within this time, too."""
 READING_BYTES = 96 << 20
-"""Memory for v2 bodies that are still arriving, for all senders of a group: their heads are verified."""
+"""The most memory for v2 bodies that are still arriving, of all senders of a group together: the signatures of their
+heads are verified."""
 READING_BYTES_V1 = 32 << 20
-"""The same for v1, whose senders are not verified yet: they cannot take it from the others."""
+"""The same for v1, apart: its senders are not verified before the body has arrived, and must not take v2's memory."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimiter) -> web.Application:
-    """Return the application of one group. `ingress` returns the current receiving side, which changes with
-    the group."""
+    """Return the application of one group. `ingress` returns the receiving side for the group as now declared."""
     routes: dict[str, tuple[str, Handler]] = {
         V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, limiter)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),
@@ -127,7 +127,8 @@ async def _v2(
 
 
 def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:
-    """Return a response. If the body was not read, its rest must not be parsed as the next request."""
+    """Return a response. It closes the connection if the request's body was not read to its end, as the rest must not
+    be parsed as the next request."""
     response = web.Response(status=status, body=body, headers=headers)
     if not request.content.is_eof():
         response.force_close()

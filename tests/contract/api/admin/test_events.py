@@ -267,7 +267,7 @@ async def test_what_retention_took_from_a_reader_is_said(books: GroupLedger, log
     assert [event["id"] for event in answer["events"]] == ["e4", "e5"]
     assert answer["gap"] == {
         "reason": "evicted",
-        "message": "retention has removed records after it, up to number 3 of the group",
+        "message": "retention has removed events after the token, up to seq 3 of the group",
     }
     assert (await books.call("events.list", group="g"))["gap"] is None, "a reader that begins has missed nothing"
     foreign = await books.call("events.list", group="g", after="feedfeed:1")
