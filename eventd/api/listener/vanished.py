@@ -17,7 +17,7 @@ LOOK_SECONDS = 15.0
 UNANSWERED_SECONDS = 60.0
 """After this time without an acknowledgement, while data waits for one, the remote end has vanished."""
 _TRIES = 3
-"""How many retransmissions of data, or probes of a full window, must have failed by then."""
+"""How many retransmissions of data, or probes of a full window, must have failed in that time."""
 _TCP_INFO = struct.Struct("=2x2B4x13I")
 """The beginning of Linux' `struct tcp_info`."""
 _UNACKED, _LAST_ACK = 4, 12
