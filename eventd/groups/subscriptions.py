@@ -87,7 +87,7 @@ class _Rows:
         topics = {topic.name: topic for topic in read_group_topics(conn)}
         asked = {topic_of(one.group) for one in chosen}
         letters: dict[str, int] = {}
-        for topic in (topics[name] for name in asked & topics.keys()):
+        for topic in (topics[name] for name in sorted(asked & topics.keys())):
             letters |= count_dead_letters(conn, topic.id)
         return cls(
             effective(stored),

@@ -41,7 +41,7 @@ from federation.ranges import Mark
 
 PAGE_SECONDS = 1.0
 """Seconds that one question is processed at most."""
-AT_ONCE = 2
+PARALLEL_QUESTIONS = 2
 """Questions that are processed at the same time at most, each of another node."""
 MOST_GAPS = 100
 """How many of the latest gaps of a link are reported."""
@@ -60,7 +60,7 @@ class Questions:
     async def answer(self, node: str, body: bytes) -> bytes:
         """Return the answer to a query of `node`. Raises `Malformed`, `OtherHistory`, `TooManyQueries`."""
         question = read_question(body)
-        if node in self._at_work or len(self._at_work) >= AT_ONCE:
+        if node in self._at_work or len(self._at_work) >= PARALLEL_QUESTIONS:
             raise TooManyQueries("other queries are being answered: retry in a moment")
         self._at_work.add(node)
         try:

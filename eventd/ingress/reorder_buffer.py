@@ -27,7 +27,7 @@ class ReorderBuffer:
         self._clock = clock
         self._room = max_bytes
         self._passed: dict[str, tuple[LinkLife, int]] = {}  # by sending node, most recent last
-        self._waiting: dict[LinkLife, set[asyncio.Future[None]]] = {}
+        self._waiting: dict[LinkLife, dict[asyncio.Future[None], None]] = {}  # in the order of arrival
 
     def knows(self, life: LinkLife) -> bool:
         """Return whether the latest position of the link is known."""
@@ -66,13 +66,13 @@ class ReorderBuffer:
             return False
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self._clock.timer(left)
-        self._waiting.setdefault(life, set()).add(future)
+        self._waiting.setdefault(life, {})[future] = None
         try:
             await asyncio.wait({future, timer}, return_when=asyncio.FIRST_COMPLETED)
             return future.done()
         finally:
             timer.cancel()
-            self._waiting[life].discard(future)
+            del self._waiting[life][future]
             if not self._waiting[life]:
                 del self._waiting[life]
 

@@ -134,7 +134,7 @@ class Metrics:
 
     def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
         """Set the numbers of id conflicts, by owner, owner's key, source and key; remove the gauges of all others."""
-        for gone in self._conflicting.pop(group, set()) - times.keys():
+        for gone in sorted(self._conflicting.pop(group, set()) - times.keys()):
             self._conflicts.remove(group, *gone)
         for kind, count in times.items():
             self._conflicts.labels(group, *kind).set(count)

@@ -147,8 +147,8 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
             names = [row.name for row in stored if identity_of(row)[:2] == identity[:2]]
             close = difflib.get_close_matches(identity.name, names, 1)
             raise NotFound(f"{identity} does not exist", hint=f"did you mean {close[0]}?" if close else "")
-    going = set(doomed)
-    for identity in dict.fromkeys(doomed):
+    going = dict.fromkeys(doomed)
+    for identity in going:
         users = referring(identity.name, KINDS[identity.kind], stored) if identity.kind in KINDS else []
         if left := [row for row in users if identity_of(row) not in going]:
             blockers = ", ".join(str(identity_of(row)) for row in left)

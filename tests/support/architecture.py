@@ -64,8 +64,16 @@ def read_rooms() -> dict[str, Room]:
 ROOMS = read_rooms()
 OPEN_TO_ALL = frozenset({"federation", "errors", _ROOT})
 """What every room may import without declaring it. `federation` itself imports nothing of the project."""
-DOORS = {"eventd/cli/audit/audit.py": ("audit",)}
-"""Commands that call optional code and import it only when they are called."""
+IMPORTED_LATE = {"eventd/cli/audit/audit.py": "eventd.audit"}
+"""Commands that call optional code: they import it only when they are called, so that the others work without it."""
+LOADED_BY_NAME = {
+    "eventd/api/framework/endpoint.py": "handlers of the route table, each when its first request comes",
+    "eventd/cli/program/command_line.py": "functions of the command tree, each when it is called",
+    "eventd/audit/spark/extra.py": "optional packages",
+    "eventd/lake/extra.py": "optional packages",
+    "eventd/store/engine/database.py": "the dialect of SQLAlchemy",
+}
+"""Files that import modules whose names are data, with what they import: the import rules cannot see it."""
 NEVER = {
     (
         "ingress",
@@ -144,10 +152,42 @@ def import_direction(source: Source) -> Found:
     allowed = {room, *_may_import(room)}
     for line, dotted in source.imports:
         target = _room(dotted)
-        if target is None or target in allowed:
-            continue
-        if not dotted.startswith(tuple(f"eventd.{name}" for name in DOORS.get(source.path, ()))):
+        if target is not None and target not in allowed:
             yield line, f"{room} imports {dotted}"
+
+
+def optional_code_is_imported_late(source: Source) -> Found:
+    optional = IMPORTED_LATE.get(source.path)
+    if optional is not None:
+        at_top = {line for node in source.tree.body for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+        at_top -= {line for node in source.tree.body if _has_body(node) for line in _lines(node)}
+        for line, dotted in source.imports:
+            if line in at_top and dotted.startswith(optional):
+                yield line, f"imports {dotted} when the command is loaded"
+
+
+def _has_body(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+        isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def modules_are_named(source: Source) -> Found:
+    if source.path in LOADED_BY_NAME or source.part in ("testing", "migrations"):
+        return
+    for call in source.nodes(ast.Call):
+        name = source.name_of(call.func)
+        if name == "importlib.import_module" and not (call.args and isinstance(call.args[0], ast.Constant)):
+            yield call.lineno, f"imports {ast.unparse(call.args[0]) if call.args else 'nothing'} by name"
+
+
+def engines_in_one_place(source: Source) -> Found:
+    if source.part not in ("migrations", "testing") and source.path != "eventd/store/engine/engines.py":
+        yield from _touched(source, {"sqlalchemy.create_engine", "sqlalchemy.engine.create_engine"})
 
 
 def used_rooms(sources: Iterable[Source]) -> dict[str, set[str]]:
@@ -174,7 +214,7 @@ def import_cycles(sources: Iterable[Source]) -> list[list[str]]:
 
 
 def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """Return the strongly connected components of a graph that have more than one node."""
+    """Return cycles of a graph without common nodes, until none is left; empty if it has none."""
     order = TopologicalSorter(graph)
     try:
         order.prepare()
@@ -234,10 +274,9 @@ def chance_is_handed_in(source: Source) -> Found:
     if source.path in ("eventd/runtime/chance.py", "eventd/testing.py") or source.part == "migrations":
         return  # a migration that has been released stays as it is
     yield from ((line, f"imports {name}") for line, name in source.imports if _within(name, ("random", "secrets")))
-    yield from _touched(source, {"os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4"})
+    yield from _touched(source, {"os.urandom", "os.getrandom", *(f"uuid.uuid{version}" for version in range(1, 9))})
     if source.part not in PROGRAMS and source.path != "eventd/store/engine/database.py":
-        names = ("eventd.runtime.chance.SYSTEM", "eventd.runtime.chance.SystemChance")
-        yield from ((line, f"takes {name}") for line, name in source.imports if name in names)
+        yield from _touched(source, {"eventd.runtime.chance.SYSTEM", "eventd.runtime.chance.SystemChance"})
 
 
 def threads_from_their_owners(source: Source) -> Found:
@@ -352,6 +391,21 @@ RULES = [
         " tested and reused without what lies right. An import that is missing there is a decision: is this the right"
         " room for the change? testing may see all and is seen by none, and the daemon never loads audit.",
         import_direction,
+    ),
+    Rule(
+        "optional code is imported late",
+        "every command loads the module of the commands beside it: import Spark's part inside the function.",
+        optional_code_is_imported_late,
+    ),
+    Rule(
+        "modules are named",
+        "an import whose name is data escapes every other rule: write the name, or list the file in LOADED_BY_NAME.",
+        modules_are_named,
+    ),
+    Rule(
+        "engines come from one file",
+        "pools, time limits and the access rights of a new file are set in store/engine/engines.py: open one there.",
+        engines_in_one_place,
     ),
     Rule(
         "federation stands alone",

@@ -11,7 +11,7 @@ from tests.support.source import Source
 PROGRAMS = ("audit", "bench", "cli", "client", "testing")
 """Parts that run in programs of their own, not in a node."""
 VALUES = re.compile(
-    r"(set|frozenset)\[((tuple\[)?((str|int|bytes|bool|\.\.\.)(, )?)+\]?|Pair|Key|Origin|ResourceRef|Ledger)\]"
+    r"(set|frozenset)\[((tuple\[)?((str|int|bytes|bool|\.\.\.)(, )?)+\]?|Pair|ResourceKey|Origin|ResourceRef|Ledger)\]"
 )
 """Element types whose sets have the same order in every process with the same hash seed."""
 ORDERLESS = ("all", "any", "dict.fromkeys", "frozenset", "len", "max", "min", "set", "sorted", "sum")
@@ -36,6 +36,24 @@ def find_set_loops(source: Source) -> Iterator[tuple[int, str]]:
         for looped in _looped(node, harmless):
             if ast.unparse(looped) in objects or _is_made_set(looped):
                 yield looped.lineno, ast.unparse(looped)
+    for function in (*source.nodes(ast.FunctionDef), *source.nodes(ast.AsyncFunctionDef)):
+        made = _made_locals(function) - annotated.keys()
+        for node in ast.walk(function):
+            yield from (
+                (looped.lineno, looped.id)
+                for looped in _looped(node, harmless)
+                if isinstance(looped, ast.Name) and looped.id in made
+            )
+
+
+def _made_locals(function: ast.AST) -> set[str]:
+    """Return the locals that hold a set whenever the function assigns them."""
+    values: dict[str, list[bool]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                values.setdefault(ast.unparse(target), []).append(_is_made_set(node.value))
+    return {name for name, made in values.items() if all(made)}
 
 
 def _looped(node: ast.AST, harmless: set[int]) -> Iterator[ast.expr]:
@@ -52,7 +70,7 @@ def _looped(node: ast.AST, harmless: set[int]) -> Iterator[ast.expr]:
 
 def _is_made_set(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub):
-        return _is_made_set(node.left) or _is_made_set(node.right) or _are_keys(node.left)
+        return any(_is_made_set(side) or _are_keys(side) for side in (node.left, node.right))
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) in ("set", "frozenset")
     return isinstance(node, ast.Set | ast.SetComp)

@@ -131,7 +131,7 @@ class Resolver:
     async def _compare(self, asker: Asker, findings: Findings) -> None:
         if not self._adds_up():
             findings.unresolved += len(self.keys)
-        beyond = [event_id for event_id, _ in self._theirs - self._ours.keys()]
+        beyond = [event_id for event_id, _ in sorted(self._theirs - self._ours.keys())]
         lacking = sorted(self._ours[pair] for pair in self._ours.keys() - self._theirs)
         places = await self._read_places(sorted({*beyond, *(record.event_id for record in lacking)}))
         for event_id in sorted({each for each in beyond if each not in places}):

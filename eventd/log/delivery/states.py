@@ -168,7 +168,7 @@ class _Proofs:
         repaired: dict[int, list[_LedgerRow]] = {}
         for row in sorted(fetch_in(conn, f"SELECT id, {_BATCH} FROM batches WHERE id {{in}}", (), near)):
             batch = _batch(row[1:])
-            for position in batch.picked | batch.exceptions.keys():
+            for position in sorted(batch.picked | batch.exceptions.keys()):
                 repaired.setdefault(position, []).append(batch)
         return cls([_batch(row) for row in rows], repaired)
 

@@ -16,12 +16,10 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
 from eventd.store.engine.database import LOCK_SECONDS, Connection, Database, fetch
-from eventd.store.engine.engines import driver_of
-from eventd.store.engine.foreign_file import connect_as, connect_untouched, refuse_foreign
+from eventd.store.engine.engines import driver_of, open_untouched
+from eventd.store.engine.foreign_file import connect_as, refuse_foreign
 from eventd.store.engine.head_file import SUFFIX as HEAD_SUFFIX
 from eventd.store.engine.head_file import forget_head
 from eventd.store.engine.integrity import find_any_damage, find_damage
@@ -163,9 +161,8 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
     pending(conn)  # raises for a schema of a newer program
     if damage := find_any_damage(conn):
         raise DatabaseUnusable(f"damaged: {damage[0]}")
-    ((events,),) = fetch(
-        conn, "SELECT coalesce(sum(ids), 0) FROM topics WHERE substr(name, 1, 1) <> '-'"
-    )  # without deleted topics
+    # a deleted topic keeps its row under a name that begins with "-"
+    ((events,),) = fetch(conn, "SELECT coalesce(sum(ids), 0) FROM topics WHERE substr(name, 1, 1) <> '-'")
     heads = fetch(conn, "SELECT epoch FROM log_heads WHERE id = 1")
     if not heads:
         raise DatabaseUnusable("it has no log head")
@@ -175,10 +172,7 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
 @contextmanager
 def _reading(path: Path) -> Iterator[Connection]:
     """Open a connection that leaves nothing beside the file, which may be in a read-only folder."""
-    engine = sa.create_engine(
-        "sqlite://", creator=lambda: connect_untouched(path, seconds=LOCK_SECONDS), poolclass=sa.NullPool
-    )
-    with translated(str(path)), engine.connect() as conn:
+    with translated(str(path)), open_untouched(path, LOCK_SECONDS).connect() as conn:
         conn.exec_driver_sql("BEGIN")
         yield conn
 

@@ -13,6 +13,7 @@ from sqlalchemy import event
 
 from eventd.errors import MissingExtra
 from eventd.store.engine.fence import require_claim, session_name
+from eventd.store.engine.foreign_file import connect_untouched
 from eventd.store.engine.private_file import create_private
 from eventd.store.engine.sessions import KEEPALIVES, SERVER_OPTIONS
 
@@ -70,6 +71,16 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim
     if claim:
         event.listen(engine, "do_connect", partial(_connect_under, claim))
     return engine
+
+
+def open_untouched(path: Path, patience: float) -> sa.Engine:
+    """Create an engine for reading a SQLite file, which may be in a read-only folder, without leaving a file beside it.
+
+    A connection waits `patience` seconds for a lock.
+    """
+    return sa.create_engine(
+        "sqlite://", creator=lambda: connect_untouched(path, seconds=patience), poolclass=sa.NullPool
+    )
 
 
 def _connect_under(claim: str, dialect: sa.Dialect, _record: object, args: Any, kwargs: Any) -> Any:
