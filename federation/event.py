@@ -82,7 +82,7 @@ def encode(event: Event) -> bytes:
 
 
 def written(text: str) -> str:
-    """Return a quoted text as canonical events write it, which is the only form."""
+    """Return the text as a JSON string, with its quotes, exactly as a canonical event contains it."""
     return ENCODER.encode(text).decode()
 
 

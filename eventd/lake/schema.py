@@ -202,7 +202,9 @@ OWN_TIME: Final[dict[Ledger, str]] = {
     Ledger.GAPS: "recorded_at",
     Ledger.REFUSALS: "last_at",
 }
-"""The column of each ledger with the time a row was created; a segment is filed under the day of its first row."""
+"""The column that gives a row of each ledger its time: when it was recorded, acknowledged or run, or the last refused
+request that it counts. A segment is filed under the day of its first row.
+"""
 
 SLOTTED: Final = frozenset({Ledger.EVENTS, Ledger.DELIVERIES})
 """Ledgers whose manifests list the slots of their events."""

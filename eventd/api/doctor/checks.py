@@ -18,7 +18,7 @@ NAMED = 3
 
 
 def check_group(group: GroupFacts) -> Iterator[Check]:
-    """Yield the checks of a group: each peer's, then its subscriptions'."""
+    """Yield the checks of a group's deliveries, peer by peer, then of its subscriptions' runs."""
     expected = False
     for peer in group.peers:
         yield from check_peer(peer, group.slo)

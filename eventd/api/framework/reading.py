@@ -1,7 +1,8 @@
 """Reads requests for their handlers: first within limits, then decoded.
 
-The body of an operation is one JSON object, completed by the names in the path and the query; every wrong field is
-reported. The query and the body of other calls have a model each: the query is read leniently, the body strictly.
+The body of an operation is one JSON object, completed by the names in the path and the query; the wrong fields that one
+check finds are reported together. The query and the body of other calls have a model each: the query is read leniently,
+the body strictly.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class ParamsReader:
         self._bodies = BodyReader(route, most, may_be_empty=True)
 
     async def read(self, request: web.Request, held: BodyReservation) -> Params:
-        """Return the parameters. Raises `BadParams` with every wrong field, and the errors of `BodyReader`."""
+        """Return the parameters. Raises the errors of `BodyReader`, and `BadParams` with the
+        fields that the first failing check finds, at most 20 of them by name.
+        """
         text: bytes | bytearray = await self._bodies.read(request, held) if self._has_body else b""
         params = None
         if not request.query_string and len(text) <= HUGE_BYTES:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COUNTED = ("expected", "delivered", "missing", "disputed", "expired", "in_path", "dead_lettered", "pending", "unproven")
-"""The counts of a report that are numbers of events; each outcome of an event has one."""
+"""The counts of a report that are numbers of deliveries (an event at a peer): all expected ones, and each outcome but
+FOREIGN.
+"""
 
 
 class HourKey(NamedTuple):

@@ -147,7 +147,7 @@ def _listed(text: str) -> tuple[str, ...]:
 def _count(given: Mapping[str, str], name: str, default: int, least: int) -> int:
     text = given.get(name.lower(), "") or str(default)
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise Invalid(f"the option {name} is {text}, and must be a number of at least {least}")
+        raise Invalid(f"the option {name} is {text}, and must be a whole number of at least {least}")
     return int(text)
 
 

@@ -126,5 +126,5 @@ async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:
         elif clock.monotonic() - moved > STILL_SECONDS:
             why = next((repair["lastError"] for repair in repairs if repair["lastError"]), link["state"])
             return f"no progress for {STILL_SECONDS:g} s: {why}"
-        bar.show(f"sending to {peer} again", most - ahead, most)
+        bar.show(f"sending missing events to {peer} again", most - ahead, most)
         await clock.sleep(LOOK_SECONDS)

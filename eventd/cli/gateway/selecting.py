@@ -26,7 +26,14 @@ SinceFilter = Annotated[
     ),
 ]
 UntilFilter = Annotated[str, typer.Option("--until", metavar="TIME", help="Only events observed at or before TIME.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Maximum rows per group, the newest (0: no limit).")]
+LimitOption = Annotated[
+    int,
+    typer.Option(
+        "--limit",
+        min=0,
+        help="Maximum rows per group (0: no limit); the newest, unless --oldest or --after says otherwise.",
+    ),
+]
 OldestOption = Annotated[bool, typer.Option("--oldest", help="Show the oldest rows instead of the newest.")]
 BeforeOption = Annotated[
     str, typer.Option("--before", metavar="TOKEN", help="Show the rows before TOKEN, which an earlier list printed.")

@@ -76,10 +76,14 @@ class Transport:
     async def _connect(self, origin: Origin, seconds: float) -> Exchange:
         if origin.secure and self._tls is None:
             self._tls = ssl.create_default_context()
-        async with asyncio.timeout(seconds):
-            _, exchange = await asyncio.get_running_loop().create_connection(
-                Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
-            )
+        try:
+            async with asyncio.timeout(seconds):
+                _, exchange = await asyncio.get_running_loop().create_connection(
+                    Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
+                )
+        except TimeoutError:
+            what = f"no connection to {origin.host}:{origin.port} within {seconds:g} s"
+            raise LinkUnavailable("timeout", what) from None
         return exchange
 
     def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:

@@ -127,10 +127,11 @@ def read_wire_page(
     until: int | None,
     now: int,
 ) -> WirePage:
-    """Return the next lines of a topic after `after`: at most `limit` records, about `max_bytes` of bodies, at least
-    one.
+    """Return the next lines of a topic after the position `after`.
 
-    A selective reader gets a page of the records found so far, which is `full`, so that it continues.
+    A page has at most `limit` records, those counted that the selection leaves out as exceptions, and about `max_bytes`
+    of bodies, which the first record may exceed. A selective reader's page ends after a number of examined records; it
+    may then be empty, but is `full`, so that the reader continues.
     """
     ahead = read_page_range(conn, topic_id, after, until)
     found = scan(conn, topic_id, after, ahead.end, own=wanted.own)

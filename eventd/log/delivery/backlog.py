@@ -264,7 +264,8 @@ def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int
 def read_stale(
     conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, now: int, cursor: str = ""
 ) -> list[Record]:
-    """Return the refreshes that wait for a peer whose cursor is at `after`, of events it has with an earlier expiry.
+    """Return the refreshes that wait for a peer whose cursor is at `after`, of events whose
+    first record the cursor has passed: the peer has them with an earlier expiry, or refused them.
 
     With the name of the `cursor`, those that its repairs have delivered are left out.
     """

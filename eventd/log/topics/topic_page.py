@@ -57,9 +57,10 @@ class TopicQuery:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """`lost` records of the seqs `gap_from` to `gap_to` were lost; reading continues at `earliest_seq`.
+    """What a reader cannot read: `lost` records of the seqs `gap_from` to `gap_to`. It continues at `earliest_seq`.
 
-    `reason`: cap, ttl, source_trim, mixed, or recreated, where the reader's seqs are of another topic or history.
+    `reason`: cap, ttl, source_trim, mixed, or recreated: the reader's seqs are of another topic or
+    epoch. The range is then the whole topic, of which nothing is lost: it is read from its first record.
     """
 
     gap_from: int

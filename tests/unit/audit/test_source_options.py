@@ -59,8 +59,11 @@ def test_commas_within_the_address_of_a_database_part_nothing() -> None:
         ({"lake": "/a", "url": "http://b"}, "lake and url are given"),
         ({"lake": "/a", "boook": "events"}, "has no option boook: did you mean book?"),
         ({"lake": "/a", "book": "cooks"}, "the option book is cooks, and must be one of events, deliveries"),
-        ({"lake": "/a", "maxRowsPerBatch": "many"}, "maxRowsPerBatch is many, and must be a number of at least 0"),
-        ({"lake": "/a", "rowsPerPartition": "0"}, "rowsPerPartition is 0, and must be a number of at least 1"),
+        (
+            {"lake": "/a", "maxRowsPerBatch": "many"},
+            "maxRowsPerBatch is many, and must be a whole number of at least 0",
+        ),
+        ({"lake": "/a", "rowsPerPartition": "0"}, "rowsPerPartition is 0, and must be a whole number of at least 1"),
         ({"lake": "/a", "onGap": "maybe"}, "onGap is maybe, and must be one of fail, skip"),
         ({"url": "node:8780"}, "url holds node:8780, which does not begin with http:// or https://"),
     ],

@@ -1,6 +1,9 @@
-"""The time to wait from an answer's `Retry-After`: a number of seconds, a date, or none."""
+"""What a failed request says of the link, and the time to wait from an answer's `Retry-After`."""
 
 from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -38,6 +41,26 @@ async def test_a_connection_that_is_refused_names_host_and_port_and_no_secret(ur
         await transport.close()
     assert caught.value.detail.startswith(f"cannot connect to {place.format(port=port)}: ")
     assert "pw" not in caught.value.detail
+
+
+async def test_a_connection_that_is_not_made_in_time_is_no_late_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventd.egress.peers.transport.CONNECT_SECONDS", 0.2)
+    transport = Transport(ManualClock())
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as clients:
+        place = server.getsockname()
+        for _ in range(3):  # nobody accepts: when the queue is full, the next one hears nothing
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(place)
+        try:
+            with pytest.raises(LinkUnavailable) as caught:
+                await transport.post(f"http://127.0.0.1:{place[1]}", b"", {}, seconds=30)
+        finally:
+            await transport.close()
+    assert (caught.value.reason, caught.value.detail) == (
+        "timeout",
+        f"no connection to 127.0.0.1:{place[1]} within 0.2 s",
+    )
 
 
 @pytest.mark.parametrize(
