@@ -263,11 +263,11 @@ async def test_the_retention_of_a_group_that_is_gone_is_not_applied_to_its_succe
     await books.declare()
     await books.publish(draft("e1"))
     clock.advance(3600)
-    await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
+    await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._apply([stale])
     assert await listed(books) == ["e1"]
     assert clock.now() > NOW + 60 * SECOND
     await delete(books)
-    await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._prune([stale])
+    await Retention(log, load({"database_url": migrated_url}, {}), Metrics())._apply([stale])
 
 
 async def test_events_that_were_evicted_before_the_group_was_deleted_are_counted(
