@@ -38,15 +38,17 @@ _declared: WeakKeyDictionary[Database, AppliedState] = WeakKeyDictionary()
 
 
 def recall_target(database: Database, name: str) -> EmitTarget | None:
-    """Return the group and its topic as last read, None if they were not; for callers that have the writer verify
-    them."""
+    """Return the group and its topic as this process last read them; None if it did not.
+
+    They may be outdated: the caller must let the writer verify them.
+    """
     return _declared.get(database, _NOTHING).targets.get(name)
 
 
 async def find_target(database: Database, name: str, now: int) -> EmitTarget:
-    """Return the group and its topic, which is created if missing. Raises NotFound.
+    """Return the group and its topic, which is created if missing. Raises NotFound if no such group is declared.
 
-    Both are read again only when the resource version has changed; until then the same object is returned.
+    As long as the version of the declared resources is the same, each call returns the same object.
     """
     known = _declared.get(database, _NOTHING)
     version = await database.read(read_version)
@@ -55,7 +57,8 @@ async def find_target(database: Database, name: str, now: int) -> EmitTarget:
         known = _declared[database] = await database.read(_read_declared)
     if name not in known.targets:
         await database.read(find_group, name)
-        return await database.write(_make_target, name, now)
+        made = await database.write(_make_target, name, now)
+        return made if made.version != known.version else known.targets.setdefault(name, made)
     return known.targets[name]
 
 
@@ -68,7 +71,7 @@ def _read_declared(conn: Connection) -> AppliedState:
 
 
 def _make_target(conn: Connection, name: str, now: int) -> EmitTarget:
-    """Read the group and create its topic."""
+    """Return the group and its topic, which is created if missing. Raises NotFound."""
     head = lock_head(conn)  # otherwise the group could be deleted in between
     return EmitTarget(find_group(conn, name), ensure_topic(conn, topic_of(name), now), head.registry_version)
 
@@ -85,14 +88,14 @@ class NoParams(Params):
 
 async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
     known = _declared.get(services.database, _NOTHING)
-    told, now = await services.database.read(_read_status, known)
-    if now is not known:
-        _declared[services.database] = now
-    return told
+    status, present = await services.database.read(_read_status, known)
+    if present is not known:
+        _declared[services.database] = present
+    return status
 
 
 def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status, and the declared state; that is read again only if its version is not that of `known`."""
+    """Return the status, and the declared state: `known` if its version is still current, else as read again."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}

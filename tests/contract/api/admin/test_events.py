@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish, StaleDeclaration
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import execute
 from eventd.testing import NOW, ManualClock, draft
 from tests.support.bookkeeping import GroupLedger
 from tests.support.declared import declare, group
@@ -157,6 +159,14 @@ async def test_a_wrong_event_is_refused_with_its_reason(books: GroupLedger, even
     with pytest.raises(BadEvents, match=message):
         await emit(books, event)
     assert await ids(books) == []
+
+
+async def test_a_wrong_event_is_refused_though_its_group_has_no_topic_yet(books: GroupLedger) -> None:
+    await books.log.database.write(execute, "DELETE FROM topics WHERE name = 'group:g'")
+    async with asyncio.timeout(10):  # it was tried again for ever, because the new topic was not remembered
+        with pytest.raises(BadEvents, match="federation event type is required"):
+            await emit(books, {})
+        assert [result["result"] for result in await emit(books, {"type": "t"})] == ["new"]
 
 
 async def test_every_wrong_event_is_named_and_none_is_stored(books: GroupLedger) -> None:
