@@ -116,7 +116,7 @@ def test_programs_write_and_read_as_it_is_written(processes: Processes, commands
     assert re.search(r'^1 +\S+Z +shop-2 +us:new +{"item":"washer"}$', route, re.MULTILINE)
     assert re.findall(r'"item":"(\w+)"', foretold) == ["bolt", "nut"]
     assert "cycle    audit->orders  audit -> orders -> audit" in foretold
-    assert foretold.endswith("this one had better not be\n")
+    assert foretold.endswith("do not create this one\n")
     assert stop == ""
 
 
