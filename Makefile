@@ -94,11 +94,11 @@ suite: venv-audit ## all other tests, on both databases, WORKERS=4 processes
 	  tests --ignore tests/unit --ignore tests/test_architecture.py $(ARGS)
 
 # On their own: a process that has used Spark keeps a Java, which tests of processes would find. Only files with such
-# tests are collected, and two processes are enough: each has a Java of its own to start.
+# tests are collected. Three processes: they wait for half of their time, and each has a Java of its own to start.
 SPARK_TESTS = $(shell grep -rlE "mark\.spark|: SparkSession" tests --include='test_*.py')
 spark: venv-audit ## those that work with Spark
 	@echo "tests with Spark"
-	@$(PYTEST) --quiet --numprocesses 2 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
+	@$(PYTEST) --quiet --numprocesses 3 --dist worksteal --hypothesis-profile steady -m spark $(SPARK_TESTS) $(ARGS)
 
 # What a process that is killed has run is not counted: it writes its figures when it ends.
 coverage: PYTEST = $(BIN)/coverage run -m pytest

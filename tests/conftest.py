@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -32,11 +33,11 @@ __all__ = [
     "pytest_runtest_makereport",
 ]
 
-# No deadline per example: tests of this suite wait for conditions, and the machine is shared. Few examples by default;
-# `make suite` selects `steady`, because databases take their time, and `make properties` selects `thorough`. The blob
+# No deadline per example: tests of this suite wait for conditions, and the machine is shared. Few examples by default,
+# because each run tries others; `make suite` selects `steady`, `make properties` selects `thorough`. The blob
 # that a failure prints reproduces its input; paste the printed input as an `@example` next to the fix. In CI,
 # hypothesis by default tries the same inputs every time: `derandomize` is set against that.
-for _name, _examples in (("quick", 10), ("steady", 40), ("thorough", 100)):
+for _name, _examples in (("quick", 10), ("steady", 12), ("thorough", 100)):
     settings.register_profile(_name, max_examples=_examples, deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("quick")
 
@@ -146,6 +147,12 @@ def migrated_url(request: pytest.FixtureRequest) -> str:
     """A database with the current schema and an empty log: the test runs once on SQLite and once on Postgres."""
     url: str = request.getfixturevalue(f"migrated_{request.param}_url")
     return url
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Randomness of this test: other in each run, the same again with the seed that the run prints."""
+    return random.Random(f"{request.config.getoption('randomly_seed', 0)} {request.node.nodeid}")
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_acknowledged_events_survive_kills_on_sqlite(processes: Processes) -> No
     a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     a.join(), b.join()
     a.join(b), b.join(a)
-    _storm(a, b, kills=16)
+    _storm(a, b, kills=8)
 
 
 @pytest.mark.timeout(300)
@@ -118,7 +118,7 @@ def test_acknowledged_events_survive_kills_on_postgres(
         b = NodeProcess(processes, "b", database_url=second)
         a.join(), b.join()
         a.join(b), b.join(a)
-        _storm(a, b, kills=7)
+        _storm(a, b, kills=5)
     finally:
         processes.close()
         postgres_server.drop_database(second)

@@ -86,7 +86,7 @@ def test_every_row_is_in_the_lake_once_whatever_is_killed(processes: Processes, 
     emitter.start()
     try:
         wait_shipping(a)
-        killed = Counter(kill(a, chance) for _ in range(10))
+        killed = Counter(kill(a, chance) for _ in range(6))
     finally:
         emitter.finish()
     print(f"seed {seed}: killed {dict(killed)}; {len(emitter.acknowledged)} events")  # noqa: T201

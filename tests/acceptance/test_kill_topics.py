@@ -238,7 +238,7 @@ def storm(node: TopicNode, *, seconds: float) -> None:
 
 @pytest.mark.timeout(150)
 def test_what_topics_acknowledged_survives_kills_once_with_every_copy_on_sqlite(processes: Processes) -> None:
-    storm(TopicNode(processes, "one"), seconds=12)
+    storm(TopicNode(processes, "one"), seconds=6)
 
 
 @pytest.mark.timeout(150)
@@ -246,4 +246,4 @@ def test_what_topics_acknowledged_survives_kills_once_with_every_copy_on_sqlite(
 def test_what_topics_acknowledged_survives_kills_once_with_every_copy_on_postgres(
     processes: Processes, postgres_url: str
 ) -> None:
-    storm(TopicNode(processes, "one", database_url=postgres_url), seconds=5)
+    storm(TopicNode(processes, "one", database_url=postgres_url), seconds=4)

@@ -219,7 +219,7 @@ def test_workers_whose_parent_is_frozen_write_no_more(processes: Processes, post
 def test_never_are_both_ready(pair: tuple[NodeProcess, NodeProcess], postgres_url: str) -> None:
     active, other = pair
     with Watch(active, other) as watch:
-        for _ in range(4):
+        for _ in range(2):
             end_claim(postgres_url)
             other.process.wait_ready()
             assert active.process.wait_exit() == 1

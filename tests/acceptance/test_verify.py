@@ -43,7 +43,7 @@ def test_a_restored_receiver_is_found_event_by_event_and_repaired(processes: Pro
     table = _control(processes, a, "verify", "--peer", "b")
     assert table.returncode == 4
     assert "151-400" in table.stdout
-    assert "b is at position 150, but had confirmed everything up to 400: it went back" in table.stderr
+    assert "b is at position 150, but had confirmed everything up to 400: it has lost records" in table.stderr
     repaired = _control(processes, a, "verify", "--peer", "b", "--repair", "-o", "json")
     assert repaired.returncode == 0, repaired.stderr
     report = json.loads(repaired.stdout)

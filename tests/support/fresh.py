@@ -23,6 +23,7 @@ def make_current(url: str, *, now: int) -> None:
     try:
         if database.path is not None and not database.path.exists():
             shutil.copyfile(template(), database.path)
+            database.path.chmod(0o600)
             names = (SYSTEM.token(8).hex(), SYSTEM.token(8).hex())
             database.write_now(execute, "UPDATE log_heads SET epoch = ?, instance = ?", names)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,10 +94,9 @@ def test_books_in_which_nothing_is_hidden_balance(lake: str, options: dict[str, 
     assert own == asked.events or asked.silent
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_of_one_kind_is_what_it_is_said_to_be(lake: str, kind: str, seed: int) -> None:
-    truth = generate(replace(SMALL, seed=seed, **FAULTS[kind]), lake)
+def test_a_fault_of_one_kind_is_what_it_is_said_to_be(lake: str, kind: str, chance: random.Random) -> None:
+    truth = generate(replace(SMALL, seed=chance.getrandbits(32), **FAULTS[kind]), lake)
     (planted,) = FAULTS[kind].values()
     assert {finding.kind for finding in truth.findings} == {kind}
     assert sum(finding.events for finding in truth.findings) == planted
@@ -137,7 +137,7 @@ def any_settings(draw: st.DrawFn) -> FullSettings:
     )
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(any_settings())
 def test_whatever_is_asked_for_is_what_is_hidden(asked: FullSettings) -> None:
     with memory_lake() as url:

@@ -11,7 +11,7 @@ import pytest
 
 from eventd.audit.engine import reconcile
 from eventd.audit.engine.assemble import StageResults
-from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, middle
+from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, quantile
 from eventd.audit.engine.cells import Measure, sum_deliveries, sum_events
 from eventd.audit.engine.columns import Columns
 from eventd.audit.engine.counts import add_up, count, key_of, parts
@@ -110,8 +110,8 @@ def test_percentiles_lie_within_their_bin_and_never_beyond_the_longest() -> None
     assert told.p50 == pytest.approx(0.5, rel=0.125)
     assert told.p99 == pytest.approx(0.99, rel=0.125)
     assert told.max == 1.0
-    assert middle({1: 90, 3: 10}, 0.5) == 1
-    assert middle({1: 90, 3: 10}, 0.95) == 3
+    assert quantile({1: 90, 3: 10}, 0.5) == 1
+    assert quantile({1: 90, 3: 10}, 0.95) == 3
 
 
 def test_sums_wrap_around_and_are_the_same_in_any_order() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventd.dynamic.merge import MASK, Effective, merge
@@ -111,7 +111,6 @@ def has_circle(parts: Sequence[StoredPart], now: int) -> bool:
     return False
 
 
-@settings(max_examples=200, deadline=None)
 @given(some_parts(), st.integers(-1, 3))
 def test_it_does_what_the_simple_one_does(parts: list[StoredPart], later: int) -> None:
     now = NOW + later
@@ -123,7 +122,6 @@ def test_it_does_what_the_simple_one_does(parts: list[StoredPart], later: int) -
     assert {source for source, _ in effective.set_aside} == aside
 
 
-@settings(max_examples=200, deadline=None)
 @given(some_parts(), st.randoms(use_true_random=False), st.integers(-1, 3))
 def test_the_order_of_parts_says_nothing(parts: list[StoredPart], chance: random.Random, later: int) -> None:
     shuffled = list(parts)
@@ -133,7 +131,6 @@ def test_the_order_of_parts_says_nothing(parts: list[StoredPart], chance: random
     assert one.etag() == other.etag()
 
 
-@settings(max_examples=200, deadline=None)
 @given(some_parts(), st.integers(-1, 3))
 def test_every_part_has_one_fate_and_every_resource_one_giver(parts: list[StoredPart], later: int) -> None:
     effective = merged(parts, NOW + later)
@@ -147,7 +144,6 @@ def test_every_part_has_one_fate_and_every_resource_one_giver(parts: list[Stored
     assert not masked & {k.name for k in keys}
 
 
-@settings(max_examples=100, deadline=None)
 @given(some_parts())
 def test_nothing_changes_before_the_next_change(parts: list[StoredPart]) -> None:
     effective = merged(parts)
@@ -157,7 +153,6 @@ def test_nothing_changes_before_the_next_change(parts: list[StoredPart]) -> None
     assert effective.next_change is not None or merged(parts, NOW + 100).text() == effective.text()
 
 
-@settings(max_examples=100, deadline=None)
 @given(some_parts(), some_part(99))
 def test_one_bad_part_changes_nothing_for_the_others(parts: list[StoredPart], bad: StoredPart) -> None:
     spoilt = stored_part("EventSubscription/x/99", bad.resources, since=NOW - 9, problem="unreadable")

@@ -163,7 +163,7 @@ def meshes(draw: st.DrawFn) -> list[Edge]:
     return [Edge(source, dest, {"fan_in": True}) for source, dest in chosen]
 
 
-rounds = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+rounds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @rounds

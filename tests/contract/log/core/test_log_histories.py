@@ -293,7 +293,7 @@ def test_any_history_keeps_the_log_whole(migrated_url: str) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         lambda: Histories(renew),
         # Not shrunk: that runs hundreds of histories more, and the one that failed is printed in full.
-        settings=settings(max_examples=12, stateful_step_count=20, phases=[Phase.reuse, Phase.generate]),
+        settings=settings(max_examples=8, stateful_step_count=20, phases=[Phase.reuse, Phase.generate]),
     )
 
 

@@ -350,7 +350,7 @@ async def check_places(log: EventLog, model: Model, dice: random.Random) -> None
     assert [*between(model, after, upto)] == [r for r in model.held if since <= r.recorded_at <= until]
 
 
-@settings(max_examples=18, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 32))
 async def test_every_reader_finds_what_a_look_at_each_record_finds(
     log: EventLog, clock: ManualClock, seed: int

@@ -110,7 +110,7 @@ async def _list(log: EventLog, topic: int, chosen: RecordFilter, until: int, key
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(drafts, min_size=1, max_size=6), min_size=1, max_size=5), chosens, st.data())
 async def test_slices_hold_what_the_records_one_by_one_do(
     log: EventLog, batches: list[list[dict[str, str]]], chosen: RecordFilter, data: st.DataObject

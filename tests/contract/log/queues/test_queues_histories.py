@@ -180,12 +180,13 @@ def told(answer: ClaimResult | SettlementResult) -> Any:
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-async def test_a_queue_is_what_its_model_is(log: EventLog, clock: ManualClock, seed: int, gives_up: bool) -> None:
+async def test_a_queue_is_what_its_model_is(
+    log: EventLog, clock: ManualClock, chance: random.Random, gives_up: bool
+) -> None:
     queues = Queues(log)
     letters = {"max_deliveries": MOST_DELIVERIES, "dead_letter": "dlq"} if gives_up else {}
     await queues.make("q", lease_ms=LEASE_MS, **letters)
-    history = History(queues, clock, random.Random(seed), gives_up=gives_up)
+    history = History(queues, clock, chance, gives_up=gives_up)
     for _ in range(STEPS):
         await history.step()
         await history.check()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import pytest
-
 from eventd.dynamic.effective import ConfigMerger
 from eventd.dynamic.part import form_part
 from eventd.log.core.head import read_head
@@ -86,9 +84,8 @@ def check(conn: Connection) -> None:
     assert {subject for (subject,) in fetch(conn, "SELECT DISTINCT subject FROM part_subjects")} == known
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_rows_fit_together_and_nothing_is_overlooked(database: Database, seed: int) -> None:
-    chance, now, follower = random.Random(seed), NOW, ConfigMerger()
+def test_rows_fit_together_and_nothing_is_overlooked(database: Database, chance: random.Random) -> None:
+    now, follower = NOW, ConfigMerger()
 
     def declare(conn: Connection) -> None:
         put_resource(conn, api_version=NET, kind="IPv4Route", name="fixed", annotations={}, spec={}, now=NOW)

@@ -56,7 +56,7 @@ def one_line(ended: Ended, code: int) -> str:
 
 
 def test_a_node_serves_drains_and_serves_again(processes: Processes) -> None:
-    node = processes.serve("node")
+    node = processes.serve("node", empty=True)
     assert re.fullmatch(r"127\.0\.0\.1:\d+\n", node.port_file.read_text())
     assert json.loads(node.get("/healthz")[1])["status"] == "ok"
     assert b"routerd_eventd_log_head_position" in node.get("/metrics")[1]

@@ -69,7 +69,7 @@ def test_what_waits_is_a_warning_until_it_is_about_to_expire() -> None:
 
 
 def test_a_count_that_may_be_too_high_is_said_to_be() -> None:
-    assert one("pending-deliveries", pending=9, ahead_in_full=False)[1] == "9 events waiting at most"
+    assert one("pending-deliveries", pending=9, ahead_in_full=False)[1] == "at most 9 events waiting"
 
 
 def test_stale_is_a_failure_only_where_all_that_was_delivered_is() -> None:
@@ -120,8 +120,8 @@ def test_other_endings_are_told_apart_and_are_not_missing() -> None:
     status, detail = one("expected-delivery", delivered=1, expired=2, in_path=3, refused=4, unproven=5)
     assert status == "pass"
     assert detail == (
-        "all events are delivered or pending; besides, 2 expired before the peer had them, 3 came from or through the"
-        " peer, 4 refused by the peer, 5 without stored evidence of their delivery"
+        "no event is missing: each is delivered or pending; besides, 2 expired before the peer had them, 3 came from or"
+        " through the peer, 4 refused by the peer, 5 without stored evidence of their delivery"
     )
 
 
