@@ -87,9 +87,13 @@ class ManualClock:
 async def until(
     condition: Callable[[], object | Awaitable[object]], what: str = "the condition", *, seconds: float = 10.0
 ) -> None:
-    """Call `condition`, plain or a coroutine function, until it is true. Raises AssertionError after real `seconds`."""
+    """Call `condition`, plain or a coroutine function, until it is true. Raises AssertionError after real `seconds`.
+
+    The pauses between the calls grow to 20 ms: a test that waits must not keep the core that it waits for busy.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
+    pause = 0.001
     while True:
         answer = condition()
         if isinstance(answer, Awaitable):
@@ -98,7 +102,8 @@ async def until(
             return
         if loop.time() > deadline:
             raise AssertionError(f"waited {seconds:g} s for {what}; last answer: {answer!r}")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(pause)
+        pause = min(1.3 * pause, 0.02)
 
 
 async def give_turns(turns: int = TURNS) -> None:
