@@ -1,4 +1,4 @@
-"""The API as one application."""
+"""Builds the HTTP API of a running node, as one application."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def build_app(
     routes: Iterable[Route] = ROUTES,
     v0: V0 | None = None,
 ) -> web.Application:
-    """Return the application; run it with a `Runner` and `KEEPALIVE_SECONDS`. Without `v0`, no route under /v0 is
-    served."""
+    """Return the application; run it with a `Runner` and `KEEPALIVE_SECONDS`.
+
+    Without `v0`, no route under /v0 is served. `limits` is only used without `v0`, which has its own.
+    """
     clock = services.clock
     limits = v0.limits if v0 is not None else limits or Limits()
     concurrency = v0.concurrency if v0 is not None else ConcurrencyLimits(limits)

@@ -1,7 +1,9 @@
-"""Every route of the API, in three tables. To add a route, add an entry to one of them and write its handler:
+"""Every route of a node's API, in three tables.
+
+To add a route, add an entry to one of them and write its handler:
 
  - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
- - `TOPICS`: topics, routers, queues and watches, under /v0;
+ - `TOPICS`: everything under /v0: topics, routers, queues and watches, health and metrics;
  - `_ALSO_HEAD`: all others, each of which also answers HEAD.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
@@ -170,7 +172,7 @@ _ALSO_HEAD = (
     Route("GET", "/openapi.json", ("read",), "Describe the whole API as OpenAPI 3.1", "system:describe_all"),
 )
 SYSTEM: Final = (*_ALSO_HEAD, *(route._replace(method="HEAD") for route in _ALSO_HEAD))
-"""The routes that are no operations and not under /v0, each for GET and for HEAD, which some load balancers send."""
+"""The routes outside `OPERATIONS` and `TOPICS`, each for GET and for HEAD, which some load balancers send."""
 
 
 _READ: Final[tuple[Scope, ...]] = ("read",)

@@ -24,8 +24,12 @@ from eventd.runtime.clock import Clock
 
 
 class System(NamedTuple):
-    """The state of a node. `workers` knows that of all its processes; `count_topics` counts the topics, without those
-    of groups. `started`: when it began to serve, in seconds of the monotonic clock."""
+    """The context of the handlers in this module.
+
+    `workers` reports the readiness and metrics of all processes of the node. `count_topics` returns the number of
+    topics, without those of groups; None if /v0 is not served. `started`: when this process built its API, in seconds
+    of the monotonic clock.
+    """
 
     clock: Clock
     workers: WorkerPeers
@@ -42,7 +46,7 @@ class SystemCall(Call[System, NoQuery, None]):
 
 
 class Readiness(msgspec.Struct, kw_only=True):
-    """The readiness checks by name, each `ok` or a problem. The last two are present when the node is ready."""
+    """The readiness checks by name, each `ok` or a problem. A ready node that serves /v0 adds the last two fields."""
 
     status: str
     checks: dict[str, str]
@@ -58,7 +62,7 @@ async def show_health(call: SystemCall) -> Annotated[web.Response, Health]:
 
 
 async def show_ready(call: SystemCall) -> Annotated[web.Response, Readiness]:
-    """GET /readyz."""
+    """GET /readyz: status 503 unless all checks are `ok`; what is shown of groups depends on the caller's key."""
     system = call.context
     checks = await system.workers.readiness()
     ready = all(state == "ok" for state in checks.values())
@@ -77,7 +81,7 @@ def _caller(keys: Keys, request: web.Request) -> ApiKey | None:
 
 
 def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
-    """Return the checks that this key may read; those of groups that it may not access are merged into one."""
+    """Return the checks that this key may read; those of groups that it may not access are merged as `groups`."""
 
     def hidden(name: str) -> bool:
         return name.startswith(GROUP) and (key is None or not key.sees(name.removeprefix(GROUP)))
@@ -90,7 +94,7 @@ def _readable(checks: dict[str, str], key: ApiKey | None) -> dict[str, str]:
 
 
 async def show_metrics(call: SystemCall) -> web.Response:
-    """GET /metrics. A key that is limited to some groups gets only their metrics."""
+    """GET /metrics. A key that is limited to name prefixes gets only samples labelled with a group it may access."""
     body = await call.context.workers.render(call.key.sees if call.key.prefixes else None)
     return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 

@@ -1,4 +1,4 @@
-"""The API of a node that waits for another one to end: health and readiness report it, and all else is refused."""
+"""The API of a standby, which waits for another node to end: health, readiness and metrics; the rest is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.observe.metrics import METRICS_CONTENT_TYPE, Metrics
 
 
 def build_waiting(keys: Keys, metrics: Metrics, version: str, holder: Callable[[], str]) -> web.Application:
-    """Return the application; `holder` returns the node that serves the database."""
+    """Return the application; `holder` returns the name, for messages, of the node that serves the database."""
 
     @web.middleware
     async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:

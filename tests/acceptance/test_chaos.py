@@ -11,7 +11,7 @@ from tests.chaos.plan import NODE_FAULTS, draw
 from tests.support.processes import Processes
 from tests.support.source import ROOT
 
-SHORT = {"rounds": 1, "seconds": 8.0}
+SHORT = {"rounds": 1, "seconds": 5.0}
 SEEDS = (("sqlite", 4), ("postgres", 1))
 
 

@@ -1,4 +1,4 @@
-"""The operations under /api/v1: resources, events, links, deliveries, plugins, keys, the lake.
+"""What is served under /api/v1 besides doctor and verify: resources, events, deliveries, links, plugins, keys.
 
 May import: api.bodies, api.framework, dynamic, egress, egress.lake, egress.subscriptions, groups, ingress, lake,
     lake.extract, log.core, log.cursors, log.delivery, plugins.contract, plugins.run, resources, resources.kinds,

@@ -95,10 +95,10 @@ async def retry(services: Services, params: ChooseDeadLetters) -> dict[str, Any]
 def retry_now(
     conn: Connection, params: ChooseDeadLetters, now: int, *, except_reasons: AbstractSet[str] = frozenset()
 ) -> dict[str, Any]:
-    """Start a repair for each peer concerned. Dead letters that can no longer be sent are kept; `kept` says why.
+    """Start repairs that send the chosen dead letters to their peers again, and delete these dead letters.
 
-    Raises Conflict if one of them was chosen by its id: then none is retried. Dead letters with one of the
-    `except_reasons` stay unchanged.
+    Those that can no longer be sent are kept; `kept` names each with the reason. Raises Conflict instead, and retries
+    none, if they were chosen by id. Dead letters with one of the `except_reasons` stay unchanged.
     """
     lock_head(conn)  # of two simultaneous retries, the second finds what the first left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]
@@ -110,7 +110,7 @@ def retry_now(
     retried: dict[str, list[StoredDeadLetter]] = {}
     for letter in letters:
         node = target_of(letter.cursor)[1]
-        if reason := links[node].hindrance(records.get(letter.position), now):
+        if reason := links[node].why_not(records.get(letter.position), now):
             kept.append({"id": letter.id, "eventId": letter.event_id, "reason": reason})
         else:
             retried.setdefault(node, []).append(letter)
@@ -119,8 +119,8 @@ def retry_now(
         raise Conflict(
             f"some cannot be retried, so none is: {words}", hint="drop these dead letters, and retry the others"
         )
-    for node, those in retried.items():
-        _start(conn, links[node], those, now)
+    for node, some in retried.items():
+        _start(conn, links[node], some, now)
     return {"retried": sum(map(len, retried.values())), "kept": kept}
 
 
@@ -140,7 +140,7 @@ def _drop_now(conn: Connection, params: ChooseDeadLetters) -> int:
 
 
 def _chosen(conn: Connection, params: ChooseDeadLetters) -> list[StoredDeadLetter]:
-    """Return the dead letters that `params` chooses. Raises NotFound for an id that no dead letter of the group has."""
+    """Return the chosen dead letters, ordered by id. Raises NotFound for an id that no dead letter of the group has."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name).id
     if params.ids:

@@ -31,7 +31,7 @@ from federation.selector import Selector
 PAGE = 500
 """Records read in one transaction, so that no reader keeps a snapshot for long."""
 SPAN = 50_000
-"""Records of the blocks that one transaction sums up; fewer where a block is read record by record."""
+"""Approximate number of records in the blocks that one transaction sums up; fewer if blocks must be decoded."""
 
 
 class ListDeliveries(Params):
@@ -89,7 +89,7 @@ async def list_deliveries(services: Services, params: ListDeliveries) -> dict[st
 def _question(
     params: ListDeliveries, context: _ListingContext, span: tuple[int | None, int | None], place: int
 ) -> EventQuery:
-    """Return the query of the next page: of records after the position `place`, or before it if newest first."""
+    """Return the query of the next page: records after the position `place`, or before it if newest first."""
     return EventQuery(
         topic_id=context.topic.id,
         event_id=params.event_id,
@@ -107,8 +107,10 @@ Found = tuple[Record, Sequence[Delivery | None]]
 
 
 def _read_page(conn: Connection, context: _ListingContext, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
-    """Return the next records, each with its delivery to each peer, and the position to continue at; None at the
-    end."""
+    """Return the next records in the order of the query, and the position to continue at (None at the end).
+
+    Each record comes with its delivery to each of the context's peers, None for a peer that it is not meant for.
+    """
     listed = list_latest(conn, ask)
     records = listed.records[::-1] if ask.newest else listed.records
     columns = [derive(conn, each.link, records, now=now) for each in context.peers]
@@ -151,12 +153,15 @@ class SummariseDeliveries(Params):
     group: str
     peer: str = Field(default="", description="Only deliveries to this peer, by its node name.")
     type: list[str] = Field(default=[], description="Only events of this type; repeatable.")
-    include_expired: bool = Field(default=False, description="Count events that expired after their delivery, too.")
+    include_expired: bool = Field(
+        default=False,
+        description="Count all expired events; by default only those that expired before the peer had them.",
+    )
 
 
 @dataclass(slots=True)
 class _PeerSummary:
-    """The sums of one peer's deliveries. Durations in microseconds; `min_left`: until the first event expires."""
+    """The sums of one peer's deliveries. Durations in microseconds; `min_left`: until the first live event expires."""
 
     states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
     max_lag: int = 0
@@ -172,7 +177,7 @@ class _PeerSummary:
             self.min_left = left if self.min_left is None else min(self.min_left, left)
 
     def add_whole(self, block: Block, uniform: UniformDelivery) -> None:
-        """Add all records of a block, none of which expires."""
+        """Add all records of a block, none of which expires and all of which have the same delivery state."""
         self.states[uniform.state] += block.records
         if uniform.first_at is not None:
             self.max_lag = max(self.max_lag, uniform.first_at - block.recorded_at)
@@ -225,7 +230,7 @@ class _SummaryBuilder:
     now: int
 
     def add_blocks(self, conn: Connection, after: int) -> int | None:
-        """Add the blocks after a position; return the position to continue after, None at the end."""
+        """Add the next blocks after a position to the sums; return the position to continue after, None at the end."""
         some = _some(outlines(conn, self.context.topic.id, after, self.context.head.last))
         if not some:
             return None
@@ -245,7 +250,7 @@ class _SummaryBuilder:
         return after
 
     def _add_whole(self, block: Block, ledgers: Sequence[BlockLedger]) -> bool:
-        """Add a block for all peers, if that is possible without reading its records; return whether it was."""
+        """Add a block for all peers without decoding it. Return False, with nothing added, if it must be decoded."""
         types, asked = names(block.types), set(self.params.type)
         if asked and types is not None and types.isdisjoint(asked):
             return True
@@ -276,7 +281,7 @@ class _SummaryBuilder:
 
 
 def _some(blocks: Iterator[Block]) -> list[Block]:
-    """Return the next blocks, to be read together."""
+    """Return the next blocks, with about `SPAN` records together; empty at the end."""
     found: list[Block] = []
     records = 0
     for block in blocks:
@@ -288,7 +293,10 @@ def _some(blocks: Iterator[Block]) -> list[Block]:
 
 
 def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
-    """Return whether the delivery counts: if the record is live, or expired undelivered after the peer was declared."""
+    """Return whether a delivery counts: any with `all_of_them`, else of records that are live or too late for the peer.
+
+    Too late are records that expired undelivered after the peer's cursor was created.
+    """
     if all_of_them or is_alive(record.expires_at, now):
         return True
     cursor = each.link.cursor

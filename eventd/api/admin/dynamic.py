@@ -25,7 +25,7 @@ from eventd.store.rows.registry import StoredResource
 
 ACTIVE, EXPIRED, SET_ASIDE = "active", "expired", "set-aside"
 _UNLESS = Field(
-    default="", description="The ETag of an earlier answer: if it still matches, the answer is only `unchanged`."
+    default="", description="The `state` of an earlier answer: if it is still current, the answer is only `unchanged`."
 )
 
 
@@ -42,25 +42,28 @@ async def list_parts(services: Services, params: ListParts) -> dict[str, Any]:
         return _unchanged(snapshot.state)
     found = await services.database.read(read_parts, owner=params.owner)
     reasons = dict(snapshot.effective.set_aside)
-    return {"parts": [_line(part, _fate(part, snapshot.effective, reasons)) for part in found], "state": snapshot.state}
+    return {
+        "parts": [_line(part, _status_of(part, snapshot.effective, reasons)) for part in found],
+        "state": snapshot.state,
+    }
 
 
 def _unchanged(state: str) -> dict[str, Any]:
     return {"unchanged": True, "state": state}
 
 
-Fate = tuple[str, str]
-"""The status of a part, and the reason where it needs one."""
+PartStatus = tuple[str, str]
+"""The status of a part, and the reason if that is `set-aside`; otherwise empty."""
 
 
-def _fate(part: StoredPart, effective: Effective, reasons: Mapping[str, str]) -> Fate:
+def _status_of(part: StoredPart, effective: Effective, reasons: Mapping[str, str]) -> PartStatus:
     if part.source in reasons:
         return SET_ASIDE, reasons[part.source]
     return (ACTIVE if part.source in effective.active_sources else EXPIRED), ""
 
 
-def _line(part: StoredPart, fate: Fate) -> dict[str, Any]:
-    status, reason = fate
+def _line(part: StoredPart, shown: PartStatus) -> dict[str, Any]:
+    status, reason = shown
     return {
         "source": part.source,
         "generation": part.generation,
@@ -85,16 +88,16 @@ async def describe(services: Services, params: OnePart) -> dict[str, Any]:
     effective = (await services.effective.current()).effective
     found = await services.database.read(_find, params.source)
     reasons = dict(effective.set_aside)
-    return {"parts": [_show(part, _fate(part, effective, reasons)) for part in found]}
+    return {"parts": [_show(part, _status_of(part, effective, reasons)) for part in found]}
 
 
 def _find(conn: Connection, source: str) -> list[StoredPart]:
-    """Return the part of this source, or all parts of this owner."""
+    """Return the part with this source; without one, all parts whose owner has this name."""
     return read_parts(conn, source=source) or read_parts(conn, owner=source)
 
 
-def _show(part: StoredPart, fate: Fate) -> dict[str, Any]:
-    status, reason = fate
+def _show(part: StoredPart, shown: PartStatus) -> dict[str, Any]:
+    status, reason = shown
     given = sorted(part.claims.items())
     return {
         "id": part.id,
@@ -173,7 +176,7 @@ async def diff(services: Services, params: MergeParams) -> dict[str, Any]:
 
 
 async def _effective(services: Services, params: MergeParams) -> tuple[Effective | None, str]:
-    """Return the effective configuration and its ETag; None in place of a configuration that the caller has."""
+    """Return the requested effective configuration, or None if the caller has the current one, and its `state`."""
     snapshot = await services.effective.current()
     if params.unless == snapshot.state:
         return None, snapshot.state
@@ -184,7 +187,7 @@ async def _effective(services: Services, params: MergeParams) -> tuple[Effective
 
 
 def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
-    """Return the sources as if they were declared. Raises Rejected."""
+    """Return the resources of the sources as if they were declared. Raises InvalidResources."""
     declarations = check(Sources(sources=sources).load(), []).accepted()
     return [
         StoredResource(*declared.identity, declared.annotations, declared.canonical(), 1, now, now)
@@ -193,7 +196,7 @@ def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:
 
 
 def show_merge(effective: Effective) -> dict[str, Any]:
-    """Return how parts change the declared resources, as JSON."""
+    """Return as JSON how the parts change the declared resources, and which parts are in effect."""
     return {
         "suppressed": [
             {
@@ -215,5 +218,5 @@ def show_merge(effective: Effective) -> dict[str, Any]:
 
 
 def identities(keys: Iterable[ResourceKey]) -> list[dict[str, str]]:
-    """Return the identities of resources, as responses write them."""
+    """Return the identities of resources as JSON: apiVersion, kind and name of each."""
     return [_identity(key) for key in keys]

@@ -1,4 +1,4 @@
-"""The effective configuration for programs that apply it: read with an ETag, or followed as a stream of changes."""
+"""Serves the effective configuration to programs that apply it: once, with an ETag, or as a stream of changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 class EffectiveStreams:
-    """The open streams. `begin` is called before any of them, `end` closes them all when the node stops."""
+    """The open streams of this process. `begin` is called before any of them; `end` ends them when the node stops."""
 
     def __init__(self, services: Services, callers: Callers) -> None:
         self.following = services.effective
@@ -36,7 +36,7 @@ class EffectiveStreams:
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def end(self, _: web.Application) -> None:
-        """End every stream. A client that does not read would not notice the end: its connection is cut."""
+        """End every stream. A client that does not read would not notice the end, so its connection is aborted."""
         self.stopping.set_result(None)
         for transport in self.connections:
             if transport.get_write_buffer_size():
@@ -79,8 +79,10 @@ async def stream(call: EffectiveCall) -> web.StreamResponse:
 
 
 def _require_readable(call: EffectiveCall) -> None:
-    """Raises `Forbidden` for a key limited to some groups, as the configuration may be derived from any group, and
-    `Invalid` for a query."""
+    """Raise `Forbidden` for a key that is limited to name prefixes, and `Invalid` for a request with a query.
+
+    The configuration may be derived from the events of any group.
+    """
     call.key.require_group(None)
     if call.request.query:
         fields = ", ".join(sorted(call.request.query))[:200]
@@ -111,8 +113,10 @@ def _about(snapshot: Snapshot) -> dict[str, Any]:
 async def _follow(
     response: web.StreamResponse, following: Following, snapshot: Snapshot, clock: Clock, stopping: asyncio.Future[None]
 ) -> None:
-    """Write changes until the node stops. Nothing is buffered for a slow client: the next change leads from the state
-    it was sent last to the newest."""
+    """Write changes until the node stops.
+
+    Nothing is buffered for a slow client: each change leads from the state that was sent last to the newest.
+    """
     while not stopping.done():
         timer, other = clock.timer(HEARTBEAT_SECONDS), following.other_than(snapshot.generation)
         try:
@@ -145,5 +149,5 @@ def _change(before: Snapshot, after: Snapshot) -> bytes:
 
 
 def _event(name: str, snapshot: Snapshot, data: bytes) -> bytes:
-    """Return one event of a stream. JSON contains no line breaks."""
+    """Return one server-sent event. `data` is JSON, which contains no line breaks."""
     return b"".join((f"event: {name}\nid: {snapshot.id}\ndata: ".encode(), data, b"\n\n"))

@@ -1,4 +1,4 @@
-"""Validates emitted events and fills in what is missing: every problem of every event, with its index. Pure.
+"""Validates emitted events and fills in missing members; reports the first problem of each wrong event, by its index.
 
 Almost every request is valid as a whole and is handled by columns (`event_columns`). The others are read event by
 event, with the same result.
@@ -29,7 +29,7 @@ from federation.lenient import parse_time
 
 
 class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """An event as a client writes it; missing members are filled in.
+    """An event as a client writes it; missing members are filled in later.
 
     The last three members are shown by listings. They are ignored here, and allowed so that a listing can be emitted
     elsewhere.
@@ -64,7 +64,7 @@ class EventProblem:
 
 
 class BadEvents(Invalid):
-    """Some of the request's events (`of` in all) are invalid, so none was stored. `problems`: those that were found."""
+    """Some of the request's events (`of` in all) are invalid, so none was stored. `problems` has one of each."""
 
     code = "invalid_events"
 
@@ -79,7 +79,7 @@ class BadEvents(Invalid):
 
 
 class EventsTooLarge(TooLarge):
-    """Some events exceed the group's limit, and there is no other problem. None was stored."""
+    """Some events exceed the group's limit of bytes, and there is no other problem. No event was stored."""
 
     code = "events_too_large"
 
@@ -105,11 +105,11 @@ def _summary(problems: Sequence[EventProblem], of: int) -> str:
 def drafts_from(
     events: Sequence[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool = False
 ) -> Drafts:
-    """Return the drafts (the entries to append) of all events, given as `PlainEvent` or JSON. `now` in microseconds.
+    """Return the drafts (the entries to append) of all events, given as `PlainEvent` or decoded JSON.
 
-    `heavy`: so many or so large that copies of refused events would fill memory.
-
-    Raises BadEvents or EventsTooLarge, with every problem unless there are very many.
+    Members of a `PlainEvent` may be filled in, even if an error is raised. `heavy`: the events are so many or so large
+    that copies of refused ones would fill memory. `now` in microseconds. Raises BadEvents or EventsTooLarge, with one
+    problem for each wrong event, at most about `MOST_FOUND`.
     """
     if heavy and (huge := [*islice(_find_huge(events, group), MOST_FOUND)]):
         raise EventsTooLarge(huge, len(events))
@@ -119,7 +119,7 @@ def drafts_from(
 
 
 def _find_huge(events: Sequence[Any], group: GroupConfig) -> Iterator[EventProblem]:
-    """Yield events whose payload alone exceeds the limit, before they are copied."""
+    """Yield a problem for each event whose payload alone exceeds the group's limit of bytes; copy no event."""
     most = group.limits.max_event_bytes
     for index, event in enumerate(events):
         payload = (
@@ -203,7 +203,7 @@ def _given(raw: Any) -> EventInput:
 
 
 def _reword(text: str) -> str:
-    """Return msgspec's message in the usual order: the member first."""
+    """Return msgspec's message in the words of this API, with the member first; unchanged if its form is unknown."""
     if unknown := re.match(r"Object contains unknown field `(.*)`", text):
         name = shorten(unknown[1])
         close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)

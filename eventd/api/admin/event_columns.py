@@ -31,7 +31,7 @@ MOST: Final = 10_000
 """The largest number of events in one request."""
 
 _TOGETHER: Final = 256
-"""The most events that are encoded as one text; a few texts make a block of the log."""
+"""Maximum number of events that are encoded as one text; a few texts make a block of the log."""
 
 _NUL: Final = "\\u0000"
 """How JSON writes U+0000, which no database accepts."""
@@ -65,7 +65,7 @@ _TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
 def read_events(body: bytes | bytearray) -> EmitBody | None:
-    """Return the events of a request; None for any other body."""
+    """Return the decoded body of an emit request; None if it does not fit `EmitBody`, as with a `ttl`."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -73,7 +73,7 @@ def read_events(body: bytes | bytearray) -> EmitBody | None:
 
 
 def convert_events(events: Sequence[Any]) -> Sequence[PlainEvent] | None:
-    """Convert JSON values to events; events are returned unchanged. None if a value does not fit."""
+    """Convert decoded JSON to `PlainEvent`s; a `PlainEvent` is returned as it is. None if any value does not fit."""
     try:
         return msgspec.convert(events, list[PlainEvent])
     except (msgspec.ValidationError, RecursionError):
@@ -83,7 +83,10 @@ def convert_events(events: Sequence[Any]) -> Sequence[PlainEvent] | None:
 def drafts_of(
     events: Sequence[PlainEvent], group: GroupConfig, *, now: int, random: Callable[[int], bytes]
 ) -> Drafts | None:
-    """Return the drafts of events that need no closer check; None if one of them does. `now` in microseconds."""
+    """Return the drafts of the events; None if one of them needs a closer check. `now` in microseconds.
+
+    Missing members of the events are filled in, even if None is returned.
+    """
     try:
         expires_first = _set_times(events, now)
     except BadEvent:
@@ -123,8 +126,10 @@ def _needs_closer_check(text: str, most: int) -> bool:
 
 
 def _has_edges(texts: Iterable[str]) -> bool:
-    """Return whether any text begins or ends with white space. Usually none contains any, which one search over all
-    shows."""
+    """Return whether any text begins or ends with white space.
+
+    Usually none contains any, which one search over all of them shows.
+    """
     joined = "".join(texts)
     return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
 
@@ -143,14 +148,20 @@ def _fill_in(events: Sequence[PlainEvent], group: GroupConfig, now: int, random:
 
 
 def clear_source(events: Iterable[Any], node: str) -> None:
-    """Remove the default source `node` from events: the group has meanwhile been applied with another node name."""
+    """Clear the source of events whose source is `node`, so that the next attempt fills it in again.
+
+    The group has meanwhile been applied with another node name, and `node` was the default.
+    """
     for event in events:
         if isinstance(event, PlainEvent) and event.source_node == node:
             event.source_node = ""
 
 
 def _set_times(events: Sequence[PlainEvent], now: int) -> int | None:
-    """Write both times of each event in canonical form; return the earliest expiry. Raises BadEvent."""
+    """Set both times of each event in canonical form; return the earliest expiry (microseconds), None if none expires.
+
+    An event without a time of observation gets `now`. Raises BadEvent.
+    """
     at = format_time(now)
     observed = [at if event.observed_at is None else event.observed_at for event in events]
     expiring = [event for event in events if event.expires_at is not None and event.expires_at != ZERO_TIME]
@@ -166,7 +177,7 @@ def _set_times(events: Sequence[PlainEvent], now: int) -> int | None:
 
 
 def _read_times(texts: list[str]) -> tuple[list[str], list[datetime]]:
-    """Return times as canonical events write them, and their values. Raises BadEvent.
+    """Return the times in the form of canonical events, and as values. Raises BadEvent.
 
     The library accepts other forms than the protocol, so a time is accepted only if the library writes it back
     unchanged.

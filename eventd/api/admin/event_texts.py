@@ -1,4 +1,4 @@
-"""Events of a large request as JSON texts: all are checked before any is kept in decoded form. Pure."""
+"""Events of a large request as JSON texts: all are checked before any is kept in decoded form."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from eventd.resources.reading.problems import MOST_FOUND
 
 _EVENTS: Final = 256
 _BYTES: Final = 1 << 20
-"""The most events, and bytes of their texts, that are decoded together to be checked."""
+"""Maximum number of events, and of bytes of their texts, that are decoded together to be checked."""
 _LOOKED_AT: Final = 64 << 10
 """Bytes of a text that are copied at once to be counted."""
 _EVENT: Final = msgspec.json.Decoder(PlainEvent)
 
 
 def are_texts(events: Sequence[Any]) -> bool:
-    """Return whether the events are not yet decoded."""
+    """Return whether the events are undecoded texts (`Raw`); False for no events."""
     return bool(events) and isinstance(events[0], Raw)
 
 
@@ -55,7 +55,7 @@ def decode_texts(events: list[Any], group: GroupConfig, *, now: int, random: Cal
 
 
 def _pieces(texts: Sequence[Raw]) -> Iterator[tuple[int, Sequence[Raw]]]:
-    """Yield all texts in order, some at a time, with the index of the first."""
+    """Yield all texts in order, in pieces of a bounded size, each with the index of its first text."""
     start = size = 0
     for index, text in enumerate(texts):
         if index - start >= _EVENTS or (size + len(text) > _BYTES and index > start):
@@ -66,7 +66,7 @@ def _pieces(texts: Sequence[Raw]) -> Iterator[tuple[int, Sequence[Raw]]]:
 
 
 def _decode(text: Raw, index: int) -> Any:
-    """Return a plain event, or else the JSON value."""
+    """Return a `PlainEvent`, or any other JSON value as such. Raises `Invalid` for bytes that are not JSON in UTF-8."""
     try:
         with suppress(msgspec.ValidationError):
             return _EVENT.decode(text)
@@ -78,7 +78,7 @@ def _decode(text: Raw, index: int) -> Any:
 
 
 def _require_small(texts: Sequence[Raw], group: GroupConfig) -> None:
-    """Raises EventsTooLarge for events far over the group's limit of bytes, before they are decoded."""
+    """Raise EventsTooLarge if events exceed twice the group's limit of bytes, before any is decoded."""
     most = group.limits.max_event_bytes
     sizes = [(index, _least_bytes(text)) for index, text in enumerate(texts) if len(text) > 2 * most]
     words = f"bytes or more are over the limit of {most} of group {group.name}"
@@ -87,7 +87,7 @@ def _require_small(texts: Sequence[Raw], group: GroupConfig) -> None:
 
 
 def _least_bytes(text: Raw) -> int:
-    """Return the least size of the text, without white space and with escapes replaced by their characters."""
+    """Return a lower bound of the text's bytes without white space, with escapes replaced by their characters."""
     whole, size = memoryview(text), len(text)
     for start in range(0, len(text), _LOOKED_AT):
         part = bytes(whole[start : start + _LOOKED_AT])

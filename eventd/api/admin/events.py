@@ -35,7 +35,7 @@ from federation.event import DECODER, is_plain
 from federation.loops import decode_path
 
 MANY = 1_000
-"""The most events, or members of their payloads, of a request that is checked on the event loop."""
+"""Maximum number of events, or of members of their payloads, in a request that is checked on the event loop."""
 RESULTS = {
     Outcome.NEW: "new",
     Outcome.REFRESH: "refreshed",
@@ -93,7 +93,10 @@ class _LargeEmit(Emit):
 
 
 def _is_heavy(params: Emit) -> bool:
-    """Return whether to check the events in a thread. Events that were not decoded by columns are counted."""
+    """Return whether to check the events in a thread, by the request's size, its events and its payload members.
+
+    Payload members are counted only in events that are not `PlainEvent`s.
+    """
     odd = (event for event in params.events[:MANY] if isinstance(event, dict))
     payloads = (event.get("payload") for event in odd)
     return (
@@ -169,15 +172,15 @@ def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[
 
 
 def _refusal_of(drafts: Drafts) -> Check:
-    """Return the check that refuses reports of addresses which this node captures itself."""
+    """Return the check, run in the writing transaction, that refuses reports of addresses this node captures itself."""
     events = [*map(DECODER.decode, drafts.bodies)]
     reports = [(event.type, event.subject, event.payload) for event in events]
     return lambda conn, at: refuse_captured(conn, reports, at)
 
 
 def _results(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
-    fates = zip(drafts.event_ids, appended.outcomes, strict=True)
-    results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in fates]
+    outcomes = zip(drafts.event_ids, appended.outcomes, strict=True)
+    results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in outcomes]
     for index, owner in appended.owners.items():
         results[index]["owner"] = {"sourceNode": owner.source, "keyId": owner.key_id}
     return results
@@ -196,7 +199,7 @@ class ListEvents(Params):
     group: str
     type: list[str] = Field(default=[], description="Only events of this type; repeatable.")
     subject_prefix: str = Field(default="", description="Only events whose subject has this prefix.")
-    source: str = Field(default="", description="Only events of this node.")
+    source: str = Field(default="", description="Only events with this source node.")
     id: str = Field(default="", description="Only this event.")
     since: str = Field(default="", description="Only events observed at this time or later.")
     until: str = Field(default="", description="Only events observed at this time or earlier.")
@@ -262,7 +265,7 @@ def _open_listing(
 
 
 class Prune(Params):
-    """Apply a group's retention now."""
+    """The group whose retention is applied now."""
 
     group: str
 

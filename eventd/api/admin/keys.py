@@ -68,7 +68,7 @@ def _row(params: CreateKey, secret: str, now: int) -> KeyRow:
 
 
 def _require_limits(params: CreateKey) -> None:
-    """Raises `Invalid` for an empty limit: a client whose variable is unset would create a key without limits."""
+    """Raise `Invalid` for an empty limit: a client whose variable is unset would create a key without limits."""
     for name in ("scopes", "prefixes", "expires"):
         if name in params.model_fields_set and not getattr(params, name):
             raise Invalid(f"{name}: is empty", hint="name the limit, or leave the field out to set none")
@@ -83,7 +83,10 @@ def _scopes(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _end(text: str, now: int) -> int | None:
-    """Return the microseconds of a time, or of a duration from `now`. Raises `Invalid`."""
+    """Return when a key expires, given as a time or a duration from `now`, in microseconds; None for an empty text.
+
+    Raises `Invalid`, also for a time that has passed.
+    """
     if not text:
         return None
     try:

@@ -22,7 +22,7 @@ async def show_lake(services: Services, _params: ShowLake) -> dict[str, Any]:
 
 
 def read_shipping(conn: Connection) -> dict[str, Any]:
-    """Return the lake, and how far each ledger table is shipped (`books`); both empty if the node never had a lake."""
+    """Return as JSON the lake, and how far each ledger table is shipped (`books`); empty if there never was a lake."""
     cursors = read_cursors(conn, SEGMENTS)
     if not cursors:
         return {"lake": "", "books": []}

@@ -1,4 +1,4 @@
-"""Links: the state of every peer and every sender; pause and resume."""
+"""Links: the state of those to peers and those from senders; pauses and resumes links to peers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ async def show_links(services: Services, params: ListLinks) -> dict[str, Any]:
 
 
 def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
-    """Return both directions of a group's links, for responses. Raises NotFound."""
+    """Return as JSON a group's links to peers and from senders; with `node`, only its own. Raises NotFound."""
     outbound = read_outbound(conn, group, node, now)
     inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
     return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
 
 
 def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
-    """Return the links to the group's peers, or to one of them. Raises NotFound."""
+    """Return as JSON the links to the group's peers, or only to the peer `node`. Raises NotFound."""
     peers = peers_of(find_group(conn, group), node)
     head, topic = read_head(conn), read_group_topic(conn, group)
     return [_outbound(link, head, now) for link in read_link_statuses(conn, topic, peers, now)]
@@ -182,8 +182,10 @@ async def resume(services: Services, params: Resume) -> dict[str, Any]:
 
 
 def _set_paused(conn: Connection, group: str, node: str, now: int, *, at: int | None, by: str) -> None:
-    """Pause the link to the peer and its repairs, or resume them. A second pause keeps the operator and time of the
-    first."""
+    """Pause the link to the peer and its repairs at the time `at`, or resume them if it is None.
+
+    A second pause keeps the operator and time of the first. Resuming also clears failures. A missing cursor is created.
+    """
     peer = find_peer(find_group(conn, group), node)
     announce(conn)  # locks the head, which is always locked before cursors
     if not read_cursors(conn, name=link_name(group, node)):

@@ -20,7 +20,7 @@ class PeerLedger:
 
 
 def open_ledger(conn: Connection, peer: PeerConfig) -> PeerLedger:
-    """Return the ledger of the link to the peer in this snapshot; its batches are read later."""
+    """Return the ledger of the link to the peer in this snapshot, without its batches, which `derive` reads."""
     cursor = read_cursor_of(conn, peer)
     wanted = Selection.of(peer)
     if cursor is None:

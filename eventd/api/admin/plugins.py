@@ -21,6 +21,7 @@ from eventd.resources.effective import PluginConfig, subscriptions
 from eventd.resources.kinds.registry import PLUGIN
 from eventd.resources.validation.resource import from_stored
 from eventd.runtime.clock import Clock
+from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.settings.model import plugin_environment
 from eventd.store.parts.parts import NewPart
 from eventd.store.rows.registry import StoredResource, read_resources
@@ -67,7 +68,7 @@ async def run_plugin(services: Services, params: RunPlugin) -> dict[str, Any]:
     asked = await services.database.read(
         lambda conn: prepare_manual_run(conn, params.name, services.clock.now(), kept=kept)
     )
-    running = Plugins(services.clock, environment=plugin_environment())
+    running = Plugins(services.clock, environment=plugin_environment(), threads=services.database.threads)
     try:
         gave = await run_without_events(services.database, services.clock, running, asked)
     except PluginFailed as failed:
@@ -146,20 +147,21 @@ class CheckPlugin(Params):
 async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any]:
     stored = await services.database.read(read_resources)
     config = find_plugin(stored, params.name)
-    checking = make_checking(services.clock, config, params.type or _type_for(stored, config.name))
+    event_type = params.type or _type_for(stored, config.name)
+    checking = make_checking(services.clock, config, event_type, services.database.threads)
     checking.context = context_of(config, stored)
     return await run_checks(checking)
 
 
-def make_checking(clock: Clock, config: PluginConfig, event_type: str) -> Checking:
+def make_checking(clock: Clock, config: PluginConfig, event_type: str, threads: ThreadFactory = THREADS) -> Checking:
     """Return the checks of a plugin, which run it on this machine with events of `event_type`."""
     environment = plugin_environment()
-    running = Plugins(clock, environment=environment)
+    running = Plugins(clock, environment=environment, threads=threads)
     return Checking(running, config, clock, environment, event_type=event_type or DEFAULT_TYPE)
 
 
 async def run_checks(checking: Checking) -> dict[str, Any]:
-    """Return every verdict, and how many checks failed."""
+    """Run all checks and close the plugin; return every verdict, and how many checks failed, as JSON."""
     try:
         verdicts = [verdict async for verdict in checking.run()]
     finally:
@@ -179,7 +181,7 @@ def _show_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _type_for(stored: Sequence[StoredResource], name: str) -> str:
-    """Return an event type that a subscription passes to the plugin; empty if there is none."""
+    """Return an event type that a subscription passes to the plugin, with any `*` replaced; empty if there is none."""
     types = (type for one in subscriptions(stored).values() if one.plugin == name for type in one.selector.types)
     return next((type.replace("*", "check") for type in sorted(types)), "")
 

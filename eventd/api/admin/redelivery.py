@@ -70,8 +70,10 @@ class PeerLink:
         return cls(peer, cursor, read_group_topic(conn, group))
 
     def start(self, conn: Connection, after: int, upto: int, selection: Mapping[str, Any], now: int) -> str:
-        """Start a repair of the records in `(after, upto]` that `selection` takes; return its name. If the link is
-        paused, so is the repair."""
+        """Start a repair of the records in `(after, upto]` that `selection` takes; return its name.
+
+        If the link is paused, so is the repair.
+        """
         name = start_repair(
             conn,
             group=self.peer.group,
@@ -87,12 +89,12 @@ class PeerLink:
         return name
 
     def start_at(self, conn: Connection, positions: Sequence[int], now: int) -> str:
-        """Start a repair of the records at these positions; return its name."""
+        """Start a repair of the records at these positions, as far as the peer selects them; return its name."""
         selection = Selection(self.peer.selector, self.peer.relay, positions=frozenset(positions))
         return self.start(conn, min(positions) - 1, max(positions), selection.to_json(), now)
 
-    def hindrance(self, record: Record | None, now: int) -> str:
-        """Return why a record cannot be sent again; empty if it can."""
+    def why_not(self, record: Record | None, now: int) -> str:
+        """Return why a record cannot be sent to this peer again, in words; empty if it can. None: it was removed."""
         if record is None:
             return "retention has removed it"
         if not is_alive(record.expires_at, now):
@@ -115,7 +117,7 @@ async def redeliver(services: Services, params: Redeliver) -> dict[str, Any]:
 
 
 class _Plan(NamedTuple):
-    """A repair of `positions`, or of `(after, upto]` if there are none, and the response that describes it."""
+    """A planned repair of `positions`, or of `(after, upto]` if there are none, and the response that describes it."""
 
     positions: Sequence[int]
     after: int
@@ -156,13 +158,13 @@ def _look_up_ids(conn: Connection, params: Redeliver, now: int) -> _Plan:
 def _require_all(
     link: PeerLink, ids: Sequence[str], placed: Mapping[str, int | None], records: Mapping[int, Record], now: int
 ) -> None:
-    """Raise NotFound or Conflict that names every id which cannot be sent again, and why."""
+    """Raise NotFound or Conflict, with the reason for each id, if the event of any of the ids cannot be sent again."""
     reasons = {}
     for event_id in ids:
         at = placed.get(event_id)
         none = f"group {link.peer.group} has no event with this id"
         record = None if at is None else records.get(at)
-        if reason := link.hindrance(record, now) if event_id in placed else none:
+        if reason := link.why_not(record, now) if event_id in placed else none:
             reasons[event_id] = reason
     if reasons:
         raise _refusal(reasons, Conflict if reasons.keys() & placed.keys() else NotFound)
@@ -206,7 +208,7 @@ _REST = 1
 
 
 async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Survey:
-    """Count the events in `(after, upto]` in short steps with a rest after each, during which deliveries continue."""
+    """Count the records in `(after, upto]` that a repair would send, in short steps with a rest for deliveries."""
     database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)
     lock = _surveying.setdefault(database, asyncio.Lock())
     while found.upto < upto:
@@ -219,7 +221,7 @@ async def _survey(services: Services, link: PeerLink, after: int, upto: int, now
 
 
 def _evicted(topic: TopicRow, params: Redeliver) -> int:
-    """Return how many of the requested seqs were evicted; 0 for a span of time, where that is unknown."""
+    """Return how many of the requested seqs were evicted; 0 if a span of time was requested, as it is unknown then."""
     if params.from_seq is None and params.to_seq is None:
         return 0
     last = topic.evicted_seq if params.to_seq is None else min(params.to_seq, topic.evicted_seq)

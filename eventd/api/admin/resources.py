@@ -31,11 +31,11 @@ from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import read_runs
 
 RECENT = 5
-"""The most dead letters, and runs, that a description shows."""
+"""Maximum number of dead letters, and of runs, that a description shows."""
 MOST_VALUES = 200_000
-"""The most values in the sources of one request: they take about 40 MiB of memory."""
+"""Maximum number of values in the sources of one request: they take about 40 MiB of memory."""
 SUGGESTED = 10
-"""The most names that are suggested for an unknown one."""
+"""Maximum number of names that are suggested for an unknown one."""
 
 
 class Source(BaseModel):
@@ -57,8 +57,10 @@ class Sources(Params):
     )
 
     def load(self) -> ReadResult:
-        """Return the resources as written (drafts), and the problems of reading. Large sources take seconds: not for
-        the event loop."""
+        """Return the resources as written (drafts), and the problems of reading.
+
+        Large sources take seconds, so do not call it on the event loop.
+        """
         loaded, values = ReadResult(), 0
         for source in self.sources:
             if source.problem:
@@ -76,7 +78,7 @@ class Sources(Params):
 
 
 class Apply(Sources):
-    """Make the stored resources equal to the sources."""
+    """Create or update the resources of the sources, all or none; with `prune`, delete all others."""
 
     prune: bool = Field(default=False, description="Delete stored resources that are not in the sources.")
     allow_empty: bool = Field(
@@ -94,7 +96,7 @@ async def apply(services: Services, params: Apply) -> dict[str, Any]:
 
 
 async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None:
-    """Apply the change to this node before the response is sent."""
+    """Let this node follow a stored change before the response is sent."""
     if planned.writes and not dry_run:
         await services.take_over()
 
@@ -114,7 +116,10 @@ def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) ->
 
 
 def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
-    """Update the cursors at once, whether the node runs or not: from now on retention keeps events for a new peer."""
+    """Return the plan, after the cursors are matched to its changes, whether a node runs or not; not in a dry run.
+
+    From then on, retention keeps events for a new peer.
+    """
     if planned.writes and not dry_run:
         reconcile(conn, read_resources(conn), now)
     return planned
@@ -182,7 +187,7 @@ def _kind_of(row: StoredResource) -> KindId:
 
 
 def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
-    """Return this program's kinds in the order of their table, then those of other programs."""
+    """Return the rows sorted by kind and name: this program's kinds in the order of `KINDS`, then those of others."""
     order = list(KINDS)
     return sorted(
         rows,

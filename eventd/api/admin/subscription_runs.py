@@ -89,7 +89,7 @@ def _line(run: Run, event_id: str) -> dict[str, Any]:
 
 
 def show_run(run: Run) -> dict[str, Any]:
-    """Return a run as a whole."""
+    """Return a run as JSON, with the ids of its events."""
     return {
         "id": run.id,
         "plugin": run.plugin,

@@ -23,8 +23,10 @@ from eventd.store.rows.registry import read_resources
 
 
 def find_subscription(conn: Connection, name: str, group: str = "") -> SubscriptionConfig:
-    """Return the declared subscription, by name or as `EventSubscription/NAME`. Raises NotFound, also if it belongs to
-    another group than `group`."""
+    """Return the declared subscription that is called NAME or `EventSubscription/NAME`.
+
+    Raises NotFound, also if `group` is given and is not its group.
+    """
     known = subscriptions(read_resources(conn))
     found = known.get(name.removeprefix(QUALIFIED))
     if found is None or (group and found.group != group):
@@ -43,7 +45,7 @@ class ListSubscriptions(Params):
 
 
 def read_states(conn: Connection, params: ListSubscriptions, now: int) -> list[dict[str, Any]]:
-    """Return the state of each subscription, by group and name. Raises NotFound for an undeclared group or name."""
+    """Return subscriptions and their states as JSON, sorted by group and name. Raises NotFound for undeclared ones."""
     if params.group:
         find_group(conn, params.group)
     stored = read_resources(conn)

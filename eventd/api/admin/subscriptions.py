@@ -102,7 +102,7 @@ def _letters(conn: Connection, cursor: Cursor) -> list[StoredDeadLetter]:
 def _judge(
     conn: Connection, one: SubscriptionConfig, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
-    """Return the dead letters that can be retried, and the others with the reason."""
+    """Return the dead letters that can be retried, and as JSON the others, each with the reason."""
     trigger = Trigger.of(one, find_group(conn, one.group).node_name)
     stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     again: list[StoredDeadLetter] = []
@@ -175,7 +175,10 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
 
 
 def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:
-    """Move the cursor to the position `to`; detach runs, and delete backfills and the dead letters after it."""
+    """Move the subscription's cursor to the position `to`, and detach its runs.
+
+    Its backfills are deleted, as are its dead letters after `to`; those up to `to` stay.
+    """
     backfills = [backfill.name for backfill in _backfills(conn, one)]
     for name in (cursor.name, *backfills):
         detach_runs(conn, name, now)
@@ -209,16 +212,20 @@ async def resume(services: Services, params: OneSubscription) -> dict[str, Any]:
 
 
 def _set_paused(conn: Connection, params: OneSubscription, now: int, *, at: int | None, by: str) -> None:
-    """Pause the subscription and its backfills, or resume them. A second pause keeps the operator and time of the
-    first."""
+    """Pause the subscription and its backfills at the time `at`, or resume them if it is None.
+
+    A second pause keeps the operator and time of the first. Resuming also clears failures.
+    """
     announce(conn)
     one = find_subscription(conn, params.subscription, params.group)
     pause_all(conn, [_cursor(conn, one, now), *_backfills(conn, one)], now, at=at, by=by)
 
 
 def _cursor(conn: Connection, one: SubscriptionConfig, now: int) -> Cursor:
-    """Return the subscription's cursor, which is created if no node has registered the subscription. Raises Conflict if
-    its group is not declared."""
+    """Return the subscription's cursor, which is created if no node has registered the subscription.
+
+    Raises Conflict if its group is not declared.
+    """
     name = subscription_name(one.group, one.name)
     if not read_cursors(conn, name=name):
         reconcile(conn, read_resources(conn), now)

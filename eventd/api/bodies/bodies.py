@@ -22,11 +22,11 @@ SMALL_BYTES = 1 << 20
 LIGHT_BYTES = 64 << 10
 """Bodies up to this size do not count towards the memory for all bodies, and are always decoded on the event loop."""
 HUGE_BYTES = 16 << 20
-"""A body over this size is checked part by part before any of it is decoded, so a refused body is not in memory twice.
-"""
+"""A body over this size is first decoded only as far as its members, and its events are checked a few at a time, so a
+refused body is not in memory twice."""
 BODIES_BYTES = 256 << 20
-"""The most bytes of bodies over `LIGHT_BYTES` that are admitted at once, or two bodies of the largest size, if that is
-more: each takes several times its size until it is stored."""
+"""Maximum bytes of all bodies over `LIGHT_BYTES` that are admitted at once, or two bodies of the largest size, if that
+is more: each takes several times its size until it is stored."""
 GROWTH = 4
 """A body takes about this many times its size in memory until it is stored."""
 RESERVE = 32 << 20
@@ -38,8 +38,9 @@ T = TypeVar("T")
 class BodyMemory:
     """The memory for the bodies of all running requests. `held`: bytes of the large ones.
 
-    A body reserves its memory when its head names a length. When none is left, the key with the most reserved memory
-    loses the body that has been arriving longest, if it holds more than the requesting key: withheld bodies give way.
+    A body reserves its memory when its head names a length, or else as it grows. When none is left, the key with the
+    most reserved memory loses the oldest of its bodies that are still arriving, if that key holds more than the
+    requesting one would: withheld bodies give way.
     """
 
     def __init__(self, largest: int, memory: MemoryLimit | None = None) -> None:
@@ -53,12 +54,12 @@ class BodyMemory:
 
     @classmethod
     def of_process(cls, largest: int) -> BodyMemory:
-        """Return the memory of this process, within its limit."""
+        """Return the memory for bodies in this process, within the limit that the system sets."""
         return cls(largest, find_limit())
 
     @contextmanager
     def hold(self, key: bytes = b"") -> Iterator[BodyReservation]:
-        """Yield a reservation for a body of the caller with this key, for the duration of the block."""
+        """Yield an empty reservation for a body of the caller with this key; it is freed at the end of the block."""
         body = BodyReservation(self, key)
         try:
             yield body
@@ -66,7 +67,7 @@ class BodyMemory:
             self.give_back(body)
 
     def make_room(self, body: BodyReservation, more: int) -> None:
-        """Let bodies of another key give way to `more` bytes of `body`. Raises `Throttled` if too few can."""
+        """Let bodies of other keys give way until `more` bytes of `body` fit. Raises `Throttled` if too few can."""
         while self.held + more > self.most:
             giving = self._find_giving(body, more)
             if giving is None:
@@ -80,7 +81,7 @@ class BodyMemory:
             raise Throttled("the node is short of memory: send this body later, or in smaller parts")
 
     def take(self, body: BodyReservation, more: int) -> None:
-        """Reserve `more` bytes for the body."""
+        """Reserve `more` bytes for the body, without a check."""
         self._large[body] = None
         body.bytes += more
         self.held += more
@@ -93,7 +94,7 @@ class BodyMemory:
             body.bytes = 0
 
     def _find_giving(self, asking: BodyReservation, more: int) -> BodyReservation | None:
-        """Return the body that gives way to `more` bytes of another; None without one."""
+        """Return the body that gives way to `more` bytes of the body `asking`; None if none may be made to."""
         by_key: Counter[bytes] = Counter()
         for body in self._large:
             by_key[body.key] += body.bytes
@@ -114,7 +115,7 @@ class BodyReservation:
         self._bodies = bodies
 
     def grow_to(self, size: int) -> None:
-        """Reserve `size` bytes in all; small bodies reserve nothing. Raises `Throttled`, also after it gave way."""
+        """Reserve `size` bytes in all; a small body reserves nothing. Raises `Throttled`, also if the body gave way."""
         if self.gave_way:
             raise needs_room_error()
         more = size - self.bytes
@@ -126,7 +127,7 @@ class BodyReservation:
 
     @asynccontextmanager
     async def arriving(self) -> AsyncIterator[None]:
-        """Wrap the arrival of the body. Raises `Throttled` when it must give way, `SlowBody` when it takes too long."""
+        """Read the body in the block. Raises `Throttled` when it must give way, `SlowBody` after `BODY_SECONDS`."""
         try:
             async with asyncio.timeout(BODY_SECONDS) as deadline:
                 self.stop = lambda: deadline.reschedule(asyncio.get_running_loop().time())
@@ -146,9 +147,10 @@ class BodyReservation:
 async def read_body(
     request: web.Request, most: int, held: BodyReservation, *, setting: bool = True
 ) -> bytes | bytearray:
-    """Return the body, empty without one. `setting`: the limit comes from the settings, as the error's hint says.
+    """Return the body of a request; empty if it has none.
 
-    Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for a broken body.
+    Raises `TooLarge` beyond `most` bytes, `Throttled`, `SlowBody`, and `Invalid` for a broken body. `setting`: `most`
+    is EVENTD_MAX_BODY_BYTES, which the hint of `TooLarge` names.
     """
     if (request.content_length or 0) > most:
         raise _too_large(most, setting)
@@ -196,6 +198,8 @@ def _too_large(most: int, setting: bool) -> TooLarge:
 
 
 async def aside(size: int, work: Callable[..., T], *args: Any, light: int = SMALL_BYTES) -> T:
-    """Return the result of `work`, which runs in a thread if the body's `size` is over `light` bytes: otherwise other
-    requests would have to wait."""
+    """Return the result of `work`, which runs in a thread if the body's `size` is over `light` bytes.
+
+    On the event loop, it would delay other requests.
+    """
     return await asyncio.to_thread(work, *args) if size > light else work(*args)

@@ -34,7 +34,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:
-    """Return an upper bound of the elements of a list that is a member of a JSON object; count at most `most` + 1."""
+    """Return an upper bound of the elements of any list that is a member of a JSON object; stop at `most` + 1."""
     elements = 1
     for _, level, character in _walk(text):
         elements += character == b"," and level == 2

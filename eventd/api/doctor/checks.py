@@ -14,11 +14,11 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 NAMED = 3
-"""The most event ids that a check names; of the others, it gives only the number."""
+"""Maximum number of event ids that a check names; of the others, it gives only the number."""
 
 
 def check_group(group: GroupFacts) -> Iterator[Check]:
-    """Yield the checks of a group's deliveries, peer by peer, then of its subscriptions' runs."""
+    """Yield the checks of a group's deliveries, peer by peer, then those of its subscriptions' runs."""
     expected = False
     for peer in group.peers:
         yield from check_peer(peer, group.slo)
@@ -115,7 +115,7 @@ def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     if not found.pending:
         held = f"no event can be sent now: {_held(peer)}" if found.refused_waiting else "no event is waiting"
         return _of(peer, suffix, Status.PASS, code, detail=held)
-    detail = f"{_count(found.pending, 'event')} waiting{'' if found.ahead_in_full else ' at most'}"
+    detail = f"{'' if found.ahead_in_full else 'at most '}{_count(found.pending, 'event')} waiting"
     remedy = f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
     if left is None or left >= slo.expires_soon * SECOND:
@@ -139,7 +139,7 @@ def _soon(left: int, slo: Thresholds) -> Breach:
 def _stale(peer: PeerFacts) -> Check:
     found, suffix, code = peer.deliveries, "stale TTL", "stale-ttl"
     if not found.stale:
-        return _of(peer, suffix, Status.PASS, code, detail="the peer has every event with its latest expiry")
+        return _of(peer, suffix, Status.PASS, code, detail="every delivered event has its latest expiry at the peer")
     # Only a complete count may say "all".
     status = Status.FAIL if found.stale == found.delivered and found.in_full else Status.WARN
     detail = f"{found.stale} of {_count(found.delivered, 'delivered event')} with an earlier expiry than here"
@@ -188,7 +188,7 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
 
 
 def check_expected(peer: PeerFacts) -> Check:
-    """Check whether each live event that is meant for the peer is delivered, pending, or refused."""
+    """Check that no event meant for the peer is missing, and that the peer has an endpoint."""
     suffix, code = "expected delivery", "expected-delivery"
     if not peer.endpoint:
         return _of(
@@ -214,15 +214,16 @@ def check_expected(peer: PeerFacts) -> Check:
 
 
 def _accounted(found: Deliveries) -> str:
-    """Return in words that every event is delivered or pending, and the number of each other outcome."""
+    """Return in words that no event that was looked at is missing, and how many are neither delivered nor pending."""
     words = {
         "expired before the peer had them": found.expired,
         "came from or through the peer": found.in_path,
         "refused by the peer": found.refused,
         "without stored evidence of their delivery": found.unproven,
     }
-    rest = ", ".join(f"{number} {told}" for told, number in words.items() if number)
-    return "all events are delivered or pending" + (f"; besides, {rest}" if rest else "")
+    rest = ", ".join(f"{number} {outcome}" for outcome, number in words.items() if number)
+    which = "no event" if found.in_full else f"none of the newest {found.looked_at} events"
+    return f"{which} is missing: each is delivered or pending" + (f"; besides, {rest}" if rest else "")
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -268,7 +269,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _span(duration: int) -> str:
-    """Return a duration to the second, or to the millisecond below one."""
+    """Return a duration (microseconds) as text, rounded to the second, or below one second to the millisecond."""
     return format_duration(round(duration, -6 if duration >= SECOND else -3))
 
 

@@ -13,7 +13,7 @@ AREA = "federation"
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The limits above which a group's figures are a warning or a failure. In whole seconds and numbers of runs."""
+    """The limits of a group's checks, beyond which they warn or fail: in whole seconds, or numbers of runs."""
 
     lag_warn: int = LAG_WARN
     lag_fail: int = LAG_FAIL
@@ -24,7 +24,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """The state of the link to a peer, or of a subscription. `registered`: a node has created its cursor."""
+    """The state of the link to a peer, or of a subscription. `registered`: its cursor has been created."""
 
     registered: bool = True
     state: str = "running"
@@ -43,7 +43,7 @@ class LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The outcome of the live events that are meant for a peer.
+    """The outcome of the events that are meant for a peer; all but the `expired` and some `in_path` ones are live.
 
     `delivered` includes the `stale` ones, whose refresh is still pending. The backlog counts as `refused_waiting` while
     the link is blocked or failed, else as `pending`. `missing` holds the ids of events that are neither delivered nor
@@ -51,10 +51,11 @@ class Deliveries:
     counts the dead letters that can be retried, `refused_again` those of them that the peer refuses every time, and
     `spent_letters` the dead letters that can no longer be retried. `expires_in` is the time until the first of all
     these events expires, `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that
-    the peer does not have: `pending`, `refused_waiting` or in `letters`. The oldest event of the backlog, refreshes
-    included, has been ready to be sent for `waiting_for`. Of the events that the link's cursor has passed, the newest
-    `looked_at` are counted, which are all of them if `in_full`; the numbers of the backlog are exact only if
-    `ahead_in_full`, and upper bounds otherwise.
+    the peer does not have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a
+    delivered event could be sent to its acknowledgement, without repairs; None if no delivery counts. The oldest event
+    of the backlog, refreshes included, has been ready to be sent for `waiting_for`. Of the events that the link's
+    cursor has passed, the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the
+    backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0
@@ -80,12 +81,12 @@ class Deliveries:
 
     @property
     def failed(self) -> int:
-        """Return the number of retryable dead letters, and of the backlog of a blocked or failed link."""
+        """Return the number of dead letters that can be retried, plus the backlog of a blocked or failed link."""
         return self.letters + self.refused_waiting
 
     @property
     def events(self) -> int:
-        """Return the number of events that the peer should have or get."""
+        """Return the number of events that the peer should have or get, whatever their outcome."""
         return self.delivered + self.pending + self.failed + len(self.missing) + self.unproven
 
 
@@ -106,16 +107,17 @@ class PeerFacts:
 
     @property
     def name(self) -> str:
-        """Return the name used in checks."""
+        """Return the name used in checks: `GROUP/NODE`."""
         return f"{self.group}/{self.node}"
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of one subscription: each event counts as one run, in its latest state.
+    """The runs of one subscription, counted by event: an event of two successful runs counts twice.
 
-    `failed` counts dead letters, and the backlog while the subscription is blocked or failed. `failed` and `pending`
-    are minimums unless `in_full`. `link` is the state of the subscription. At `lost_at`, retention last removed events
+    `failed` counts dead letters, and the backlog while the subscription is blocked or failed; at any other time the
+    backlog is `pending`, unless it only waits for the window to end. `failed` and `pending` are minimums unless
+    `in_full`. `link` is the state of the subscription. At `lost_at`, retention last removed events
     that its plugin had not got.
     """
 
@@ -135,7 +137,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The gaps of one sender and one `reason`: their number, and when the last of them was recorded.
+    """The gaps that one sender (`node`) reported for one `reason`: their number, and when the last was recorded.
 
     `lost`: the sender lost events before it could send them. `taken_back`: its log went back to an earlier state.
     """
@@ -148,8 +150,10 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group. `has_own`: a live event that this node emitted is stored. `aside`: the source of each ineffective part
-    of its subscriptions, and the reason.
+    """One group.
+
+    `has_own`: a live event that this node emitted was found among the newest ones. `aside`: the source of each
+    ineffective part of its subscriptions, and the reason.
 
     Only a running node knows `v1_requests`, the number received since its start, and `keys_trouble`, why the files of
     its keys cannot be read now.

@@ -24,15 +24,17 @@ from eventd.store.rows.registry import announce
 
 
 class FixResult(NamedTuple):
-    """The outcome of one action."""
+    """The outcome of one action: whether it changed anything, and the `result` in words."""
 
     changed: bool
     result: str
 
 
 async def carry_out(services: Services, actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Execute the safe actions of the plan; return every action with its outcome, as JSON. A failed action does not
-    stop the others."""
+    """Execute the safe actions of the plan; return every action with its outcome, as JSON.
+
+    A failed action does not stop the others.
+    """
     outcomes = []
     for action in actions:
         done = await _do(services, action)
@@ -73,7 +75,7 @@ def _has_letters(conn: Connection, group: str, peer: str) -> bool:
 
 
 async def _repush(services: Services, group: str, peer: str) -> FixResult:
-    """End the back-off of the link; if it has none, start a repair that sends waiting refreshes before the backlog."""
+    """Clear the failure of the link; if it has none, start a repair that sends waiting refreshes before the backlog."""
     woken = await _wake(services, group, peer)
     if woken.changed:
         return woken
@@ -85,7 +87,7 @@ async def _repush(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
-    """Return the positions of waiting refreshes that no repair is about to send; none unless the link is running."""
+    """Return the positions, ascending, of waiting refreshes that no repair lists; none unless the link is running."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None or cursor.shown_state is not LinkState.RUNNING:
@@ -106,7 +108,7 @@ def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
 
 
 async def _wake(services: Services, group: str, peer: str) -> FixResult:
-    """Let a link and its repairs try again at once after a failure. A pause is an operator's decision and stays."""
+    """Clear the failures of a link and its repairs, so that they try again at once. A pause stays."""
     state, held = await services.database.read(_read_held, group, peer)
     if not held:
         return FixResult(False, state)
@@ -115,7 +117,7 @@ async def _wake(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:
-    """Return the state of the link in words, and the names of its and its repairs' cursors that a failure holds up."""
+    """Return the state of the link in words, and the names of its cursors, repairs included, that have failed."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None:
@@ -154,4 +156,4 @@ _FIXES: dict[str, Callable[[Services, str, str], Awaitable[FixResult]]] = {
     "force-repush-stale-ttl": _repush,
     "check-peer-connectivity": _wake,
 }
-"""The actions that change something. Every other action asks an operator to check something."""
+"""The actions that change something, by name. Every other action asks an operator to check something."""

@@ -1,4 +1,4 @@
-"""Further checks of a group, each reported only when there is a finding: links, keys, subscriptions, parts. Pure."""
+"""Further checks of a group, each reported only if it found something: links, keys, subscriptions, parts. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 
 MOST_CONFLICTS = 5
-"""The most id conflicts of a group that are named: the most frequent ones, each between two emitters."""
+"""Maximum number of id conflicts of a group that are named: the most frequent ones, each between two emitters."""
 MOST_ASIDE = 5
-"""The most ineffective parts of a group that are named."""
+"""Maximum number of ineffective parts of a group that are named."""
 
 
 def check_links(group: GroupFacts) -> Iterator[Check]:
@@ -49,7 +49,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
 
 
 def _conflicts(group: GroupFacts) -> Iterator[Check]:
-    """Yield a check for each pair of emitters that used one event id: whose event has it, and whose was refused."""
+    """Yield a check for each of the most frequent conflicts of event ids: whose event has the id, whose was refused."""
     for each in group.conflicts[:MOST_CONFLICTS]:
         same = (each.source, each.key_id) == (each.owner, each.owner_key) and UNKNOWN not in each
         other = "to an earlier one of the same emitter" if same else f"to one of {_side(each.owner, each.owner_key)}"
@@ -89,7 +89,7 @@ _GAPS = {
     ),
     "taken_back": (
         "inbound-history",
-        "the sender's log went back: its database is an older copy",
+        "the sender's log lost records that it had sent: its database is an older copy",
         "compare the events that were sent twice",
     ),
 }
@@ -167,8 +167,8 @@ def _parts(group: GroupFacts) -> Iterator[Check]:
         )
     more = len(group.aside) - MOST_ASIDE
     if more > 0:
-        told, remedy = f"{more} more parts have no effect", "see all: routerctl dynamic diff"
-        yield Check(f"{group.name} parts", Status.WARN, "part-set-aside", told, remedy, group=group.name)
+        detail, remedy = f"{more} more parts have no effect", "see all: routerctl dynamic diff"
+        yield Check(f"{group.name} parts", Status.WARN, "part-set-aside", detail, remedy, group=group.name)
 
 
 def _why(link: LinkFacts) -> str:

@@ -41,17 +41,17 @@ class FixParams(ExamineParams):
 
 
 async def examine(services: Services, params: ExamineParams) -> dict[str, Any]:
-    told, actions = await _look(services, params)
+    shown, actions = await _look(services, params)
     if params.remediation_plan:
-        told["remediationPlan"] = show_plan(actions, services.clock.now())
-    return told
+        shown["remediationPlan"] = show_plan(actions, services.clock.now())
+    return shown
 
 
 async def fix(services: Services, params: FixParams) -> dict[str, Any]:
-    told, actions = await _look(services, params)
+    shown, actions = await _look(services, params)
     if params.remediation_plan:
-        told["remediationPlan"] = show_plan(actions, services.clock.now())
-    return {**told, "fix": await carry_out(services, actions)}
+        shown["remediationPlan"] = show_plan(actions, services.clock.now())
+    return {**shown, "fix": await carry_out(services, actions)}
 
 
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:

@@ -21,7 +21,7 @@ ACTIONS = {
     "expected-delivery": ("investigate-missing-delivery-rows", SAFE),
     "subscription-runs": ("inspect-failed-subscription-runs", SAFE),
 }
-"""Actions by the code of a check. An unsafe one needs an operator's approval."""
+"""The name of an action and whether it is safe, by the code of a check. An unsafe one needs an operator's approval."""
 HELD = ("link-blocked", "link-failed")
 """Codes of checks of links that an operator has to fix: the action depends on the link's reason, and always needs
 approval."""
@@ -54,8 +54,10 @@ class Action(NamedTuple):
 
 
 def plan_actions(checks: Iterable[Check]) -> list[Action]:
-    """Return the actions for failed checks and warnings, sorted: one for each kind and target, even if several checks
-    ask for it."""
+    """Return the actions for failed checks and warnings, sorted by kind and target.
+
+    There is one for each kind and target, with the reason of the first check that asks for it.
+    """
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:
         if check.status not in (Status.WARN, Status.FAIL):
@@ -76,6 +78,6 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
 
 
 def show_plan(actions: Iterable[Action], now: int) -> dict[str, Any]:
-    """Return the plan as JSON. `now`: microseconds."""
+    """Return the plan as JSON, generated at `now` (microseconds; shown to the second)."""
     whole = now - now % SECOND
     return {"generatedAt": show_time(whole), "actions": [action.show() for action in actions]}

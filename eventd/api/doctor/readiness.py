@@ -1,4 +1,4 @@
-"""Checks whether the node that serves the database is ready, as `/readyz` reports. Pure."""
+"""Checks whether the node that serves the database is ready, as `/readyz` reports."""
 
 from __future__ import annotations
 

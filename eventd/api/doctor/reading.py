@@ -1,4 +1,4 @@
-"""Reads the input of the checks. Every read is bounded, and the input says where not everything was read."""
+"""Reads the input of the checks, in bounded reads. Counts of deliveries and runs say if they are incomplete."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from eventd.store.rows.registry import read_resources
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
-"""The most dead letters of a peer that are read, the newest ones; older ones count as retryable."""
+"""Maximum number of dead letters of a peer that are read, the newest ones; older ones count as retryable."""
 MOST_GAPS = 1000
-"""The most inbound gaps of a group that are counted."""
+"""Maximum number of inbound gaps of a group that are counted: the oldest ones that are stored."""
 ROUNDS = 60
-"""The most reads of the log for all peers of a group together, apart from one for each peer."""
+"""Maximum number of reads of the log for all peers of a group together; each peer gets at least one."""
 MOST_ROUNDS = 12
-"""The most reads of the log for one peer."""
+"""Maximum number of reads of the log for one peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _GroupContext:
-    """The data that an examination of a group starts with."""
+    """The data that an examination of a group starts with. `letters`: the number of dead letters by cursor."""
 
     config: GroupConfig
     topic: TopicRow
@@ -102,10 +102,10 @@ def _v1_requests(services: Services, group: str) -> int:
 
 
 async def _keys_trouble(services: Services, config: GroupConfig) -> str:
-    """Return why the group's key files cannot be read now; empty if they can, and in a command, whose user may not be
-    the node's.
+    """Return why the group's key files cannot be read now; empty if they can.
 
-    Credentials of the service manager are left out: they do not change while the node runs.
+    Also empty in a command, whose user may not be the node's, and for a group with any credential of the service
+    manager: those do not change while the node runs.
     """
     files = [config.secret_file, *(name for key in config.keys for name in (key.secret_file, key.public_key_file))]
     if services.metrics is None or any(name.startswith(CREDENTIAL) for name in files):
@@ -133,16 +133,15 @@ def _thresholds(slo: SloConfig | None) -> Thresholds:
 
 
 def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
-    """Return the gaps that senders reported, counted by sender and reason."""
+    """Return the gaps that senders reported, grouped and sorted by sender and reason."""
     times: dict[tuple[str, str], list[int]] = {}
     for gap in read_inbound_gaps(conn, topic_id, node="", after=0, limit=MOST_GAPS):
         times.setdefault((gap.node, gap.reason), []).append(gap.recorded_at)
-    return [Gaps(node, reason, len(told), max(told)) for (node, reason), told in sorted(times.items())]
+    return [Gaps(node, reason, len(found), max(found)) for (node, reason), found in sorted(times.items())]
 
 
 async def _has_own(services: Services, context: _GroupContext, rounds: int) -> bool:
-    """Return whether a live event that this node emitted is among the newest events: at most `rounds` pages are
-    read."""
+    """Return whether this node emitted one of the newest live events, of which at most `rounds` pages are read."""
     before = context.head + 1
     for _ in range(rounds):
         found, further = await services.database.read(_look_for_own, context, before)
@@ -153,8 +152,10 @@ async def _has_own(services: Services, context: _GroupContext, rounds: int) -> b
 
 
 def _look_for_own(conn: Connection, context: _GroupContext, before: int) -> tuple[bool, int | None]:
-    """Return whether this node emitted one of the newest live events before a position, and before which position to
-    continue; None at the beginning of the log."""
+    """Return whether this node emitted one of the newest live events before a position, on one page.
+
+    The second value is the position before which to continue; None at the beginning of the log.
+    """
     ask = EventQuery(context.topic.id, now=context.now, before=before, newest=True)
     listed = list_latest(conn, ask)
     return any(not record.path for record in listed.records), listed.seen if listed.more else None
@@ -196,8 +197,10 @@ def _link(cursor: Cursor | None) -> LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class _BacklogCounts:
-    """The numbers of events after a peer's cursor: new `events`, and `stale` ones, which are refreshes of delivered
-    events. Durations in microseconds; `ready_for`: how long the oldest has been ready to be sent."""
+    """The numbers of events after a peer's cursor: new `events`, and `stale` ones, refreshes of delivered events.
+
+    Durations in microseconds; `ready_for`: how long the oldest has been ready to be sent; None without any.
+    """
 
     events: int
     stale: int
@@ -257,7 +260,7 @@ def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig) ->
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
-    """Return the time until the first of these expires; None if none expires."""
+    """Return the time from `now` until the first of these expiries; None if there is none."""
     first = _first(expiries)
     return None if first is None else first - now
 

@@ -11,7 +11,7 @@ from eventd.api.doctor.facts import AREA, GroupFacts, Thresholds
 from eventd.api.framework.moments import show_seconds
 
 DROP, NO_ACTION = "drop-dead-letters", "none"
-"""Values of `Check.action`: the action is to drop dead letters, or there is none."""
+"""Values of `Check.action` besides the empty one: the action is to drop dead letters, or there is none."""
 
 
 class Status(StrEnum):
@@ -66,7 +66,7 @@ def count_by_status(checks: Iterable[Check]) -> dict[str, int]:
 
 
 def overall(counts: Mapping[str, int]) -> Status:
-    """Return the worst outcome: fail, else warn, else pass; `skip` only if every check was skipped."""
+    """Return the worst outcome: fail, else warn, else pass; `skip` only if there are checks and all were skipped."""
     for status in (Status.FAIL, Status.WARN):
         if counts[status]:
             return status

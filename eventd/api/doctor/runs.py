@@ -1,4 +1,4 @@
-"""Reads the state of a group's subscriptions: the runs of their plugins, their backlog and dead letters."""
+"""Reads the state of a group's subscriptions for doctor: runs of their plugins, backlog and dead letters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventd.store.rows.runs import RunStatus, count_events, read_runs
 
 
 def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
-    """Return the runs of each subscription of a group, in order of name."""
+    """Return the runs of each subscription of a group, sorted by its name."""
     known = subscriptions(read_resources(conn))
     states = read_states(conn, ListSubscriptions(group=group), now)
     return [_runs(conn, known[state["subscription"]], state, now) for state in states]

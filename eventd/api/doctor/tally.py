@@ -25,11 +25,11 @@ Read = Callable[..., Awaitable[Any]]
 
 
 class LedgerPage(NamedTuple):
-    """One page: each record with its delivery, and when the peer first acknowledged it in normal delivery, not by a
-    repair (microseconds); both None if there is none.
+    """One page: each record, its delivery, and when the peer first acknowledged it in normal delivery, not a repair.
 
-    `oldest_proof`: when the earliest batch that the ledger still has was acknowledged. `before`: continue with the
-    records before this position; None at the beginning of the log.
+    The delivery is None if the record is not meant for the peer, the time if there was no such acknowledgement.
+    `oldest_proof`: when the earliest batch that the ledger still has was acknowledged; None without one. `before`:
+    continue with the records before this position; None at the beginning of the log. Times in microseconds.
     """
 
     found: Sequence[tuple[Record, Delivery | None, int | None]]
@@ -61,7 +61,7 @@ class DeliveryTally:
     in_full: bool = True
 
     def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
-        """Count one event; one that expired after its delivery counts only as looked at.
+        """Count one event by its outcome; one that expired after its delivery counts only in `looked_at`.
 
         `acked_at`: when the peer first acknowledged the event. `oldest`: when it acknowledged the earliest batch that
         the ledger still has.
@@ -97,8 +97,10 @@ class DeliveryTally:
             self.pending_expires_in = left if self.pending_expires_in is None else min(self.pending_expires_in, left)
 
     def _note_lag(self, record: Record, acked_at: int | None) -> None:
-        """Note the delay of a delivery. It is counted from the creation of the peer's cursor if the event is older;
-        deliveries by a repair are not counted."""
+        """Raise `max_lag` to the delay of a delivery, unless only a repair delivered it (`acked_at` is None).
+
+        The delay begins when the event was recorded, or when the peer's cursor was created if that was later.
+        """
         if acked_at is not None:
             lag = max(0, acked_at - max(record.recorded_at, self.since))
             self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)

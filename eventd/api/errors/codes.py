@@ -1,5 +1,6 @@
-"""Error codes, their HTTP statuses and the two JSON forms of an error. Clients use it, too, so it loads no HTTP
-library.
+"""Error codes, their HTTP statuses and the two JSON forms of an error.
+
+Clients import this module, too, so it loads no HTTP library.
 
 `/api/v1` answers `{"error": {"code", "message", "hint"?, "detail"?}}`. `/v0` answers `{"error": {"code", "message",
 "detail"?}}`, where the message includes the hint. `code` is a stable slug.
@@ -42,7 +43,7 @@ class NoSuchRoute(NotFound):
 
 
 class WrongMethod(Invalid):
-    """The path is served with other methods."""
+    """The path is served, but not with the method of the request."""
 
     code = "method_not_allowed"
 
@@ -60,7 +61,7 @@ class SlowBody(Invalid):
 
 
 class NotAcceptable(Invalid):
-    """The client does not accept a stream of events."""
+    """The route answers with server-sent events, which the client does not accept."""
 
     code = "not_acceptable"
 
@@ -129,17 +130,17 @@ class ErrorForm(NamedTuple):
     line_end: bytes
 
     def status(self, error: EventdError) -> int:
-        """Return the HTTP status of the error: that of its nearest class whose code has one."""
+        """Return the HTTP status of the error: that of its nearest class with one, in this form or else in general."""
         codes = _codes_of(error)
         own = next((self.statuses[code] for code in codes if code in self.statuses), None)
         return own or next(_STATUS[code] for code in codes if code in _STATUS)
 
     def code(self, error: EventdError) -> str:
-        """Return the code of the error in this form."""
+        """Return the code that this form writes for the error: its own one, unless this form replaces it."""
         return next((self.codes[code] for code in _codes_of(error) if code in self.codes), error.code)
 
     def body(self, error: EventdError) -> dict[str, Any]:
-        """Return the JSON of the error."""
+        """Return the JSON object of a response that reports the error."""
         problem: dict[str, Any] = {"code": self.code(error), "message": error.message}
         if error.hint and self.hint_in_message:
             problem["message"] = f"{error.message}; {error.hint}"
@@ -165,13 +166,15 @@ TOPICS_FORM = ErrorForm(
 
 
 def _codes_of(error: EventdError) -> list[str]:
-    """Return the codes of the error's classes, the nearest first."""
+    """Return the codes that the error's classes define, its own class first and base classes last."""
     return [vars(kind)["code"] for kind in type(error).__mro__ if "code" in vars(kind)]
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """Return the error of a response, for a client. A response without an error in either form gives the error of its
-    status."""
+    """Return the error of a response, for a client.
+
+    A response without an error in either form gives an error of its status, or an `EventdError` for 404.
+    """
     try:
         problem = json.loads(body)["error"]
         code, message, hint = str(problem["code"]), str(problem["message"]), str(problem.get("hint", ""))

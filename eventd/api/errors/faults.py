@@ -1,4 +1,4 @@
-"""Turns every exception of a handler into a response in the form of the called path."""
+"""Turns the exceptions of handlers into responses in the form of the called path, or cuts a response that has begun."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ def answering(
     chance: Chance,
     require_caller: Callable[[web.Request], object] = lambda _: None,
 ) -> Any:
-    """Return the middleware that turns errors into responses. `require_caller` raises for unauthorized callers, so that
-    they do not learn which paths exist."""
+    """Return the middleware that turns errors into responses.
+
+    Where aiohttp itself refuses a request, such as one for an unknown path, `require_caller` is called first: it raises
+    for unauthorized callers, so that they do not learn which paths exist.
+    """
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -63,12 +66,12 @@ def answering(
 
 
 def _has_begun(request: web.Request) -> bool:
-    """Return whether a part of the response was sent: the client would read a second one as its continuation."""
+    """Return whether a part of the response was sent: the client would read another response as its continuation."""
     return request.writer.output_size > 0
 
 
 def _cut(request: web.Request, why: str) -> web.Response:
-    """Close the connection, so that the client notices the incomplete response. The returned response is never sent."""
+    """Abort the connection, so that the client notices the incomplete response. The returned response is never sent."""
     logger.warning("response aborted", extra={"route": route_of(request), "why": why})
     if request.transport is not None:
         request.transport.abort()
@@ -76,6 +79,6 @@ def _cut(request: web.Request, why: str) -> web.Response:
 
 
 def route_of(request: web.Request) -> str:
-    """Return the pattern of the route instead of the path, which may contain anything."""
+    """Return the method and the route's pattern (`?` without a route), for logs: the path may contain anything."""
     resource = request.match_info.route.resource
     return f"{request.method} {resource.canonical if resource else '?'}"

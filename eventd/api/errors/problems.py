@@ -20,7 +20,7 @@ FrameworkRefusal = web.HTTPException
 
 
 def answer(error: EventdError, form: ErrorForm = API_FORM, *, allow: str = "") -> web.Response:
-    """Return the response to a request that failed with `error`. `allow` names the methods of the path."""
+    """Return the response to a request that failed with `error`. `allow`: the header Allow, unless empty."""
     status = form.status(error)
     headers: dict[str, str] = dict(getattr(error, "headers", {}))
     if allow:
@@ -49,8 +49,10 @@ def encode(value: Any) -> bytes:
 
 
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
-    """Return the error for a request that aiohttp refused, and the allowed methods; empty unless these are the
-    reason."""
+    """Return the error for a request that aiohttp refused, and the methods that the path allows.
+
+    The second is empty unless the method was the reason.
+    """
     match problem:
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(problem.allowed_methods))

@@ -14,21 +14,22 @@ from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.route import Route
 
 NAMED = ("topic", "router")
-"""The parameters of paths, besides `group`, whose values must have one of a key's prefixes."""
+"""Parameters of paths, besides `group`, whose values the key must be allowed to access."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Identifies callers and limits their requests. `max_body_bytes`: from the settings."""
+    """Identifies callers and limits their requests. `max_body_bytes`: the largest request body, from the settings."""
 
     callers: Callers
     limits: ConcurrencyLimits
     max_body_bytes: int
 
     def identify(self, route: Route, request: web.Request) -> ApiKey:
-        """Return the caller's key; `ANYONE` if the route needs none. Raises `Unauthorized`.
+        """Return the caller's key; `ANYONE` for a route without scopes. Raises `Unauthorized` and `Forbidden`.
 
-        A stream also takes the key as `token` in the query, as browsers cannot send it in a header.
+        A probe's caller must have a valid key where keys guard probes. A stream also takes the key as `token` in the
+        query, as browsers cannot send it in a header.
         """
         if not route.scopes:
             if route.probe and self.callers.keys.guards_probes:
@@ -38,8 +39,10 @@ class Admission:
 
     @contextmanager
     def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:
-        """While the block runs, count the request of a counted surface, and end it as soon as its key is revoked or
-        expires. Streams are counted elsewhere. Raises `Throttled`."""
+        """While the block runs, count the request, and close its connection when its key is revoked or expires.
+
+        Only routes with scopes on a counted surface are affected, and streams are not counted here. Raises `Throttled`.
+        """
         if not (route.surface.counted and route.scopes):
             yield
         elif route.stream:

@@ -1,7 +1,7 @@
 """API keys: their scopes, and the groups, topics and routers that each is limited to.
 
 Only the SHA-256 of a key is kept. Keys come from the settings, or are created at run time and stored in the database.
-Without any key everything is allowed, but only from this machine.
+Without any key everything is allowed, if only this machine can reach the API or EVENTD_ALLOW_INSECURE_NO_AUTH is set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 
 
 LONGEST_WAIT = 60.0
-"""Seconds after which the expiry of a key in use is checked again: the wall clock may have been set."""
+"""Maximum seconds between two checks of the expiry of a key in use: the wall clock may have been set."""
 
 
 class OutOfReach(DetailedError, Forbidden):
@@ -38,8 +38,10 @@ class OutOfReach(DetailedError, Forbidden):
 
 
 class ApiKey(NamedTuple):
-    """The permissions of a key. Empty `prefixes`: every group, topic and router. `expires_at` in microseconds; None:
-    never. `name` is empty for a key of the settings. `digest`: the SHA-256 of the key.
+    """The permissions of a key, whose SHA-256 is `digest`.
+
+    `prefixes`: of the names of groups, topics and routers that it may access; empty: all. `expires_at` in microseconds;
+    None: never. `name` is empty for a key of the settings.
     """
 
     digest: bytes
@@ -50,7 +52,7 @@ class ApiKey(NamedTuple):
 
     @classmethod
     def of(cls, line: KeyRow) -> ApiKey:
-        """Return a key of the database."""
+        """Return the key that a row of the database describes."""
         scopes = frozenset(scope for scope in SCOPES if scope in line.scopes)
         return cls(bytes.fromhex(line.digest), scopes, line.prefixes, line.name, line.expires_at)
 
@@ -70,7 +72,7 @@ class ApiKey(NamedTuple):
                 raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
 
     def require_group(self, group: str | None) -> None:
-        """Raises `Forbidden` if the key is limited to other groups; `None` stands for all groups together."""
+        """Raises `Forbidden` unless the key may access the group; for all groups (`None`), if the key has prefixes."""
         if self.prefixes and group is None:
             raise Forbidden("this key is limited to some names", hint="name one of them, or use a key without a limit")
         if group is not None and not self.sees(group):
@@ -107,14 +109,16 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
-        """Return the keys of the settings. Raises `BadSettings`."""
+        """Return a `Keys` with the keys of the settings, and none of the database yet. Raises `BadSettings`."""
         is_meant = settings.api_listen.is_loopback or settings.allow_insecure_no_auth
         exposed = "" if is_meant else str(settings.api_listen)
         return cls(lambda: _from_settings(settings), clock=clock, exposed=exposed, guards_probes=settings.probe_auth)
 
     def __bool__(self) -> bool:
-        """Return whether callers need a key. Revoked keys of the database count, too: revoking the last one must not
-        open the API."""
+        """Return whether callers need a key: there are keys, or other machines can reach the API.
+
+        Revoked keys of the database count, too: revoking the last one must not open the API.
+        """
         return bool(self._said or self._are_made or self._exposed)
 
     def require_any(self) -> None:
@@ -127,12 +131,15 @@ class Keys:
             )
 
     def reload(self) -> None:
-        """Read the keys of the settings again. Raises `SettingsError`; then the present ones stay valid."""
+        """Read the keys of the settings again, and end running requests whose key is no longer valid.
+
+        Raises `SettingsError`; then the present keys stay valid.
+        """
         self._said = tuple(self._read())
         self._end_gone()
 
     def reload_from(self, lines: Iterable[KeyRow]) -> None:
-        """Replace the keys of the database at once. Running requests with a removed or revoked key end now."""
+        """Take these rows as all keys of the database, and end running requests whose key is no longer valid."""
         found = list(lines)
         self._are_made = bool(found)
         self._made = tuple(ApiKey.of(line) for line in found if line.revoked_at is None)
@@ -149,7 +156,7 @@ class Keys:
         return self.find(token.strip())
 
     def find(self, token: str) -> ApiKey:
-        """Return the key with this token. Raises `Unauthorized`."""
+        """Return the key with this token. Raises `Unauthorized` if it is unknown or has expired."""
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         found = None
         for key in (
@@ -165,7 +172,7 @@ class Keys:
         return found
 
     def holds(self, key: ApiKey) -> bool:
-        """Return whether a key is still valid with the same permissions."""
+        """Return whether a key is still valid with the same permissions; `ANYONE`: whether callers need no key."""
         if key is ANYONE:
             return not self
         return key in (*self._said, *self._made) and not self._has_expired(key)
@@ -175,7 +182,7 @@ class Keys:
         """Call `end` as soon as the key is revoked or expires while the block runs, also during a stream."""
         use = object()
         self._uses[use] = key, end
-        self._look_at_expiry(use)
+        self._schedule_expiry(use)
         try:
             yield
         finally:
@@ -186,8 +193,11 @@ class Keys:
     def _has_expired(self, key: ApiKey) -> bool:
         return key.expires_at is not None and key.expires_at <= self._clock.now()
 
-    def _look_at_expiry(self, use: object) -> None:
-        """End the use when its key expires: check again then, or after `LONGEST_WAIT`, as the clock may be set."""
+    def _schedule_expiry(self, use: object) -> None:
+        """Start the timer that ends a use when its key expires; none for a key that never does.
+
+        It checks again after `LONGEST_WAIT` at the latest, as the clock may be set.
+        """
         key, _ = self._uses[use]
         if key.expires_at is None:
             return
@@ -199,7 +209,7 @@ class Keys:
         if use in self._uses and self._has_expired(self._uses[use][0]):
             self._end(use)
         elif use in self._uses:
-            self._look_at_expiry(use)
+            self._schedule_expiry(use)
 
     def _end_gone(self) -> None:
         for use, (key, _) in list(self._uses.items()):
@@ -212,7 +222,7 @@ class Keys:
 
 
 def require_local_name(host: str) -> None:
-    """Raises `Forbidden` for a Host header that holds neither an address nor a name of localhost.
+    """Raises `Forbidden` for a Host header that names neither an address nor localhost; an empty one passes.
 
     A web page can make its own name point at this machine and then call an API without keys through its visitor's
     browser; the name in the Host header reveals it.
@@ -231,7 +241,7 @@ def require_local_name(host: str) -> None:
 def require_own_page(origin: str, host: str) -> None:
     """Raises `Forbidden` for a request that a page of another origin makes through its visitor's browser.
 
-    It is needed only without API keys: a browser sends a request without a body with no preflight, which would ask.
+    Needed only without API keys: a browser sends a request without a body without a preflight request.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
         raise Forbidden("a page of another origin may not use this API", hint="create API keys and send one")
@@ -270,7 +280,9 @@ def _entry(number: int, key: str, scopes: str | None = None, prefixes: str | Non
 
 
 def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
-    """Return the named scopes, joined with `+` or given one by one; all scopes where `texts` is empty.
+    """Return the named scopes, joined with `+` or given one by one; all scopes if `texts` is empty.
+
+    A scope may be shortened to its first letter; `del` is delete, and `rw` read and write.
 
     Raises ValueError, also for a blank text; it names a word by its position and never shows it.
     """

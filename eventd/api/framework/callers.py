@@ -1,4 +1,4 @@
-"""Identifies callers by their keys, and refuses browsers that a foreign web page drives."""
+"""Identifies callers by their keys; without keys, refuses browsers that a foreign web page drives."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class Callers:
         self._limiter.heard(request.transport)
 
     def identify(self, request: web.Request, *, token: str = "") -> ApiKey:
-        """Return the caller's key, from the header or, without one, from `token`. Raises `Unauthorized` and
-        `Forbidden`."""
+        """Return the caller's key, from the header or, without one, from `token`; `ANYONE` if callers need none.
+
+        Trusts the connection. Raises `Unauthorized`, and `Forbidden` if there are no keys and a foreign page asks.
+        """
         if not self.keys:
             require_own_page(request.headers.get("Origin", ""), request.headers.get("Host", ""))
             if _is_local(request.transport.get_extra_info("sockname") if request.transport else None):
@@ -39,7 +41,7 @@ class Callers:
         return key
 
     def using(self, request: web.Request, key: ApiKey) -> AbstractContextManager[None]:
-        """Close the connection as soon as the key is revoked or expires while the block runs."""
+        """Close the connection of the request as soon as the key is revoked or expires while the block runs."""
         return self.keys.using(key, partial(_cut, request))
 
 

@@ -31,5 +31,5 @@ class Call(Generic[C, Q, B]):
     begun: float
 
     def performance(self) -> Performance:
-        """Return the time since the request arrived; call it last."""
+        """Return a `Performance` with the milliseconds since the request arrived; call it last."""
         return Performance(server_total_ms=round((self.clock.monotonic() - self.begun) * 1000, 3))

@@ -23,7 +23,7 @@ def require_once(text: bytes | bytearray, value: Any) -> None:
 
 
 class _Name:
-    """A member's name where it occurs: as a key of a dict, each is another one, even with the same text."""
+    """One occurrence of a member's name. Two with the same text are different keys of a dict, so both are kept."""
 
     __slots__ = ("text",)
 
@@ -66,7 +66,7 @@ def _is_plainly_once(text: bytes | bytearray, value: object, shape: inspect.Type
     """Return whether it is certain, without parsing the text again, that no member of a model occurs twice.
 
     A member that differs from its default was given. If its name occurs in the text no more often than such members, or
-    only once, then no member was given twice. Names may be written with escapes.
+    only once, then no member was given twice. False also if a name may be written with escapes.
     """
     if b"\\u00" in text and any(escape in text for escape in (b"\\u005", b"\\u006", b"\\u007")):
         return False
@@ -110,7 +110,10 @@ def _has_members(kind: inspect.Type) -> bool:
 
 
 def _look(text: memoryview, kind: inspect.Type, place: str) -> None:
-    """Raises `Invalid` if a member of a model occurs twice in the part that was decoded as that model."""
+    """Raises `Invalid` if a member of a model occurs twice in `text`, which was decoded as the type `kind`.
+
+    `place`: the path of `text` in the body, for the message.
+    """
     match kind:
         case inspect.StructType(fields=fields):
             given = [(name.text, value) for name, value in _MEMBERS.decode(text).items()]

@@ -20,8 +20,8 @@ from eventd.api.framework.route import Handler, Route
 class Endpoint(NamedTuple):
     """A loaded handler. `context`: the type of its first parameter, without type arguments.
 
-    `params`: the model of an operation's parameters, else None. `query`, `body`: those of a call, None for an
-    operation. `answer`: the model of the response, None if there is none.
+    `params`: the model of an operation's parameters; None for a call. `query`, `body`: the models of a call; None for
+    an operation, and `body` also for a call without one. `answer`: the model of the response; None if there is none.
     """
 
     run: Handler
@@ -34,7 +34,7 @@ class Endpoint(NamedTuple):
 
 @cache
 def load(route: Route) -> Endpoint:
-    """Load the handler of a route."""
+    """Import the handler of a route, and return it with the models that its signature names."""
     run = _find(route.handler) if isinstance(route.handler, str) else route.handler
     hints = get_type_hints(run, include_extras=True)
     answer, (first, *others) = _model(hints.pop("return")), hints.values()
@@ -51,7 +51,7 @@ def _find(place: str) -> Handler:
 
 
 def _model(hint: Any) -> Any:
-    """Return the model of a type hint; None if it is not a model, such as a response that the handler wrote itself."""
+    """Return the model of a type hint, the one in `Annotated`; None if it is not a model, such as a response."""
     if get_origin(hint) is Annotated:
         return get_args(hint)[1]
     is_model = hasattr(hint, "__struct_fields__") or get_origin(hint) is dict

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, limited to the groups of a key."""
+"""Metrics in Prometheus' text format, if requested only those of the groups that a key may access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
-    """Return the metrics of a registry as text; with `sees`, only those of the groups for which it is true."""
+    """Return the metrics of a registry as text; `sees` chooses samples by their label `group`, empty if missing."""
     if sees is None:
         return generate_latest(registry)
     apart = CollectorRegistry()
@@ -20,7 +20,7 @@ def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = Non
 
 
 class _GroupMetrics(Collector):
-    """The metrics of a registry that belong to some groups."""
+    """The samples of a registry whose label `group` satisfies `sees`; metrics without such samples are left out."""
 
     def __init__(self, registry: CollectorRegistry, sees: Callable[[str], bool]) -> None:
         self._registry = registry

@@ -14,7 +14,7 @@ from eventd.log.topics.topics import Ceilings
 
 
 class Limits(NamedTuple):
-    """The limits of a node; 0: unlimited."""
+    """The limits from the settings; 0: unlimited. Those on sessions, streams and requests apply to each process."""
 
     max_topics: int = 100_000
     max_routers: int = 10_000
@@ -27,12 +27,15 @@ class Limits(NamedTuple):
 
     @property
     def ceilings(self) -> Ceilings:
-        """Return the limits of all topics together."""
+        """Return the limits of all topics together: on their number and on their bytes."""
         return Ceilings(self.max_topics, self.max_total_bytes)
 
 
 class ConcurrencyLimiter:
-    """Admits `most` uses at a time, and `most_per_key` for each key; 0: unlimited. `taken`: the current number."""
+    """Admits at most `most` uses at a time, and `most_per_key` of each key; 0: unlimited.
+
+    `taken`: the current number of uses. `what` names them in errors.
+    """
 
     def __init__(self, what: str, most: int, most_per_key: int) -> None:
         self._what = what

@@ -18,11 +18,11 @@ class Body(Struct, kw_only=True):
 
     @classmethod
     def require_bounded(cls, text: bytes | bytearray) -> None:
-        """Raises `EventdError` for a large text whose decoding would fill memory. A model may override it."""
+        """Raises `EventdError` for a text whose decoding would fill memory; here for none. A model may override it."""
 
 
 class Performance(Struct, kw_only=True):
-    """The duration of a request in milliseconds."""
+    """The durations of a request and its parts, in milliseconds, and how many seqs were read for its page."""
 
     server_total_ms: float
     wal_append_ms: float | UnsetType = UNSET

@@ -10,8 +10,10 @@ from federation.lenient import parse_time
 
 
 def read_moment(name: str, text: str, now: int) -> int | None:
-    """Return the microseconds of an RFC 3339 time, or of an age before `now`; None for an empty text. Raises
-    Invalid."""
+    """Return a time in microseconds, given in RFC 3339 or as an age before `now`, such as 15m; None for an empty text.
+
+    `name`: of the option or field, for the message. Raises `Invalid`.
+    """
     if not text:
         return None
     try:
@@ -39,10 +41,10 @@ def read_span(
 
 
 def show_time(time: int | None) -> str | None:
-    """Return the time in RFC 3339, UTC; None for None."""
+    """Return a time in microseconds in RFC 3339, UTC; None for None."""
     return None if time is None else from_micros(time).isoformat().replace("+00:00", "Z")
 
 
 def show_seconds(duration: int) -> float:
-    """Return microseconds as seconds, to the millisecond."""
+    """Return a duration in microseconds as seconds, rounded to the millisecond."""
     return round(duration / 1e6, 3)

@@ -19,7 +19,7 @@ _REF = "#/components/schemas/{name}"
 _NAME = re.compile(r"{(\w+)}")
 REFUSALS = {
     400: "The request is invalid; a retry will not succeed.",
-    401: "The API key is missing or unknown.",
+    401: "The API key is missing, unknown, revoked or expired.",
     403: "The key lacks the scope, or may not access this name.",
     404: "What the request names does not exist.",
     406: "The answer is a stream of events, and the client does not accept one.",
@@ -44,7 +44,7 @@ class Problem(Struct, kw_only=True):
 
 
 class Refusal(Struct, kw_only=True):
-    """The body of every response with a status of 400 or more."""
+    """The body of an error response under /v0."""
 
     error: Problem
 
@@ -59,13 +59,13 @@ class HintedProblem(Struct, kw_only=True):
 
 
 class HintedRefusal(Struct, kw_only=True):
-    """The body of every response with a status of 400 or more, outside /v0."""
+    """The body of an error response outside /v0."""
 
     error: HintedProblem
 
 
 def describe(routes: Iterable[Route], title: str, version: str) -> Json:
-    """Return the OpenAPI document of the routes."""
+    """Return the OpenAPI document of the routes, without those for HEAD."""
     described = [(route, load(route)) for route in routes if route.method != "HEAD"]
     schemas = _Schemas(described)
     paths: dict[str, Json] = {}
@@ -81,7 +81,7 @@ def describe(routes: Iterable[Route], title: str, version: str) -> Json:
 
 
 class _Schemas:
-    """The schemas of all models. Parameters of operations are split into path, query and body."""
+    """The JSON schemas of the models of all routes. `components`: the schemas that others refer to, by name."""
 
     def __init__(self, described: Iterable[tuple[Route, Endpoint]]) -> None:
         models: dict[Any, None] = {}

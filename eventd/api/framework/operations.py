@@ -30,7 +30,7 @@ async def _nothing() -> None:
 
 
 def _keys_in_files(group: GroupConfig) -> KeyRing:
-    """Return the keys of a group, read without the credentials of a service manager."""
+    """Return the keys of a group from its files, without a credentials directory. Raises `SecretUnreadable`."""
     from eventd.resources.keyring import load_ring
 
     return load_ring(group, None)
@@ -73,7 +73,8 @@ class Services:
 class Params(BaseModel):
     """Base of the parameters of an operation. In JSON and queries the names are camelCase; unknown names are refused.
 
-    A field called `group` is the name of an EventGroup: a key that is limited to some groups must include it.
+    A field called `group` names an EventGroup, which the caller's key must be allowed to access. If it is missing or
+    empty, the key must not be limited to some names.
     """
 
     model_config = ConfigDict(
@@ -82,8 +83,8 @@ class Params(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _can_be_looked_up(cls, value: Any) -> Any:
-        """Refuse texts that no database stores: U+0000, or bytes of a command line that are not UTF-8."""
+    def _refuse_unstorable(cls, value: Any) -> Any:
+        """Refuse texts that no database stores, also in lists: with U+0000, or not UTF-8 (from a command line)."""
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and not is_plain(text):
                 raise ValueError("contains U+0000 or bytes that are not UTF-8")
@@ -91,8 +92,8 @@ class Params(BaseModel):
 
     @classmethod
     def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Self | None:
-        """Return the parameters of a valid request without a query, given the parameters of its path and its body.
+        """Return the parameters of a valid request without a query, from those of its path and its undecoded body.
 
-        None: `read_params` reads the request, and reports its problems.
+        None, which models return unless they override this: `read_params` reads the request, and reports its problems.
         """
         return None

@@ -22,7 +22,7 @@ from eventd.log.core.values import Head
 PAGE_SIZE, MAX_PAGE_SIZE = 100, 1000
 """The default and the largest number of entries of a page."""
 
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="Maximum entries of the page.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="Maximum number of entries of the page.")]
 After = Annotated[str, Field(description="Continue after this token.")]
 
 
@@ -35,7 +35,7 @@ class NamePage(Query, frozen=True):
 
     @property
     def limit(self) -> int:
-        """Return the number of entries of the page."""
+        """Return the maximum number of entries of the page: `page_size`, at least 1 and at most `MAX_PAGE_SIZE`."""
         return max(1, min(MAX_PAGE_SIZE, self.page_size))
 
     @property
@@ -78,8 +78,11 @@ def write_token(head: Head, position: int) -> str:
 
 
 def read_token(text: str, head: Head, topic: TopicRow) -> PageStart:
-    """Return the start that a token names. A token of another epoch, or beyond the log's end, starts at the beginning,
-    with a gap. Raises `Invalid`."""
+    """Return the start that a token names; position 0 for an empty one. Raises `Invalid`.
+
+    A token of another epoch, or beyond the log's end, starts at position 0, with a gap. One after which retention has
+    removed events keeps its position, with a gap.
+    """
     if not text:
         return PageStart(0)
     epoch, _, number = text.partition(":")

@@ -19,7 +19,7 @@ P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
 MOST_PROBLEMS = 20
-"""The most wrong fields that are named: describing one costs far more than sending it."""
+"""Maximum number of wrong fields that an error names: describing one costs far more than sending it."""
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_type": lambda _: "must be text",
@@ -54,9 +54,10 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
-    """Return the validated parameters. Raises `BadParams` with the wrong fields, at most `MOST_PROBLEMS` by name.
+    """Return the validated parameters. Raises `BadParams` with the fields that the first failing check finds.
 
-    Values in `plain` are known to contain no U+0000: searching a batch of events costs six times its decoding.
+    At most `MOST_PROBLEMS` fields are named. `plain`: names of values that are known to contain no U+0000, since
+    searching a batch of events costs six times its decoding.
     """
     checked = {name: value for name, value in values.items() if name not in plain}
     if flaws := dict(islice(_unstorable(checked, ""), MOST_PROBLEMS)):
@@ -77,14 +78,15 @@ def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str
 
 
 def _is_huge(value: Any) -> bool:
-    """Return whether the value contains a number that no database stores."""
+    """Return whether the value is an integer that is too large for a database, or a list that contains one."""
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_is_huge, value))
     return isinstance(value, int) and abs(value) > _LARGEST
 
 
 def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return the values of a query: a list field takes every value of its name, any other field only one."""
+    """Return the values of a query by name. A list field takes every value of its name; for any other field, a second
+    value raises `BadParams`."""
     lists = {_outer_name(model, name) for name, field in model.model_fields.items() if _is_list(field.annotation)}
     values: dict[str, Any] = {}
     for name, value in pairs:
@@ -98,7 +100,8 @@ def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict
 
 
 def merge(path: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all values of a request. The query and the body may repeat a value of the path, but not contradict it."""
+    """Return all values of a request: of its path, query and body. Raises `BadParams` for a name with two different
+    values."""
     merged = dict(path)
     for values in others:
         if twice := [name for name, value in values.items() if name in merged and merged[name] != value]:
@@ -121,8 +124,8 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the place and the problem of each text that no database stores: without this check the response would be
-    an internal error."""
+    """Yield the place and the problem of each text or field name with U+0000, which no database stores: without this
+    check the response would be an internal error."""
     match value:
         case str():
             if "\x00" in value:

@@ -1,8 +1,8 @@
 """Reads requests for their handlers: first within limits, then decoded.
 
-The body of an operation is one JSON object, completed by the names in the path and the query; the wrong fields that one
-check finds are reported together. The query and the body of other calls have a model each: the query is read leniently,
-the body strictly.
+The body of an operation is one JSON object, completed by the values of the path and the query; the wrong fields that
+one check finds are reported together. The query and the body of other calls have a model each: the query is read
+leniently, the body strictly.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ class ParamsReader:
         self._bodies = BodyReader(route, most, may_be_empty=True)
 
     async def read(self, request: web.Request, held: BodyReservation) -> Params:
-        """Return the parameters. Raises the errors of `BodyReader`, and `BadParams` with the
-        fields that the first failing check finds, at most 20 of them by name.
-        """
+        """Return the parameters. Raises the errors of `BodyReader`, and those of `read_params`."""
         text: bytes | bytearray = await self._bodies.read(request, held) if self._has_body else b""
         params = None
         if not request.query_string and len(text) <= HUGE_BYTES:
@@ -114,7 +112,10 @@ class CallReader:
         self._may_be_empty = route.may_be_empty
 
     async def read(self, request: web.Request, held: BodyReservation) -> tuple[Any, Any]:
-        """Return the query and the body. Raises `Invalid`, and the errors of `BodyReader`."""
+        """Return the query and the body; None if the route takes no body. Raises `Invalid`, and what `BodyReader` does.
+
+        An empty body, where it is allowed, counts as `{}`.
+        """
         query = read_query(request, self._query)
         if self._model is None:
             return query, None

@@ -13,7 +13,7 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 class BodyLimits(NamedTuple):
-    """The largest body of a request, in bytes and in JSON values. 0 values: limited by the model's decoder."""
+    """The largest body of a request, in bytes (0: none) and in JSON values (0: only the model limits them)."""
 
     bytes: int
     values: int = 0

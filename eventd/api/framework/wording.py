@@ -44,7 +44,7 @@ def _either(words: Any) -> str:
 
 @cache
 def _values(model: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the allowed values of each member, by name, that has a fixed set of values, also in nested models."""
+    """Return the allowed values of each member that has a fixed set of them, by its name; also of nested models."""
     found: dict[str, tuple[Any, ...]] = {}
     _gather(inspect.type_info(model), found)
     return found

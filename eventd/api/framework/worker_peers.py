@@ -32,8 +32,8 @@ _CHECKS = "/checks"
 _FIGURES = "/figures"
 _EARLIEST = "process_start_time_seconds"
 _ALIKE = "process_max_fds"
-_OF_ONE_WAY = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
-"""Headers that concern one connection (RFC 9110 section 7.6.1) and are not proxied."""
+_HOP_BY_HOP = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
+"""Hop-by-hop headers (RFC 9110 section 7.6.1), which are not proxied."""
 _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
@@ -53,8 +53,8 @@ class WorkerPeers:
         if self._share.is_whole:
             return
         app = web.Application()
-        app.router.add_get(_CHECKS, self._tell_checks)
-        app.router.add_get(_FIGURES, self._tell_figures)
+        app.router.add_get(_CHECKS, self._serve_checks)
+        app.router.add_get(_FIGURES, self._serve_metrics)
         self._runner = Runner(app, api.chance)
         await self._runner.setup()
         for runner, what in ((self._runner, "state"), (api, "api")):
@@ -70,8 +70,10 @@ class WorkerPeers:
     # --- for all of them --------------------------------------------------------------------------------------
 
     async def readiness(self) -> dict[str, str]:
-        """Return the readiness checks of all workers by name, each `ok` or the first worker's problem. A worker that
-        does not answer is a failed check of its own."""
+        """Return the readiness checks of all workers by name, each `ok` or the first problem that a worker reports.
+
+        A worker that does not answer is a failed check of its own. `claim`, if the node needs one, is checked once.
+        """
         checks = self._readiness()
         for index, text in (await self._ask_all(_CHECKS)).items():
             answer: Mapping[str, str] = {f"worker {index}": "does not answer"} if text is None else json.loads(text)
@@ -83,8 +85,8 @@ class WorkerPeers:
         return checks
 
     async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """Return the merged metrics of all workers that answer, as text; with `sees`, only those of the groups for
-        which it is true."""
+        """Return the merged metrics of this worker and of all others that answer, as text; `sees` as in
+        `exposition.render`."""
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
             return render(self._metrics.registry, sees)
@@ -93,7 +95,7 @@ class WorkerPeers:
         return render(together, sees)
 
     async def _ask_all(self, path: str) -> dict[int, str | None]:
-        """Return the responses of the other workers, by index; None for one that does not answer in time."""
+        """Return the body of each other worker's response, by index; None for one that does not answer in time."""
         others = [index for index in range(self._share.workers) if index != self._share.worker]
         return {index: await self._ask(index, path) for index in others}
 
@@ -108,10 +110,10 @@ class WorkerPeers:
         except (ClientError, OSError, TimeoutError):
             return None
 
-    async def _tell_checks(self, _request: web.Request) -> web.Response:
+    async def _serve_checks(self, _request: web.Request) -> web.Response:
         return web.json_response(self._readiness())
 
-    async def _tell_figures(self, _request: web.Request) -> web.Response:
+    async def _serve_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.render())
 
     def _socket(self, index: int, what: str) -> Path:
@@ -126,12 +128,12 @@ class WorkerPeers:
 
     @web.middleware
     async def proxy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Proxy a request to the worker that holds its watch session."""
+        """Proxy a request that names a watch session of another worker to that worker; handle others here."""
         found = _SESSION.match(request.path)
         index = int(found[1]) if found else self._share.worker
         if index == self._share.worker or index >= self._share.workers:
             return await handler(request)
-        headers = _for_the_next(request.headers)
+        headers = _end_to_end(request.headers)
         place = UnixConnector(str(self._socket(index, "api")))
         async with ClientSession(connector=place, timeout=ClientTimeout(None), auto_decompress=False) as session:
             try:
@@ -143,7 +145,7 @@ class WorkerPeers:
                     "the worker that holds this session does not answer", hint="begin a new session"
                 ) from None
             async with asked:
-                response = web.StreamResponse(status=asked.status, headers=_for_the_next(asked.headers))
+                response = web.StreamResponse(status=asked.status, headers=_end_to_end(asked.headers))
                 await response.prepare(request)
                 try:
                     async for chunk in asked.content.iter_any():
@@ -154,8 +156,8 @@ class WorkerPeers:
                 return response
 
 
-def _for_the_next(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _OF_ONE_WAY)
+def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
 def _parse(text: str) -> list[Metric]:
@@ -164,7 +166,7 @@ def _parse(text: str) -> list[Metric]:
 
 
 class _MergedMetrics(Collector):
-    """The merged metrics of several workers: values are summed, except for start times and limits of a process."""
+    """The merged metrics of several workers: sums, but the earliest start time and the highest limit of open files."""
 
     def __init__(self, processes: Sequence[Iterable[Metric]]) -> None:
         self._processes = processes

@@ -18,7 +18,7 @@ from federation.errors import TooLarge, V1Refused
 
 
 class NoRoom(Exception):
-    """The memory for arriving bodies is used up."""
+    """The memory for arriving bodies is used up, and this body had to give way."""
 
 
 @dataclass(eq=False, slots=True)
@@ -36,7 +36,7 @@ class _Body:
 
 
 class ArrivingBodies:
-    """The arriving bodies of a listener, at most `most` bytes of them."""
+    """The arriving bodies of a listener, which together hold at most `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most

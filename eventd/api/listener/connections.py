@@ -30,31 +30,31 @@ HEAD_SECONDS = 10.0
 """The time in which the head of a connection's first request must arrive; later heads have the keep-alive time."""
 BACKLOG = 512
 SHARE = 2
-"""One key, or one address, holds at most one in this number of a listener's slots as trusted connections."""
+"""A key, or an address, may have one in this number of a listener's slots for trusted connections."""
 _SITE_BITS = 64
 """An IPv6 address counts as its network of this prefix length: one host can have any number of addresses."""
 TAKEN_SECONDS = 3.0
 """How long a start waits for an address that is in use: workers of a node that was just killed may still hold it."""
 _TAKEN_AGAIN_SECONDS = 0.05
 _TURNS_TO_ENTER = 3
-"""The most turns of the event loop between the accept of a connection and its arrival at the limiter."""
+"""Maximum number of turns of the event loop between the accept of a connection and its arrival at the limiter."""
 _READ_BYTES = 256 << 10
 """Bytes read at once from a trusted connection."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class AddressTaken(Unavailable):
-    """Another process listens at the address."""
+    """The address is in use."""
 
 
 def cannot_listen(message: str, error: OSError, hint: str) -> Unavailable:
-    """Return the error for an address that cannot be listened on."""
+    """Return the error for an address that cannot be listened on: `AddressTaken` if it is in use."""
     kind = AddressTaken if error.errno == errno.EADDRINUSE else Unavailable
     return kind(f"{message}: {error.strerror or error}", hint=hint)
 
 
 async def patiently(listen: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """Listen, and wait a while for an address that is in use. Raises what `listen` does."""
+    """Return the result of `listen`, which is called again for up to `TAKEN_SECONDS` while it raises `AddressTaken`."""
     until = clock.monotonic() + TAKEN_SECONDS
     while True:
         try:
@@ -66,7 +66,10 @@ async def patiently(listen: Callable[[], Awaitable[T]], clock: Clock) -> T:
 
 
 async def listen(host: str, port: int, clock: Clock) -> list[socket.socket]:
-    """Return listening sockets for the API, which several processes may share. Raises `Unavailable`."""
+    """Return listening sockets for the API, which several processes may share.
+
+    Waits up to `TAKEN_SECONDS` for an address that is in use. Raises `Unavailable`.
+    """
     return await patiently(lambda: _listen(host, port), clock)
 
 
@@ -93,7 +96,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
 
 
 class ConnectionMetrics(Protocol):
-    """Metrics of connections. `group` is empty for the API."""
+    """The methods of the metrics of connections. `group` is empty for the API; a `count` of None removes the gauge."""
 
     def connections(self, group: str, count: int | None) -> None: ...
 
@@ -101,7 +104,7 @@ class ConnectionMetrics(Protocol):
 
 
 def address_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the address of the remote end, for IPv6 its network; empty without one, as for a Unix socket."""
+    """Return the IPv4 address or the IPv6 network of the remote end; empty without one, as for a Unix socket."""
     peer = transport.get_extra_info("peername") if transport is not None else None
     if not isinstance(peer, tuple):
         return ""
@@ -114,7 +117,7 @@ def address_of(transport: asyncio.BaseTransport | None) -> str:
 
 
 class ServerProtocol(Protocol):
-    """aiohttp's protocol for one connection."""
+    """The methods of aiohttp's connection protocol, as `runner` extends it, that are used here."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -129,13 +132,13 @@ class ServerProtocol(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
 
     def hold_reading(self) -> None:
-        """Stop reading from the connection, regardless of flow control."""
+        """Stop reading from the connection until `release_reading`, even if aiohttp resumes it."""
 
     def release_reading(self) -> None: ...
 
 
 class ConnectionLimiter:
-    """Admits at most `most` connections to one listener. `parsing` belongs to its process."""
+    """Admits at most `most` connections to one listener. All listeners of a process share one `parsing`."""
 
     def __init__(self, group: str, most: int, watcher: ConnectionMetrics, parsing: ParsingTime | None = None) -> None:
         self._group = group
@@ -182,8 +185,8 @@ class ConnectionLimiter:
     def trust(self, transport: asyncio.Transport | None, key: str = "", *, by_address: bool = True) -> None:
         """Trust a connection: a request over it has proven its sender, and cannot be a replay.
 
-        With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above the share,
-        the oldest trusted connection becomes untrusted again.
+        With a `key`, the connection counts towards that key's share and, `by_address`, its address's; above a share,
+        the oldest trusted connection of that key or address becomes untrusted again.
         """
         connection = self._connections.get(transport) if transport is not None else None
         if transport is None or connection is None or connection.trusted:
@@ -205,8 +208,11 @@ class ConnectionLimiter:
         self._strangers[connection.address][transport] = None
 
     def enter(self, transport: asyncio.Transport, connection: Connection) -> bool:
-        """Admit a connection, and return whether it was admitted. If no slot is free, the address with the most
-        untrusted connections loses its oldest one; without untrusted connections the new one is not admitted."""
+        """Admit a connection, and return whether it was admitted; none is after `shut`.
+
+        If no slot is free, the address with the most untrusted connections loses its oldest one; without untrusted
+        connections the new one is not admitted.
+        """
         if self._shut:
             return False
         if len(self._connections) >= self._most:
@@ -227,7 +233,7 @@ class ConnectionLimiter:
         transport.abort()
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection, which frees its slot."""
         connection = self._connections.pop(transport, None)
         if connection is not None:
             _remove(self._strangers, connection.address, transport)
@@ -254,7 +260,8 @@ def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> Non
 class Connection(asyncio.BufferedProtocol):
     """One connection: its data goes to aiohttp's protocol, which is created once the connection is admitted.
 
-    `trusted` names the keys and addresses whose share it counts towards; empty while it is untrusted.
+    `trusted`: `key K` and `address A` of the shares that it counts towards, or an empty text if it counts towards
+    none; no entries while it is untrusted.
     """
 
     def __init__(self, limiter: ConnectionLimiter, serve: Callable[[], ServerProtocol]) -> None:
@@ -364,8 +371,8 @@ class _Site(web.BaseSite):
         )
 
     async def stop(self) -> None:
-        """Stop after the connections already accepted have arrived here and were closed: asyncio would leave open for
-        ever those that a closing server has not yet passed on."""
+        """Stop after all connections that were already accepted have arrived here and been closed: a server of asyncio
+        that closes would leave them open for ever."""
         self._limiter.shut()
         loop = asyncio.get_running_loop()
         for listening in getattr(self._server, "sockets", ()):

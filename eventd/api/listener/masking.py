@@ -16,12 +16,12 @@ _MASKED, _SIZE = 0x80, 0x7F
 _LAST, _CONTROL = 0x80, 0x08
 """Bits of the first byte: the last frame of its message; a control frame."""
 _MASK_BYTES = 4
-_WIDE = {126: 2, 127: 8}
-"""Bytes of the size that does not fit into the second byte of a frame."""
+_EXTENDED_BYTES = {126: 2, 127: 8}
+"""Length of the extended size field of a frame, by the size in its second byte; a frame with another has none."""
 
 
 class FrameReader(Protocol):
-    """aiohttp's reader for the bytes of a connection."""
+    """The methods of aiohttp's reader of WebSocket frames that are used here."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]: ...
 
@@ -32,7 +32,7 @@ class MaskedFrames:
     """Passes the bytes of a client to the reader while every frame is masked.
 
     The head of a frame is kept back until it is complete: after a part of one, `_BROKEN` would be read as its rest.
-    `messages` is notified of data frames; once it refuses the client, nothing more is passed on.
+    `messages` is notified of each frame; once it refuses the client, nothing more is passed on.
     """
 
     def __init__(self, reader: FrameReader, messages: IncomingMessages | None = None) -> None:
@@ -60,14 +60,17 @@ class MaskedFrames:
         self._reader.feed_eof()
 
     def _end_of_masked(self, data: bytes) -> int:
-        """Return where the last frame with a complete head ends in these bytes; all frames up to it are masked."""
+        """Return where the last masked frame with a complete head ends, as an index of `data`, perhaps beyond its end.
+
+        Notifies `messages` of each frame up to there, and marks the connection as broken at an unmasked frame.
+        """
         at = self._rest
         while at + 2 <= len(data):
             if not data[at + 1] & _MASKED:
                 self._is_broken = True
                 break
             size = data[at + 1] & _SIZE
-            wide = _WIDE.get(size, 0)
+            wide = _EXTENDED_BYTES.get(size, 0)
             if at + 2 + wide > len(data):
                 break
             if wide:

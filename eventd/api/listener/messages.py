@@ -12,15 +12,15 @@ from eventd.errors import EventdError
 
 
 class IncomingMessages:
-    """Reserves memory in `bodies` for each message over `LIGHT_BYTES`, from its first frame's head until it is handled.
+    """Reserves memory in `bodies` for each message over `LIGHT_BYTES`, until it is handled.
 
-    A frame's head reserves memory for the whole frame, as the head of a request does for its body. When there is none,
-    when another key needs it, or when a message takes longer than `BODY_SECONDS` to arrive, the client is refused:
-    nothing more of it is read.
+    A frame's head reserves memory for the whole frame, as the head of a request does for its body. When no memory is
+    left, when another key needs it, or when a message takes longer than `BODY_SECONDS` to arrive, the client is
+    refused: none of its later bytes are read.
     """
 
     def __init__(self, bodies: BodyMemory, key: bytes, most: int) -> None:
-        """`key`: the digest of the client's key; `most`: aiohttp refuses messages of so many bytes."""
+        """`key`: the digest of the client's key; `most`: the size in bytes from which aiohttp refuses a message."""
         self.refusal: EventdError | None = None
         self._bodies = bodies
         self._key = key
@@ -37,13 +37,16 @@ class IncomingMessages:
         self._is_closed = False
 
     def attend(self, on_refusal: Callable[[EventdError], None]) -> None:
-        """Call `on_refusal` once when the client is refused, which may be now."""
+        """Call `on_refusal` once when the client is refused: now, if it already was."""
         self._on_refusal = on_refusal
         if self.refusal is not None:
             on_refusal(self.refusal)
 
     def begin_frame(self, size: int, *, last: bool) -> None:
-        """The head of a data frame has arrived: `size` bytes follow, which end their message if `last`."""
+        """Note the head of a data frame: `size` bytes follow, which end their message if `last`.
+
+        Reserves memory if the message is large; without memory, the client is refused.
+        """
         if self._is_closed:
             return
         self._end_if_last()
@@ -53,11 +56,11 @@ class IncomingMessages:
             self._hold()
 
     def begin_control(self) -> None:
-        """The head of a control frame has arrived, so the frame before it is complete."""
+        """Note the head of a control frame: the frame before it is complete."""
         self._end_if_last()
 
     def end_of_read(self, *, is_whole: bool) -> None:
-        """All bytes of one read from the connection are examined. `is_whole`: they complete the last frame."""
+        """Note that all bytes of one read from the connection were examined. `is_whole`: the last frame is complete."""
         if self._is_closed:
             return
         if is_whole:
@@ -66,8 +69,9 @@ class IncomingMessages:
             self._deadline = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
 
     def take(self) -> BodyReservation | None:
-        """Return the reservation of the next message, which is handled now and no longer gives way; None for a small
-        message. End it with `release`.
+        """Return the reservation of the next message; None for a small message. End it with `release`.
+
+        The message is handled now, so it no longer gives way.
         """
         number = self._handled + 1
         while self._waiting and self._waiting[0][0] <= number:
@@ -88,12 +92,15 @@ class IncomingMessages:
         self._handled += 1
 
     def release(self, held: BodyReservation | None) -> None:
-        """Free the reservation of a message."""
+        """Free the reservation of a message; None has none."""
         if held is not None:
             self._bodies.give_back(held)
 
     def close(self) -> None:
-        """The connection has ended. Frames that aiohttp reads while closing reserve no memory."""
+        """Free the reservations of all messages that were not taken: the connection has ended.
+
+        Frames that aiohttp reads while closing reserve no memory.
+        """
         self._is_closed = True
         self._stop_clock()
         for _, held in self._waiting:
@@ -125,7 +132,10 @@ class IncomingMessages:
         self._is_arriving = self._is_last = False
 
     def _expire(self) -> None:
-        """Refuse a message that arrives too slowly; not while an earlier one is handled, which delays the reading."""
+        """Refuse a message that arrives too slowly.
+
+        While an earlier one is handled, which delays the reading, its time begins again instead.
+        """
         self._stop_clock()
         if self._handled < self._arrived:
             self.end_of_read(is_whole=False)

@@ -18,20 +18,20 @@ from eventd.runtime.clock import cpu_seconds
 SHARE = 0.25
 """The fraction of a process's time for parsing bytes of unproven connections."""
 BURST_SECONDS = 0.1
-"""The share of this many seconds can be used at once: so much unused time is kept."""
+"""Up to the share of this many seconds may be used in one burst, ahead of time."""
 READ_BYTES = 8 << 10
-"""The most bytes that are read at once from an unproven connection, wait for its turn, and are parsed in a turn."""
+"""Maximum bytes that are read at once from an unproven connection, wait for its turn, and are parsed in that turn."""
 
 
 class UntrustedConnection(Protocol):
-    """A connection that has not proven its sender."""
+    """The members used here of a connection that has not proven its sender."""
 
     address: str
 
     def parse(self, data: bytes) -> None: ...
 
     def hold_reading(self) -> None:
-        """Stop reading for now."""
+        """Stop reading until `release_reading`."""
 
     def release_reading(self) -> None: ...
 
@@ -74,7 +74,7 @@ class ParsingTime:
         self._await_turn()
 
     def leave(self, stranger: UntrustedConnection) -> None:
-        """The connection has ended."""
+        """Drop the waiting bytes of a connection that has ended."""
         if (held := self._waiting.get(stranger.address)) is not None:
             held.pop(stranger, None)
             if not held:
@@ -135,7 +135,10 @@ class ParsingTime:
             self._charge(address, held, used, self._spent - before)
 
     def _charge(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float, seconds: float) -> None:
-        """Count a turn of an address that had `used` some time, and queue it again for the connections still `held`."""
+        """Add the `seconds` of a turn to the `used` ones of its address.
+
+        The address is queued again if connections of it still wait (`held`).
+        """
         self._floor += seconds / (len(self._waiting) + 1)
         if held:
             self._enqueue(address, held, used + seconds)

@@ -21,11 +21,11 @@ from eventd.errors import EventdError, Invalid
 from eventd.runtime.chance import Chance
 
 Answer = Callable[[EventdError], web.Response]
-"""Turns an error into the response of a surface."""
+"""Returns the response to a request that failed with an error, in the form of a surface."""
 MESSAGES = web.RequestKey("messages", IncomingMessages)
-"""Set on a request before its connection becomes a WebSocket."""
+"""The limits on the messages of a WebSocket, set on its request before the connection is upgraded."""
 FEW_CHUNKS = 16
-"""The most pieces of a body that wait to be read one by one; more are joined."""
+"""Maximum number of pieces of a body that wait to be read one by one; more are joined."""
 logger = logging.getLogger("eventd.api")
 
 
@@ -88,7 +88,7 @@ class _Protocol(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Return the response to an unreadable request, or one whose handler failed outside the application's
-        middleware."""
+        middleware. Raises `ConnectionError` if none can be sent."""
         if isinstance(exc, ConnectionError):
             raise exc  # the client disconnected: no response can be sent, and the node is not at fault
         if request.writer.output_size > 0:
@@ -103,7 +103,7 @@ class _Protocol(web.RequestHandler):
         super().set_parser(cast(Any, MaskedFrames(parser, messages)), data_received_cb)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on bytes of the client. After unreadable ones nothing is read: a refusal follows, and then the end.
+        """Pass bytes of the client to aiohttp; after unreadable ones, drop all others until the refusal is sent.
 
         The system delivers megabytes before the refusal is sent, and aiohttp would parse each piece again.
         """
@@ -141,7 +141,10 @@ class _Protocol(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Finish as aiohttp does; its own refusals, such as of an `Expect` header, first get the API's form."""
+        """Send a response as aiohttp does, within the memory for unread responses.
+
+        aiohttp's own refusals, such as of an `Expect` header, first get the API's form.
+        """
         if isinstance(resp, problems.FrameworkRefusal):
             path, method = request.path, request.method
             refused = self._answer(problems.of_framework(resp, path, method)[0])
@@ -156,8 +159,8 @@ class _Protocol(web.RequestHandler):
 
 
 def _join_chunks(body: StreamReader) -> None:
-    """Join the chunks of a body that have arrived, if there are more than `FEW_CHUNKS`: aiohttp parses again for each
-    piece that is read."""
+    """Join the unread pieces of a body, if there are more than `FEW_CHUNKS`: aiohttp parses again for each piece that
+    is read."""
     if type(body) is StreamReader and len(body._buffer) > FEW_CHUNKS and not body._buffer_offset:
         joined = b"".join(body._buffer)
         body._buffer.clear()

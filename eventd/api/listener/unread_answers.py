@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from eventd.api.listener.connections import address_of
 
 MOST_BYTES = 128 << 20
-"""The most bytes of large unread responses of one listener, approximately."""
+"""Maximum bytes of the large unread responses of one listener, approximately."""
 SMALL_BYTES = 64 << 10
 """Responses up to this size do not count."""
 _LEAST_SECONDS = 1.0
@@ -32,12 +32,12 @@ class _Answer:
     begun: float
 
     def speed(self, now: float) -> float:
-        """Return the speed in bytes per second."""
+        """Return how fast the client reads the response, in bytes per second."""
         return (self.size - self.transport.get_write_buffer_size()) / max(now - self.begun, _LEAST_SECONDS)
 
 
 class UnreadAnswers:
-    """The large responses that a listener is sending, at most `most` bytes of them besides the newest."""
+    """The large responses that a listener is sending: together at most `most` bytes, unless one alone is larger."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
@@ -46,7 +46,10 @@ class UnreadAnswers:
 
     @contextmanager
     def hold(self, transport: asyncio.WriteTransport | None, size: int) -> Iterator[None]:
-        """Count a response of this size until its client has read most of it. May close other connections."""
+        """Count a response of `size` bytes while the block sends it, unless it is small.
+
+        Above the limit, closes connections whose responses are read slowly.
+        """
         if transport is None or size <= SMALL_BYTES:
             yield
             return

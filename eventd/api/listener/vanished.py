@@ -21,7 +21,7 @@ _TRIES = 3
 _TCP_INFO = struct.Struct("=2x2B4x13I")
 """The beginning of Linux' `struct tcp_info`."""
 _UNACKED, _LAST_ACK = 4, 12
-"""Unacknowledged segments, and milliseconds since the last acknowledgement: indices of its 32-bit members."""
+"""Indices, among the 32-bit members, of unacknowledged segments and of milliseconds since the last acknowledgement."""
 
 
 class _State(NamedTuple):
@@ -41,7 +41,11 @@ class Acknowledgements:
         self._since: float | None = None  # the first check since which nothing was acknowledged
 
     def have_ended(self, now: float) -> bool:
-        """Return whether the remote end has vanished. `now` in seconds, monotonic."""
+        """Return whether the remote end has vanished; False if that is unknown. `now` in seconds, monotonic.
+
+        Call it regularly: the first call since the last acknowledgement begins the time until the remote end counts as
+        vanished.
+        """
         state = None if self._transport.is_closing() else _read(self._transport.get_extra_info("socket"))
         if state is None or not state.waits:
             self._since = None

@@ -35,10 +35,11 @@ KEEPALIVE_SECONDS = 30.0
 """How long the application's runner should keep an idle connection: longer than senders do. The head of each later
 request must arrive within this time, too."""
 READING_BYTES = 96 << 20
-"""The most memory for v2 bodies that are still arriving, of all senders of a group together: the signatures of their
-heads are verified."""
+"""Maximum bytes of v2 bodies that are still arriving, of all senders of a group together. The signatures of their heads
+were verified."""
 READING_BYTES_V1 = 32 << 20
-"""The same for v1, apart: its senders are not verified before the body has arrived, and must not take v2's memory."""
+"""The same for v1, counted separately: its senders are verified only once the body has arrived, and must not use up
+the memory of v2."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -127,8 +128,10 @@ async def _v2(
 
 
 def _answer(request: web.Request, status: int, body: bytes, headers: dict[str, str]) -> web.Response:
-    """Return a response. It closes the connection if the request's body was not read to its end, as the rest must not
-    be parsed as the next request."""
+    """Return a response, which closes the connection if the request's body was not read to its end.
+
+    The rest of the body must not be parsed as the next request.
+    """
     response = web.Response(status=status, body=body, headers=headers)
     if not request.content.is_eof():
         response.force_close()

@@ -49,7 +49,7 @@ class V0:
     _parts: dict[Any, Any] = field(default_factory=dict)
 
     def part(self, make: Callable[[V0], T]) -> T:
-        """Return an object that lives as long as the node, created by `make` on the first call."""
+        """Return the one object of this process that `make` creates, on the first call."""
         if make not in self._parts:
             self._parts[make] = make(self)
         part: T = self._parts[make]
@@ -73,12 +73,15 @@ class V0:
         return await self.database.read(count_topics)
 
     def topic_changed(self, topic_id: int) -> None:
-        """A topic was created or configured: wake its readers and the routers."""
+        """Wake the readers of a topic that was created or configured, and load the routers again."""
         self.log.wakeups.touch(topic_id)
         self.routing.changed()
 
     async def catch_up(self, topic: str) -> None:
-        """Run the routers that write to a topic, so that a read of it includes what their sources hold now."""
+        """Run the routers that write to a topic, so that a read of it includes what their sources hold now.
+
+        Waits only a few seconds, and not for a router whose destination is full.
+        """
         if self.routing.feeds(topic):
             line = await self.database.read(find_topic, topic)
             if line is not None:

@@ -21,18 +21,18 @@ ID_BYTES = 4096
 TOPIC_BYTES = 300
 """Estimated memory of the checkpoints of one stream for each topic, besides the events."""
 MOVES = 8192
-"""Events of one stream whose checkpoints are kept: more than the buffers between node and client hold of small ones."""
+"""Number of events of one stream whose checkpoints are kept: more than fit into the buffers up to the client."""
 _CHECKPOINT = re.compile(r"([0-9a-f]{12})\.(\d{1,9})\.(\d{1,15})")
 _SEQS = msgspec.json.Decoder(dict[str, int])
 
 
 def write_places(seqs: Mapping[str, int]) -> bytes:
-    """Return the client's seq in each of its topics: base64url of a JSON object, by name."""
+    """Return an id that contains the client's seqs: a JSON object of seqs by topic name, in base64url."""
     return urlsafe_b64encode(msgspec.json.encode(dict(sorted(seqs.items())))).rstrip(b"=")
 
 
 def read_places(text: str) -> dict[str, int]:
-    """Return what `write_places` wrote; empty for anything else."""
+    """Return the seqs by topic name of an id that `write_places` made; empty for any other text."""
     try:
         found = _SEQS.decode(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError):
@@ -41,7 +41,7 @@ def read_places(text: str) -> dict[str, int]:
 
 
 def may_need_checkpoints(names: Iterable[str]) -> bool:
-    """Return whether the seqs of these topics may be too long for an id."""
+    """Return whether the seqs of topics with these names may become too long for an id."""
     return len(write_places(dict.fromkeys(names, MOST_SEQ))) > ID_BYTES
 
 
@@ -52,7 +52,7 @@ def read_checkpoint(text: str) -> tuple[str, int, int] | None:
 
 
 class Checkpoints:
-    """The checkpoints of one stream of the session `tag`, which began at the seqs `begun`.
+    """The checkpoints of one stream of the session `tag`. The stream began at the seqs `begun`.
 
     The newest `MOVES` are exact. An older one leads back to the start of the stream: the client receives records again,
     and misses none.
@@ -91,7 +91,10 @@ class Checkpoints:
         return b"%b.%d" % (self._label, self._count)
 
     def places(self, count: int) -> dict[str, int]:
-        """Return the client's seqs after this number of events; empty if there were fewer."""
+        """Return the client's seqs after this number of events; empty if there were fewer.
+
+        If that checkpoint is no longer kept, they are those at the start of the stream.
+        """
         if count > self._count:
             return {}
         oldest = max(0, self._count - MOVES)

@@ -1,4 +1,4 @@
-"""Groups simultaneous claims, if a queue is configured so: none of several nodes gets all the jobs."""
+"""Makes the claims that arrive within a queue's `claim_jitter_ms` together, so that no node gets all the jobs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ class ClaimCohorts:
         self._waiting: dict[str, list[Member]] = {}
 
     def waiting(self, queue: str) -> int:
-        """Return the number of nodes that wait for jobs of a queue."""
+        """Return the number of claims on a queue that wait for others."""
         return len(self._waiting.get(queue, ()))
 
     async def claim(self, queue: str, wish: JobRequest) -> ClaimResult:
-        """Return jobs for one node, claimed at once or with others. Raises what `ClaimJobs` does."""
+        """Claim jobs for one node, at once or together with other claims. Raises what `ClaimJobs` does.
+
+        The `jobs` of the result have one list, for this claim.
+        """
         claimed = await self._v0.log.submit(self._claim(queue, [wish], gathered=False))
         return await self._join(queue, wish, claimed.gather_ms / 1000) if claimed.gather_ms else claimed
 

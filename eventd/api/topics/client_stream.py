@@ -41,16 +41,16 @@ class ClientStream:
 
     @property
     def closed(self) -> bool:
-        """Return whether the client disconnected."""
+        """Return whether the connection is closed, by either side."""
         return self._transport.is_closing()
 
     @property
     def full(self) -> bool:
-        """Return whether the client does not read what was sent."""
+        """Return whether the client has more than `HELD_BYTES` still to read."""
         return self._transport.get_write_buffer_size() > HELD_BYTES
 
     def write(self, text: bytes) -> None:
-        """Send, without waiting for the client."""
+        """Send, without waiting for the client; nothing over a closed connection."""
         if not self._transport.is_closing():
             self._transport.write(text)
 
@@ -59,12 +59,12 @@ class ClientStream:
         await self._writer.drain()
 
     def abort(self) -> None:
-        """Close the connection now, with everything unread."""
+        """Close the connection now, and drop what the client has not read."""
         self._transport.abort()
 
     def send_last(self, text: bytes) -> None:
-        """Send a last message. A client that does not read it at once is disconnected: a stopping node must
-        not wait."""
+        """Send a last message, and disconnect a client that has not read everything after `PARTING_SECONDS`: a stopping
+        node must not wait."""
         self.write(text)
         asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
 
@@ -104,7 +104,10 @@ class FollowedTopic:
         return self.feed.want.name
 
     def take(self, page: Page) -> None:
-        """Take a page of the feed; see `FeedReader`."""
+        """Send the client a page of the feed, and wait for the next one.
+
+        A client that is slow, or at another epoch, reads by itself instead.
+        """
         if self.has_left or self._follower.has_ended:
             return
         if self._follower.stream.full or page.epoch not in ("", self.epoch):
@@ -119,7 +122,7 @@ class FollowedTopic:
                 self.feed.await_more(self)
 
     def note_sent(self, page: Page) -> None:
-        """Advance beyond a page that was sent."""
+        """Move the cursor to the end of a page that was sent."""
         has_news = bool(page.records) or page.tombstone is not None
         self.owes_end = (self.owes_end or has_news) and not page.caught_up
         self.is_first = False
@@ -163,7 +166,7 @@ class Follower(ABC):
 
     @abstractmethod
     def error(self, code: str, message: str) -> bytes:
-        """Return the last message of a failing stream."""
+        """Return the last message of a stream that fails, or whose node stops."""
 
     # --- which topics ---------------------------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ class Follower(ABC):
             self._registry.feeds.release(following.feed, following)
 
     def close(self) -> None:
-        """Release all feeds. The cursors stay readable."""
+        """End the stream, and release all feeds. The cursors stay readable."""
         self.end()
         for following in self.topics.values():
             self._let_go(following)
@@ -233,7 +236,7 @@ class Follower(ABC):
             self._behind[following] = None
 
     def send(self, following: FollowedTopic, page: Page) -> None:
-        """Write a page to the client."""
+        """Write a page to the client and move its cursor; a deleted topic is left. Ends a closed stream instead."""
         if self.stream.closed:
             self.end()
         if self.has_ended:
@@ -264,7 +267,7 @@ class Follower(ABC):
             self._told_at = now
 
     def end(self) -> None:
-        """Stop serving the client."""
+        """Have `run` return: the client is no longer served."""
         self.has_ended = True
         self.wake()
 
@@ -276,7 +279,7 @@ class Follower(ABC):
 
 
 class FollowerRegistry:
-    """All clients of a node that follow topics."""
+    """All clients of this process that have an open stream."""
 
     def __init__(self, v0: V0) -> None:
         self.clock: Clock = v0.clock
@@ -292,8 +295,10 @@ class FollowerRegistry:
 
     @contextmanager
     def holding(self, follower: Follower) -> Iterator[None]:
-        """Keep a client registered while the block runs: its connection is checked, it gets heartbeats, and it is
-        notified if the node stops. Close it afterwards."""
+        """Keep a client registered while the block runs, and close it afterwards.
+
+        A registered client gets heartbeats, is notified if the node stops, and ends when its connection is closed.
+        """
         self._followers[follower] = None
         if self._stopping.done():
             follower.stop()

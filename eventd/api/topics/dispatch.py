@@ -1,4 +1,4 @@
-"""Sends jobs to connected workers as they arrive, up to the number that each wants to hold.
+"""Sends jobs to connected workers as the jobs arrive, up to the number that each worker wants to hold.
 
 One dispatcher serves all workers of a queue. It claims jobs when the queue is written to, when a job is settled, and
 when a lease or a delay ends, and distributes them over its workers.
@@ -50,13 +50,13 @@ class Worker(SseFollower):
 
     @property
     def holder(self) -> JobHolder:
-        """Return the jobs that it holds, and how many it may hold now: 0 while it does not read its stream, or after
-        it disconnected."""
+        """Return the jobs that the client holds, and how many it may hold now: 0 while it does not read its stream, or
+        after it disconnected."""
         most = 0 if self.stream.full or self.stream.closed else self._wish.most
         return JobHolder(self._wish._replace(most=most), dict(self.held))
 
     def hand(self, kept: Iterable[int], jobs: Iterable[Job]) -> None:
-        """Send it jobs. `kept`: seqs of earlier jobs that it still holds."""
+        """Send jobs to the client. `kept`: seqs of the earlier jobs that it still holds; others are forgotten."""
         self.held = {seq: self.held[seq] for seq in kept}
         for job in jobs:
             self.held[job.seq] = job.lease_id
@@ -64,7 +64,7 @@ class Worker(SseFollower):
             self.write(b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, text))
 
     def dismiss(self) -> None:
-        """Notify it that the queue was deleted, and end its stream."""
+        """Notify the client that the queue was deleted, and end its stream."""
         error = {"code": 409, "error": f"the queue {self._queue!r} was deleted", "topic": self._queue}
         self.write(b"event: error\ndata: %b\n\n" % msgspec.json.encode(error))
         self.end()
@@ -74,7 +74,7 @@ class Worker(SseFollower):
         return self._chunk(b"event: error\ndata: %b\n\n" % data)
 
     def write(self, text: bytes) -> None:
-        """Write to its stream."""
+        """Write to the client's stream."""
         self.stream.write(self._chunk(text))
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
@@ -149,7 +149,7 @@ class QueueDispatcher:
                 self.release(worker.node, {job.seq: job.lease_id for job in jobs})  # it left meanwhile
 
     def release(self, node: str, held: dict[int, str]) -> None:
-        """Return the jobs that a worker held when it left."""
+        """Start a task that returns to the queue the jobs that a worker held when it left."""
         if held:
             handles = [JobHandle(seq, lease_id) for seq, lease_id in held.items()]
             unit = Nack(self.topic_id, node, handles)
@@ -165,19 +165,19 @@ class QueueDispatcher:
 
 
 class QueueDispatchers:
-    """The dispatchers of the queues that have workers."""
+    """The dispatchers of the queues that have workers connected to this process."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
         self._dispatchers: dict[int, QueueDispatcher] = {}
 
     def look(self, topic_id: int) -> None:
-        """A queue has changed: its dispatcher checks it again."""
+        """Have the dispatcher of a changed queue, if there is one, check the queue again."""
         if dispatcher := self._dispatchers.get(topic_id):
             dispatcher.look()
 
     def join(self, topic_id: int, name: str, worker: Worker) -> QueueDispatcher:
-        """Add a worker. Remove it with `leave`."""
+        """Add a worker, and return the dispatcher of its queue, created for the first. End it with `leave`."""
         dispatcher = self._dispatchers.get(topic_id)
         if dispatcher is None:
             dispatcher = self._dispatchers[topic_id] = QueueDispatcher(self._v0, topic_id, name)
@@ -186,7 +186,7 @@ class QueueDispatchers:
         return dispatcher
 
     def leave(self, dispatcher: QueueDispatcher, worker: Worker) -> None:
-        """Remove a worker; the jobs that it held return to the queue."""
+        """Remove a worker, whose jobs return to the queue; the dispatcher ends after the last one."""
         dispatcher.workers.remove(worker)
         dispatcher.release(worker.node, worker.held)
         if not dispatcher.workers:

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics of topics, in the form of /v0."""
+"""Health, readiness, and the metrics of topics, under /v0."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Health(Struct, kw_only=True):
 
 
 class Ready(Struct, kw_only=True):
-    """`status` is `ready`, or `not ready` with the HTTP status 503."""
+    """`status` is `ready`, or `not ready` with the HTTP status 503; `topics` does not count those of groups."""
 
     status: str
     wal_replay_complete: bool

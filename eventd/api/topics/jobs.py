@@ -1,4 +1,4 @@
-"""A job as its holder receives it."""
+"""A claimed job as JSON, in the form in which its holder receives it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JOB = {
     "required": ["$seq", "lease_id", "deadline", "$ts", "deliveries", "data"],
 }
 ShownJobs = Annotated[Raw, Meta(extra_json_schema={"type": "array", "items": _JOB})]
-"""The texts of jobs, joined as they are stored."""
+"""A JSON list of jobs, each as `show_job` returns it."""
 
 
 def show_job(job: Job, topic: str = "") -> str:

@@ -20,7 +20,7 @@ from eventd.runtime.clock import Moment
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 MAX_TOPICS = 1000
-"""The most topics with metrics of their own: the first in order of name."""
+"""Maximum number of topics with metrics of their own: the first in order of name."""
 
 
 class TopicMetrics(NamedTuple):
@@ -39,7 +39,11 @@ class TopicMetrics(NamedTuple):
 
 
 async def gather(v0: V0, key: ApiKey) -> TopicMetrics:
-    """Read the values. A key that is limited to some names gets the sums of these topics only."""
+    """Read the values.
+
+    A key that is limited to some names gets the sums of the topics it may access, of which at most the first
+    `MAX_TOPICS` count, and 0 for routers, streams and sessions.
+    """
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
         list_states, prefixes=key.prefixes, prefix="", after="", limit=MAX_TOPICS, at=at
@@ -74,7 +78,7 @@ def _sum(topics: list[TopicState]) -> TopicFigures:
 
 
 def as_json(gathered: TopicMetrics) -> dict[str, Any]:
-    """Return the values as one JSON object."""
+    """Return the values as one JSON object, without those of single topics."""
     figures = gathered.figures
     return {
         "topics": sum(figures.by_class.values()),
@@ -150,7 +154,7 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
         ("queue_topics", "Topics that are queues.", figures.queues),
         ("queue_leases_in_flight", "Jobs that are claimed.", figures.leases),
         ("sse_connections", "Streams that are open.", gathered.streams),
-        ("watch_sessions", "Sessions of watchers.", gathered.sessions),
+        ("watch_sessions", "Watch sessions.", gathered.sessions),
         ("ready", "1 when the node is ready.", gathered.ready),
         ("recovery_progress", "1: a node listens only when its log is open.", 1),
         ("uptime_ms", "Milliseconds since the node began to serve.", gathered.uptime_ms),

@@ -14,8 +14,11 @@ MOST_FILTERED_BYTES = 16 << 10
 
 
 class Tombstone(Struct, kw_only=True):
-    """Records that a reader missed: those of the seqs `gap_from` to `gap_to`, both inclusive, were removed by a limit
-    and not by a request, or the topic is another one (`reason`)."""
+    """Records that a reader missed: those of the seqs `gap_from` to `gap_to`, both inclusive.
+
+    `reason`: a limit removed them, the source of a router lost them, or the reader's seqs are those of another topic or
+    epoch. Records that were deleted by a request leave no tombstone.
+    """
 
     gap_from: int
     gap_to: int

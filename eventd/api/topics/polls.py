@@ -52,7 +52,10 @@ class Polls:
 
     @contextmanager
     def of(self, topic_id: int, ask: TopicQuery) -> Iterator[Poll]:
-        """Join the poll of a query of the topic `topic_id`. Its watch begins before the first read."""
+        """Yield the poll that all clients with this query of the topic `topic_id` share.
+
+        It is created by the first client, with its watch before any read, and ends with the last one.
+        """
         wakeups, key = self._v0.log.wakeups, (topic_id, replace(ask, now=0))
         poll = self._polls.get(key)
         if poll is None:

@@ -24,13 +24,13 @@ from eventd.log.queues.units import Ack, Extend, JobHandle, JobRequest, Nack, Se
 from eventd.log.topics.errors import BatchTooLarge
 
 MOST_JOBS = 1000
-"""The most jobs in one request."""
+"""Maximum number of jobs in one request."""
 MAX_DELAY_MS = 86_400_000
 _LEASE_ID = re.compile(r"lease_[0-9a-f]{1,64}")
 
 
 class ClaimBody(Body):
-    """The claiming node, the most jobs to claim (0: one), and the lease; without one, that of the queue."""
+    """The claiming node, the most jobs to claim (0: one), and the lease in milliseconds; null: that of the queue."""
 
     node: str
     max: U32 = 0
@@ -111,7 +111,7 @@ class Extended(Answer):
 
 
 class WorkQuery(Query, frozen=True):
-    """The working node, how many jobs it holds at a time, and the lease; 0: that of the queue."""
+    """The working node, how many jobs it holds at a time, and the lease in milliseconds; 0: that of the queue."""
 
     node: str = ""
     max: int = 1
@@ -137,7 +137,7 @@ async def claim(call: Call[NoQuery, ClaimBody]) -> Claimed:
 
 
 def _bounded(most: int) -> int:
-    """Return the number of jobs to claim; 0 means one."""
+    """Return the requested number of jobs, at least one and at most `MOST_JOBS`."""
     return max(1, min(MOST_JOBS, most))
 
 
@@ -211,7 +211,7 @@ def _handles(body: SettleBody) -> Sequence[JobHandle]:
 
 
 async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
-    """Receive jobs of a queue over a stream."""
+    """Send jobs of a queue to a client as server-sent events, until it disconnects."""
     request, v0, query = call.request, call.v0, call.query
     require_stream(request)
     require_node(query.node)

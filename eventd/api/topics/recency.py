@@ -11,12 +11,12 @@ class Recency:
         self._read_ms: dict[int, int] = {}
 
     def touch(self, topic_id: int, now: int) -> None:
-        """A topic is read now; `now` in microseconds."""
+        """Note that a topic is read at the time `now`, in microseconds."""
         self._read_ms.pop(topic_id, None)
         self._read_ms[topic_id] = now // 1000
         if len(self._read_ms) > self._most:
             del self._read_ms[next(iter(self._read_ms))]
 
     def last_ms(self, topic_id: int) -> int | None:
-        """Return when it was last read, in milliseconds; None: never, or long ago."""
+        """Return when the topic was last read, in milliseconds; None: never in this process, or that is forgotten."""
         return self._read_ms.get(topic_id)

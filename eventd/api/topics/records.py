@@ -39,7 +39,7 @@ _RECORD = {
     "required": ["$seq", "$ts"],
 }
 Records = Annotated[Raw, Meta(extra_json_schema={"type": "array", "items": _RECORD})]
-"""The texts of records, joined as they are stored."""
+"""A JSON list of records, joined from the text of each without decoding it."""
 _PREDICATE: dict[str, Any] = {
     "anyOf": [
         {"type": "null"},
@@ -50,7 +50,7 @@ _PREDICATE: dict[str, Any] = {
 
 
 class ReturnSeqs(Query, frozen=True):
-    """`return_seqs`: whether the seqs are listed individually."""
+    """`return_seqs`: whether the response lists the seq of each record."""
 
     return_seqs: bool = True
 
@@ -58,8 +58,9 @@ class ReturnSeqs(Query, frozen=True):
 class DiffBody(Body):
     """A page of at most `limit` records after the seq `from_seq`, and about `max_batch_bytes` of data and meta.
 
-    `node`: whose records are excluded. With `wait_ms` an empty page at the head waits that long for a record. `epoch`
-    is that of the page before: in another one, seqs mean other records. A limit of 0 means the default.
+    `node`: whose records are excluded. With `wait_ms` an empty page at the head waits up to that long for a record.
+    `epoch` is that of the page before: in another one, seqs mean other records. A `limit` or `max_batch_bytes` of 0
+    means the default.
     """
 
     from_seq: U64 = 0
@@ -76,7 +77,10 @@ class DiffBody(Body):
 
 
 class Diff(Answer):
-    """A page. Everything up to `next_from_seq` was read, inclusive; `tombstone`: records that were lost before it."""
+    """A page of records. It covers the seqs up to `next_from_seq`, inclusive; `lag` counts the seqs after them.
+
+    `tombstone` describes lost records among those that the page covers.
+    """
 
     topic: str
     records: Records
@@ -112,7 +116,7 @@ class DeleteAnswer(Answer):
 
 
 async def write(call: Call[ReturnSeqs, WriteBody]) -> WriteAnswer:
-    """Write a batch of records; a missing topic is created."""
+    """Write a batch of records; a missing topic is created, unless the body excludes that."""
     header = call.request.headers.get("Idempotency-Key", "")
     written = await writing.write(call.v0, call.key, call.name, call.body, header)
     return writing.shown(call.name, written, call.performance(), seqs=call.query.return_seqs)
@@ -158,7 +162,7 @@ def _ask(call: Call[NoQuery, DiffBody]) -> TopicQuery:
 
 
 def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
-    """Return the tombstone for readers."""
+    """Return the tombstone of a page in the form of responses; None for None."""
     if found is None:
         return None
     return Tombstone(

@@ -22,8 +22,8 @@ from eventd.log.topics.predicate import parse
 from eventd.log.topics.router_rows import RouterFilter, RouterRow, read_rejected, read_router
 from eventd.log.topics.topics import GROUP, require_name
 
-TOLD_REFUSED = 10
-"""The most dead letters that a router shows, the newest ones."""
+SHOWN_DEAD_LETTERS = 10
+"""Maximum number of dead letters that are shown with a router: the newest ones."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
@@ -72,7 +72,7 @@ class RouterSet(RouterAnswer, kw_only=True):
 
 class RefusedRecord(msgspec.Struct, kw_only=True):
     """A record that the router could not copy, a dead letter since `ts` (milliseconds). `id`: of the event that it was
-    made into, if it has one."""
+    made into; empty without one."""
 
     ts: int
     id: str
@@ -124,14 +124,17 @@ class RouterDeleted(Answer):
 
 
 class RouterPage(NamePage, frozen=True):
-    """A page of routers: only those from `source` and into `dest`."""
+    """A page of routers: only those from `source` and into `dest`; an empty name does not limit them."""
 
     source: str = ""
     dest: str = ""
 
 
 async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
-    """Create a router, with its missing topics, or replace its configuration."""
+    """Create a router, or replace its configuration.
+
+    Missing topics are created, except those of groups, and the destination only with `create_dest`.
+    """
     v0, body = call.v0, call.body
     call.key.require_names(body.source, body.dest)
     router = _router(call.name, body)
@@ -203,7 +206,7 @@ def _show(line: RouterRow) -> dict[str, Any]:
 
 
 async def show(call: Call[NoQuery, None]) -> RouterShown:
-    """Show the state of a router, once it has caught up with its source."""
+    """Show the state of a router, after waiting a few seconds at most for it to catch up with its source."""
     v0 = call.v0
     line = await _find(call)
     await v0.routing.drive(line.dest_id)
@@ -214,7 +217,7 @@ async def show(call: Call[NoQuery, None]) -> RouterShown:
         refused_total=line.refused,
         refused=[
             RefusedRecord(ts=each.at // 1000, id=each.id, reason=each.reason, detail=each.detail)
-            for each in await v0.database.read(read_rejected, call.name, TOLD_REFUSED)
+            for each in await v0.database.read(read_rejected, call.name, SHOWN_DEAD_LETTERS)
         ],
         lag=max(0, line.source_head - max(line.seq, v0.routing.seen_seq(line.name))),
         state=line.state,
@@ -233,7 +236,7 @@ async def _find(call: Call[Any, Any]) -> RouterRow:
 
 
 async def list_routers(call: Call[RouterPage, None]) -> RouterList:
-    """List routers."""
+    """List routers whose name, source and destination the key may access."""
     query, key = call.query, call.key
     limit = query.limit
 

@@ -1,4 +1,4 @@
-"""Sessions of watchers: the topics that a client follows, in which form, and how far they were sent.
+"""Watch sessions: the topics that a client follows, in which form, and how far they were sent.
 
 Sessions are kept in memory. A session outlives its streams for a while, so that a client can resume; a client that
 keeps the id of its last event can resume from there.
@@ -40,7 +40,7 @@ _ID_BYTES = 16
 
 
 class Stream(Protocol):
-    """An open stream of a session."""
+    """The method used here of an open stream of a session."""
 
     def cursors(self) -> Mapping[str, WatchCursor]:
         """Return how far each topic was sent to its client."""
@@ -48,7 +48,7 @@ class Stream(Protocol):
 
 
 class StreamStart(NamedTuple):
-    """The topics and cursors of a new stream; `checkpoints` if its ids may be too long without them."""
+    """The topics and cursors of a new stream; its `checkpoints`, None if its ids cannot become too long."""
 
     number: int
     wants: list[tuple[TopicRequest, WatchCursor]]
@@ -98,7 +98,7 @@ class Session:
         return self._own_size + self.open * self.stream_size + ended
 
     def begin_stream(self, present: Mapping[str, TopicSnapshot], last_event_id: str) -> StreamStart:
-        """Return the start of a new stream; `present`: the session's topics that exist now.
+        """Begin a new stream, and return its start; `present`: the session's topics that exist now.
 
         A client that sends its last event id continues after it; it cannot skip what it was never sent. Without an id
         the stream begins where the last one did.
@@ -127,14 +127,14 @@ class Session:
                 self.told[name] = cursor
 
     def end_stream(self, number: int) -> None:
-        """A stream has ended; its progress is kept."""
+        """Keep the progress of a stream that has ended; only a few ended streams keep their checkpoints."""
         self.note(self.streams.pop(number))
         ended = [number for number in self._checkpoints if number not in self.streams]
         for old in ended[:-ENDED_STREAMS]:
             del self._checkpoints[old]
 
     def _seen(self, last_event_id: str) -> Mapping[str, int]:
-        """Return the client's seqs after its last event; empty for topics that its id does not cover."""
+        """Return the client's seqs after its last event, by topic name, for the topics that the event's id covers."""
         named = read_checkpoint(last_event_id)
         if named is None:
             return read_places(last_event_id)
@@ -146,7 +146,7 @@ class Session:
 
     @property
     def _tag(self) -> str:
-        """Return the prefix of the ids of its checkpoints: those of another session are ignored."""
+        """Return the prefix of this session's checkpoint ids, by which those of another session are ignored."""
         return sha256(self.wid.encode()).hexdigest()[:12]
 
 
@@ -162,7 +162,7 @@ class _Quota(NamedTuple):
 
 
 class Sessions:
-    """The sessions of a node."""
+    """The sessions of this process."""
 
     def __init__(self, v0: V0) -> None:
         self._clock = v0.clock
@@ -178,7 +178,8 @@ class Sessions:
     def begin(self, session: Session) -> Session:
         """Keep a session under an unguessable id. Raises `Throttled`.
 
-        At the limit, a key that has more sessions than this one loses idle ones, the oldest first.
+        At a limit, the key with the most sessions, or the most memory for them, loses idle ones, the longest idle
+        first, as long as it has more than the key of the new session.
         """
         self._forget_idle()
         number = _Quota("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
@@ -201,7 +202,7 @@ class Sessions:
 
     @contextmanager
     def streaming(self, session: Session, number: int, stream: Stream) -> Iterator[None]:
-        """Record the progress of a stream when it ends."""
+        """Keep a stream among the open ones of its session while the block runs; afterwards, keep its progress."""
         session.streams[number] = stream
         try:
             yield

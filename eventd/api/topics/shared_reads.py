@@ -69,7 +69,10 @@ class Page:
         self._without: dict[frozenset[str], Page] = {}
 
     def without(self, nodes: frozenset[str]) -> Page:
-        """Return the page without the records of some nodes, whose names are given as JSON texts."""
+        """Return the page without the records of some nodes, whose names are given as JSON texts.
+
+        A topic without `dedupe_node` excludes none.
+        """
         if not nodes or self.found is None or not self.found.dedupe_node or nodes.isdisjoint(self._nodes):
             return self
         hidden = nodes.intersection(self._nodes)
@@ -81,7 +84,7 @@ class Page:
 
     @cached_property
     def _nodes(self) -> list[str]:
-        """Return the node of each record, as JSON; empty for none."""
+        """Return the node of each record as a JSON text; an empty text for a record without one."""
         found = map(_NODE.match, () if self.found is None else self.found.records)
         return [match[1] if match else "" for match in found]
 
@@ -114,7 +117,7 @@ class Page:
 
     @property
     def begins_after(self) -> int:
-        """Return the seq before its first record; lost seqs are skipped."""
+        """Return the seq after which its records begin: `after`, or the last lost seq of its tombstone."""
         return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
 
     @cached_property
@@ -124,7 +127,7 @@ class Page:
 
     @cached_property
     def bounds(self) -> tuple[str, str, str]:
-        """Return the members that describe the range of its records: from_seq, to_seq, head_seq."""
+        """Return the JSON members that describe the range of its records: from_seq (exclusive), to_seq, head_seq."""
         return f'"from_seq":{self.begins_after}', f'"to_seq":{self.upto}', f'"head_seq":{self.head_seq}'
 
     def loss(self, lost: Tombstone, reason: str = "") -> dict[str, str | int]:
@@ -140,16 +143,16 @@ class Page:
 
 
 class FeedReader(Protocol):
-    """A client at the end of a topic. `after` is its position."""
+    """The members used here of a client that waits at a feed. `after` is its seq."""
 
     after: int
 
     def take(self, page: Page) -> None:
-        """Take a page from its position. It may wait at the feed again, or read by itself."""
+        """Get the page after its seq. Afterwards the client may wait at the feed again, or read by itself."""
         ...
 
     def look(self) -> None:
-        """The page could not be read for all clients together: this one reads by itself."""
+        """Have the client read by itself: the page could not be read for all clients together."""
         ...
 
 
@@ -182,14 +185,17 @@ class Feed:
         return sum(map(len, self._waiting.values()))
 
     def wait(self, client: FeedReader, turn: int) -> bool:
-        """Serve the client what is new from now on; False if there was a signal since `turn`, and it must read."""
+        """Have the client wait for the next page, and return True.
+
+        Returns False if there was a signal since `turn`: the client must read by itself.
+        """
         if turn != self.turn:
             return False
         self.await_more(client)
         return True
 
     def await_more(self, client: FeedReader) -> None:
-        """Serve the next page, too, to a client that was just served."""
+        """Have the client wait for the page after its seq."""
         self._waiting.setdefault(client.after, {})[client] = None
 
     def forget(self, client: FeedReader) -> None:
@@ -202,8 +208,8 @@ class Feed:
     async def read(self, after: int, nodes: frozenset[str] = frozenset(), epoch: str = "") -> Page:
         """Return the page after a seq of the `epoch`, without the records of some nodes, as new as this call.
 
-        It is shared with all who request it before the topic changes. A cached page still costs a turn of the loop: a
-        caller that reads page after page would otherwise starve everything else.
+        It is shared with all clients that request it before the topic changes. A cached page still costs a turn of the
+        loop: a caller that reads page after page would otherwise starve everything else.
         """
         turn, place = self.turn, (after, nodes, epoch)
         known, reading = self._reads.get(place, (-1, None))
@@ -277,7 +283,7 @@ class Feed:
                 more |= await self._serve(after, clients)
 
     async def _serve(self, after: int, clients: Collection[FeedReader]) -> bool:
-        """Serve the next page to all of them; return whether there is another one that a client waits for."""
+        """Send these clients the page after their seq; return whether there is a next page that a client waits for."""
         try:
             page = self._at_hand(after) or await self.read(after)
         except Exception:
@@ -319,7 +325,7 @@ class Feeds:
         return feed
 
     def release(self, feed: Feed, client: FeedReader) -> None:
-        """End one use."""
+        """End a client's use of a feed; the feed stops after the last one."""
         feed.forget(client)
         feed.users -= 1
         if not feed.users:

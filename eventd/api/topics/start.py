@@ -54,7 +54,7 @@ class Viewing(Struct, kw_only=True):
 
 
 class Beginning(Struct, kw_only=True):
-    """The start of a client in a topic, after the seq `from_seq`, and the seqs of its newest and its oldest record."""
+    """The start of a client in a topic, after `from_seq`; the topic's last assigned seq and its oldest record's."""
 
     from_seq: int
     head_seq: int
@@ -62,7 +62,7 @@ class Beginning(Struct, kw_only=True):
 
 
 class TopicSnapshot(NamedTuple):
-    """A topic when it was found: its id, the seqs of its newest and its oldest record, and their epoch."""
+    """A topic when it was found: its id, last assigned seq, oldest record's seq, and the epoch of these seqs."""
 
     topic_id: int
     head_seq: int
@@ -70,7 +70,7 @@ class TopicSnapshot(NamedTuple):
     epoch: str
 
     def begin(self, asked: From) -> Beginning:
-        """Return the start of a client in it."""
+        """Return the start of a client in the topic, as requested."""
         first = self.head_seq if asked.tail else min(asked.from_seq, MOST_SEQ)
         return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq)
 

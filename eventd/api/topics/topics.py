@@ -160,11 +160,19 @@ def require_config(config: TopicConfig, topic: str, key: ApiKey) -> None:
         return
     if not NAME.fullmatch(letters):
         shown = letters[:255]
-        raise InvalidSetting("`dead_letter` is not a valid topic name", detail={"dead_letter": shown})
+        raise InvalidSetting(
+            f"`dead_letter` {letters[:80]!r} is not a valid topic name",
+            hint="use a letter or digit, then up to 254 letters, digits and any of . _ : -",
+            detail={"dead_letter": shown},
+        )
     if config.type == "queue" and letters == topic:
         raise InvalidSetting("a queue cannot be its own `dead_letter`", detail={"dead_letter": letters})
     if letters.startswith(GROUP):
-        raise InvalidSetting("`dead_letter` is the topic of an event group", detail={"dead_letter": letters})
+        raise InvalidSetting(
+            f"`dead_letter` {letters!r} is the topic of an event group",
+            hint="name a topic of records",
+            detail={"dead_letter": letters},
+        )
     key.require_names(letters)
 
 
@@ -212,7 +220,7 @@ def _queue(jobs: JobCounts) -> QueueState:
 
 
 async def list_topics(call: Call[TopicPage, None]) -> TopicList:
-    """List topics."""
+    """List the topics that the key may access, including those of groups."""
     v0, query, at = call.v0, call.query, Moment.of(call.v0.clock)
     after, states, more = query.after, list[TopicState](), False
     if not query.prefix or NAME.fullmatch(query.prefix):
@@ -246,7 +254,7 @@ def _listed(v0: V0, state: TopicState, now: int) -> TopicListed:
 
 
 async def delete(call: Call[IfEmpty, None]) -> TopicDeleted:
-    """Delete a topic with its records and its routers."""
+    """Delete a topic with its records, and every router that reads or writes it."""
     refuse_group(call.name, "deleted")
     done = None
     if NAME.fullmatch(call.name):

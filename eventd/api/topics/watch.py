@@ -19,7 +19,7 @@ from eventd.api.topics.start import Beginning, From, Viewing, find_topics, requi
 
 RECORDS = 256
 BYTES = 256 << 10
-"""The most records of a page, and its approximate bytes, unless the client sets others."""
+"""Maximum number of records of a page, and its approximate bytes, unless the client sets others."""
 HEARTBEAT_MS = (1000, 60_000)
 RETRY_MS = 2000
 _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -55,7 +55,7 @@ class Lenience(Query, frozen=True):
 
 
 async def begin_session(call: Call[Lenience, NewSession]) -> SessionBegun:
-    """POST /v0/watch."""
+    """Begin a session, which names the topics to follow (POST /v0/watch)."""
     asked, sessions = call.body, call.v0.part(Sessions)
     require_some(asked.topics)
     call.key.require_names(*asked.topics)
@@ -81,7 +81,7 @@ async def begin_session(call: Call[Lenience, NewSession]) -> SessionBegun:
 
 
 async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
-    """GET /v0/watch/{wid}."""
+    """Send the topics of a session as server-sent events (GET /v0/watch/{wid})."""
     request, v0 = call.request, call.v0
     require_stream(request)
     sessions, registry = v0.part(Sessions), v0.part(FollowerRegistry)
@@ -120,7 +120,7 @@ def require_stream(request: web.Request) -> None:
 
 
 def event(kind: str, place: bytes, data: bytes) -> bytes:
-    """Return one event of a stream. JSON contains no line breaks."""
+    """Return one server-sent event with the id `place`. `data` is JSON, which contains no line breaks."""
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (place, kind.encode(), data)
 
 
@@ -153,7 +153,7 @@ class SseFollower(Follower):
         self._checkpoints = checkpoints
 
     def greet(self) -> None:
-        """Send the first event."""
+        """Send after which delay the client reconnects if its stream breaks."""
         self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
     def cursors(self) -> dict[str, WatchCursor]:
@@ -191,7 +191,10 @@ class SseFollower(Follower):
         return events
 
     def _id(self, name: str, seq: int | None) -> bytes:
-        """Return the id of an event that takes the client to `seq` of one topic; None: that topic no longer exists."""
+        """Return the id of an event that takes the client to `seq` of one topic; None: that topic no longer exists.
+
+        Adds a checkpoint for the event if the stream keeps them.
+        """
         seqs = {name: following.after for name, following in self.topics.items()}
         if seq is None:
             seqs.pop(name, None)

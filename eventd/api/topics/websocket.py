@@ -33,7 +33,7 @@ from eventd.log.topics.errors import Throttled
 
 RECORDS = 1000
 BYTES = 1 << 20
-"""The most records of a page, and its approximate bytes, by default."""
+"""Maximum number of records of a page, and its approximate bytes, by default."""
 MOST_FOLLOWED = 4096
 """The most topics that one connection may follow."""
 UNDER_WAY = 64
@@ -41,7 +41,7 @@ UNDER_WAY = 64
 AT_ONCE = 50
 """The most frames of one client that are read before the event loop turns to others."""
 SILENT_SECONDS = 15.0
-"""After this time without a frame the client is pinged, which detects a dead connection."""
+"""After this time without a page sent to it, a client is pinged, which detects a dead connection."""
 CLOSE_SECONDS = 1.0
 """How long a client has to answer when the connection is closed."""
 _PING = b"\x89\x00"
@@ -99,7 +99,7 @@ class Publish(WriteBody, kw_only=True):
 
 
 class Ping(Struct):
-    """Request a response only."""
+    """Ask for a `pong`."""
 
 
 class Refusal(Struct, kw_only=True):
@@ -111,7 +111,7 @@ class Refusal(Struct, kw_only=True):
 
 
 class InvalidJson(Invalid):
-    """A frame is not a JSON object."""
+    """A frame is not valid JSON."""
 
     code = "invalid_json"
 
@@ -142,7 +142,7 @@ MAX_MESSAGE_BYTES = 4 << 20
 
 
 async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
-    """GET /v0/ws."""
+    """Serve a client over a WebSocket (GET /v0/ws)."""
     request, v0 = call.request, call.v0
     key = v0.callers.identify(request)
     version = request.headers.get("Sec-WebSocket-Version", WEBSOCKET_VERSION)
@@ -227,7 +227,7 @@ class Conversation:
         }
 
     async def run(self) -> None:
-        """Serve until the client disconnects or the node stops."""
+        """Serve until the client disconnects or is refused, or the node stops."""
         telling = self._v0.supervisor.spawn(self._follow(), "telling a client of a WebSocket")
         self._messages.attend(self._turn_away)
         try:
@@ -249,7 +249,7 @@ class Conversation:
             await asyncio.wait({telling, *self._publishing, *self._ending})
 
     def _turn_away(self, error: EventdError) -> None:
-        """Refuse a message while it arrives; nothing that follows can be read."""
+        """Answer an arriving message with an error, and close the connection: nothing that follows can be read."""
         self._refuse(_NO_ID, error)
         self._follower.stream.send_last(b"")  # a client that does not read ends as well
         # Runs once: on any error the connection ends.
@@ -302,7 +302,7 @@ class Conversation:
         self._follower.stream.write(server_frame(op, request_id=request_id, **members))
 
     async def _settle(self) -> None:
-        """Wait until everything published before is visible to what follows."""
+        """Wait until all earlier publishes are finished, so that the next command sees their records."""
         if self._publishing:
             await asyncio.wait(self._publishing)
 

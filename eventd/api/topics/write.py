@@ -27,7 +27,7 @@ from federation.lines import size_of
 MAX_RECORDS = 10_000
 MAX_RECORD_BYTES = 1 << 20
 _BLANKS = 4
-"""How many times the size of a record its text may be, with blanks."""
+"""The text of a record, with blanks, may have this many times the bytes of the largest record."""
 _MANY = 8 * MAX_RECORDS
 """A body with more elements than this is refused before its records become objects and are counted exactly."""
 MAX_META_BYTES = 16 << 10
@@ -39,7 +39,7 @@ NO_META = Raw()
 
 
 class RecordIn(Struct):
-    """A record to write. `data` and `meta` may be any JSON value; null means no meta."""
+    """A record to write. `data` and `meta` may be any JSON value; a `meta` of null means none."""
 
     data: Raw
     tag: str | None = None
@@ -51,7 +51,8 @@ class WriteBody(Body):
     """A batch that is written completely or not at all.
 
     `node` applies to records without their own; a repeated `idempotency_key` writes nothing; `create`: whether a
-    missing topic is created, with `config`.
+    missing topic is created, with `config`; null: unless `auto_create` of `config` is false. `disable_backpressure` has
+    no effect.
     """
 
     records: list[RecordIn]
@@ -107,14 +108,18 @@ async def write(v0: V0, key: ApiKey, topic: str, body: WriteBody, header_key: st
 
 
 def _refuse_name(topic: str, create: bool | None, config: TopicConfig | None) -> None:
-    """Raises for a name that no topic can have: it does not exist and cannot be created."""
+    """Raises for a name that no topic can have: `TopicNotFound` if no topic is to be created, otherwise `Invalid`."""
     if create is False or (create is None and config is not None and not config.auto_create):
         raise TopicNotFound(topic)
     require_name(topic)
 
 
 async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | None) -> TopicConfig | None:
-    """Return the configuration of a topic to create. Giving one requires the scope admin if the topic is missing."""
+    """Return the configuration for a topic that the write creates; None for the default.
+
+    Giving one requires the scope admin if the topic is missing; without that scope it is ignored for an existing
+    topic. Raises `Forbidden` and `Invalid`.
+    """
     if config is None:
         return None
     if "admin" not in key.scopes:
@@ -126,7 +131,7 @@ async def _config_for(v0: V0, key: ApiKey, topic: str, config: TopicConfig | Non
 
 
 def _read_key(key: str) -> str:
-    """Return an idempotency key; empty for none. Raises `Invalid`."""
+    """Return the idempotency key unchanged, or raise `Invalid`; an empty text is none."""
     if not is_plain(key):
         raise Invalid("the idempotency key contains U+0000, or bytes that are not UTF-8")
     if size_of(key) > MAX_KEY_BYTES:
@@ -234,7 +239,7 @@ def _read_meta(meta: bytes) -> str:
 
 
 def shown(topic: str, written: WriteResult, performance: Performance, *, seqs: bool) -> WriteAnswer:
-    """Return the response to a write; with `seqs`, it lists every seq."""
+    """Return the response to a write, and add its times to `performance`; with `seqs`, it lists every seq."""
     performance.wal_append_ms = round(written.append_ms, 3)
     performance.fsync_ms = round(written.flush_ms, 3)
     return WriteAnswer(

@@ -1,4 +1,4 @@
-"""Verify a peer: compares the deliveries recorded for it with the events that it holds. Checks no signatures.
+"""Verifies a peer: compares the deliveries recorded for it with the events that it holds; ignores stored receipts.
 
 May import: api.admin, api.framework, egress.peers, groups, log.core, log.cursors, log.delivery, resources, runtime,
 store.engine.

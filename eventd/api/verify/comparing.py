@@ -1,7 +1,8 @@
 """The comparison, in steps of a few milliseconds of work or one query to the peer.
 
-First both sides sum up their events in the same buckets. Where a bucket differs, the peer is asked which of this node's
-ids in it are unknown to it; if these do not explain the difference, the peer's events in the bucket are read.
+First both sides sum up the same events in the same buckets. Where a bucket differs, the peer is asked which ids of this
+node's events in the bucket it does not know; if these do not explain the difference, the peer's events in the bucket
+are read.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ from federation.compare import (
 
 FINEST = Grain(minutes=1, parts=MOST_PARTS)
 MOST_HELD = 4 * MOST_BUCKETS
-"""The most buckets of this node's events that are held in memory; above that number, buckets are merged."""
+"""Maximum number of buckets of this node's events in memory; above that number, buckets are merged."""
 EVENTS_PER_BUCKET = 8
 """Before the peer is queried, buckets are merged until they hold about this many events: to transfer the sums of
 smaller ones would cost more than to query the events of those that differ."""
 FEWEST = 64
-"""Up to this number, buckets are not merged for that reason."""
+"""Buckets are not merged for that reason while there are at most this many."""
 MOST_ROUNDS = 5
-"""How often the peer's events in differing buckets are read, each time in as many buckets as fit."""
+"""Maximum number of rounds, each of which reads both sides' events in as many of the differing buckets as fit."""
 MOST_RESTARTS = 2
-"""How often a comparison restarts because the peer's log has begun another epoch."""
+"""Maximum number of restarts of a comparison because the peer's log has begun another epoch."""
 MOST_PAGES = 10_000
-"""The most responses in which a peer may report the sums of its events: some hours of work."""
+"""Maximum number of responses in which a peer may report the sums of its events: some hours of work."""
 
 
 class Progress(NamedTuple):
@@ -90,7 +91,7 @@ class Comparison:
 
     @property
     def scope(self) -> Scope:
-        """Return which records are compared; set by the first step."""
+        """Return which records are compared; only valid after the first step."""
         return self._scope
 
     async def work(self, asker: Asker, seconds: float) -> None:
@@ -214,7 +215,10 @@ class Comparison:
                 self._differing[record.key] = minus(self._differing[record.key], total_of([record.fingerprint]))
 
     async def _resolve(self, asker: Asker) -> None:
-        """Begin to read both sides' events in the buckets that still differ, as many as fit; end if none do."""
+        """Begin to read both sides' events in as many of the buckets that still differ as fit.
+
+        End if none differ, or after `MOST_ROUNDS`; those left then count as unresolved.
+        """
         left = [key for key, total in self._differing.items() if total]
         if not left or self._rounds >= MOST_ROUNDS:
             self.findings.unresolved += len(left)
@@ -226,13 +230,13 @@ class Comparison:
         for key in resolving.keys:
             del self._differing[key]
 
-        async def go_on(asker: Asker) -> None:
+        async def read_both_sides(asker: Asker) -> None:
             await resolving.step(asker, self.findings)
             self.progress = Progress("peer ids", *resolving.progress)
             if resolving.is_done:
                 self._stage = self._resolve
 
-        self._stage = go_on
+        self._stage = read_both_sides
 
 
 def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:

@@ -16,11 +16,11 @@ from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
 MOST_GAPS = 10_000
-"""The most gaps that are reported, each by its bounds."""
+"""Maximum number of gaps that are reported, each by its bounds."""
 MOST_IDS = 100_000
-"""The most ids of missing events that are reported, over all gaps."""
+"""Maximum number of ids of missing events that are reported, in all gaps together."""
 MOST_OTHERS = 1_000
-"""The most ids that are reported of events that only the peer holds, and of events that it holds differently."""
+"""Maximum number of ids that are reported, both of events only the peer holds and of events it holds differently."""
 
 
 class Verdict(StrEnum):
@@ -54,8 +54,10 @@ _ASIDE = {
 
 
 def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: int) -> list[Judgement]:
-    """Return why the peer does not hold each of the `absent` records, by this node's delivery ledger. `absent` is in
-    order of position, as is the result."""
+    """Return why the peer does not hold each of the `absent` records, according to this node's delivery ledger.
+
+    `absent` must be in order of position; the result is in the same order.
+    """
     stored = {record.position: record for record in read_at(conn, [listed.position for listed in absent])}
     records = [stored[listed.position] for listed in absent if listed.position in stored]
     deliveries = dict(zip(stored, derive(conn, scope.ledger.link, records, now=now), strict=True))
@@ -80,7 +82,10 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
 
 @dataclass(slots=True)
 class Gap:
-    """Missing events without an event in between that the peer holds. `ids` has fewer than `events` beyond MOST_IDS."""
+    """Missing events that follow each other directly among the compared records.
+
+    `events` is their number; `ids` has fewer once `MOST_IDS` are listed.
+    """
 
     first: ListedRecord
     last: ListedRecord
@@ -102,10 +107,11 @@ class Gap:
 class Findings:
     """All findings, as numbers and the first ids.
 
-    `compared`: this node's records in the scope. `waiting`: events for the peer beyond the scope. `aside`: absent
-    events that are not missing, by verdict. `extras` and `extra`: ids that the peer holds as events of this node, and
-    that this log does not know. `others` and `other`: ids under which the peer holds another event. `unresolved`:
-    buckets and events for which no explanation was found. `listed`: the ids in all `gaps`.
+    `compared`: this node's records in the scope. `waiting`: events for the peer beyond the scope. `aside`: events that
+    the peer lacks for a known reason, by that reason: a verdict, or the exception of a batch. `extras` and `extra`: ids
+    that the peer holds as events of this node, and that this log does not know. `others` and `other`: ids under which
+    the peer holds another event. `unresolved`: buckets and events for which no explanation was found. `listed`: the ids
+    in all `gaps`.
     """
 
     compared: int = 0
@@ -125,7 +131,7 @@ class Findings:
         return not (self.missing or self.extras or self.others or self.unresolved)
 
     def add(self, judged: Sequence[Judgement]) -> None:
-        """Add judgements, which are in order of position."""
+        """Count judgements, which are in order of position; missing events are also listed."""
         for record, verdict in judged:
             if verdict is Verdict.MISSING:
                 self.miss(record)
@@ -133,7 +139,10 @@ class Findings:
                 self.aside[verdict] += 1
 
     def miss(self, record: ListedRecord) -> None:
-        """Add a missing event: to the last gap if it is the next event in the scope, or as a new gap."""
+        """Count a missing event, and add it to the last gap if it directly follows, or else to a new gap.
+
+        Beyond `MOST_GAPS`, it is only counted.
+        """
         self.missing += 1
         last = self.gaps[-1] if self.gaps else None
         if last is not None and last.last.number + 1 == record.number:
@@ -149,13 +158,13 @@ class Findings:
             self.listed += 1
 
     def add_extra(self, event_id: str) -> None:
-        """Add an event that the peer holds and this node's log does not know."""
+        """Count an event that the peer holds and this node's log does not know; the first `MOST_OTHERS` are listed."""
         self.extras += 1
         if len(self.extra) < MOST_OTHERS:
             self.extra.append(event_id)
 
     def add_other(self, event_id: str) -> None:
-        """Add an id under which the peer holds another event."""
+        """Count an id under which the peer holds another event; the first `MOST_OTHERS` are listed."""
         self.others += 1
         if len(self.other) < MOST_OTHERS:
             self.other.append(event_id)

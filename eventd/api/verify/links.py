@@ -1,4 +1,4 @@
-"""How far a link is by the peer's mark, and by this node's cursor."""
+"""How far the link to a peer is, according to the peer's mark and to this node's cursor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from federation.event import micros
 
 
 def show_link(scope: Scope) -> dict[str, Any]:
-    """Return both positions of a link as JSON; `notes` says in words where they contradict each other."""
+    """Return both positions of the link as JSON; `notes` says where they contradict each other, and reports gaps."""
     cursor, head, state = scope.cursor, scope.head, scope.state
     mark = state.mark
     return {
@@ -45,11 +45,15 @@ def _notes(scope: Scope) -> list[str]:
     if mark is None and confirmed:
         notes.append(f"{node} has no mark of this link, but had confirmed everything up to position {confirmed}")
     elif mark is not None and mark.epoch == cursor.sent_epoch and mark.upto < confirmed:
-        notes.append(f"{node} is at position {mark.upto}, but had confirmed everything up to {confirmed}: it went back")
+        notes.append(
+            f"{node} is at position {mark.upto}, but had confirmed everything up to {confirmed}: it has lost records"
+        )
     elif mark is not None and mark.epoch != head.epoch:
         notes.append(f"{node} is in another epoch of this log ({mark.epoch}), at position {mark.upto}")
     elif mark is not None and mark.upto > head.last:
-        notes.append(f"{node} is at position {mark.upto}, after the end of this log at {head.last}: this log went back")
+        notes.append(
+            f"{node} is at position {mark.upto}, after the end of this log at {head.last}: this node has lost records"
+        )
     lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
     if lost:
         notes.append(

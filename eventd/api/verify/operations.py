@@ -1,4 +1,4 @@
-"""The operation that verifies a peer: each call continues the comparison for some seconds, and shows its progress."""
+"""The operation that verifies a peer: each call continues a comparison, and returns its progress or its report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORGOTTEN_SECONDS = 10.0
 class Verify(Params):
     """Compare the recorded deliveries to a peer with the events that the peer holds. Neither side is changed.
 
-    Each call continues for a while, and returns the progress.
+    Each call continues the comparison for a while and returns its progress; the last call returns the report.
     """
 
     group: str
@@ -39,8 +39,11 @@ class Verify(Params):
 
 @dataclass(slots=True)
 class _Run:
-    """An unfinished comparison. `touched`: when its last call ended, in seconds of the monotonic clock; `spent`: the
-    seconds of all its calls."""
+    """An unfinished comparison.
+
+    `touched`: when it began or its last call ended, in seconds of the monotonic clock. `spent`: the seconds of all its
+    calls.
+    """
 
     id: str
     comparison: Comparison
@@ -66,7 +69,7 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
         clock, why = services.clock, ""
         begun = clock.monotonic()
         try:
-            await _go_on(services, group, peer, run, params.seconds)
+            await _continue(services, group, peer, run, params.seconds)
         except QueryUnsupported as answer:
             why = str(answer)
         except BaseException:
@@ -101,7 +104,7 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
     return run
 
 
-async def _go_on(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
+async def _continue(services: Services, group: GroupConfig, peer: PeerConfig, run: _Run, seconds: float) -> None:
     if peer.protocol == PROTOCOL_V1:
         raise QueryUnsupported("the peer is declared with v1, which cannot be verified")
     ring = await asyncio.to_thread(services.ring, group)

@@ -1,4 +1,4 @@
-"""Resolves buckets whose difference the ids unknown to the peer do not explain: it holds more events, or others."""
+"""Resolves buckets that differ by more than the ids unknown to the peer: the peer holds more events, or others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from federation.compare import (
 )
 
 MOST_LOOKED_AT = 200_000
-"""The most events, counted on both sides together, in the buckets that are read at once."""
+"""Maximum number of events, counted on both sides together, in the buckets that are read at once."""
 
 Pair = tuple[str, str]
 """An id, and the fingerprint of a record under it."""
@@ -42,8 +42,10 @@ class _KnownRecord(NamedTuple):
 
 
 class DifferingBuckets(NamedTuple):
-    """The keys of the buckets `left` to read; by key, the number of events on both sides together (`sizes`) and the
-    difference of their sums (`found`)."""
+    """The buckets that still differ: their keys (`left`), and by key their `sizes` and differences (`found`).
+
+    A size is the number of events on both sides together; a difference is this node's sum minus the peer's.
+    """
 
     grain: Grain
     left: Sequence[int]
@@ -52,7 +54,7 @@ class DifferingBuckets(NamedTuple):
 
 
 class Resolver:
-    """Reads both sides' events in some of the buckets, as many as fit at once: `keys`."""
+    """Compares both sides' events in the first of the differing buckets, as many as can be read together: `keys`."""
 
     def __init__(self, scope: Scope, database: Database, clock: Clock, look: DifferingBuckets) -> None:
         self._scope = scope
@@ -74,7 +76,7 @@ class Resolver:
         return self._at - scope.after + self._asked, scope.upto - scope.after + scope.state.upto
 
     async def step(self, asker: Asker, findings: Findings) -> None:
-        """Take one step: list events of one side, or compare what is listed."""
+        """Take one step: list events of one side or, when both are listed, compare them and add the findings."""
         if self._at < self._scope.upto:
             await self._list_ours()
         elif self._asked < self._scope.state.upto:
@@ -119,8 +121,10 @@ class Resolver:
         self._asked = state.upto if ids.next is None else ids.next
 
     def _adds_up(self) -> bool:
-        """Return whether the listed events differ by as much as the sums; if not, a side has changed or the peer has
-        lied."""
+        """Return whether the listed events differ by as much as the sums did.
+
+        If not, one side has changed meanwhile, or the peer has reported wrong sums.
+        """
         ours = total_of(record.fingerprint for record in self._ours.values())
         theirs = total_of(int(digits, 16) for _, digits in self._theirs)
         listed = minus(ours, theirs)
@@ -180,7 +184,7 @@ def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[st
 
 
 def _fitting(left: Sequence[int], sizes: Mapping[int, int]) -> list[int]:
-    """Return the first of the buckets, as many as can be read together, but at least one."""
+    """Return as many of the first buckets as may be read together: up to `MOST_LOOKED_AT` events, but at least one."""
     found: list[int] = []
     size = 0
     for key in left[:MOST_BUCKETS]:

@@ -27,9 +27,10 @@ from federation.selector import Selector
 class Scope:
     """The records in `(after, upto]` of this log that `chosen` takes, and the filter of the peer's records (`what`).
 
-    The peer received everything up to `after` before the oldest record that its retention has left. `upto` is the
-    position of the peer's mark, or of this node's cursor if that is later or the mark does not apply; `waiting` events
-    meant for the peer are beyond it.
+    Up to `after`, nothing is compared: the peer received it before the oldest record that its retention has left, or
+    this node's retention has evicted it. `upto` is the position of the peer's mark, or of this node's cursor if that is
+    later or the mark does not apply; `waiting` is the number of events for the peer after `upto`. `state` is the peer's
+    answer.
     """
 
     group: GroupConfig
@@ -48,7 +49,7 @@ class Scope:
 
 
 class _PathsWithout(NamedTuple):
-    """The stored paths that do not lead through `node`."""
+    """Accepts the stored paths that do not lead through `node`."""
 
     node: str
 
@@ -61,8 +62,10 @@ def _entered_here(text: str) -> bool:
 
 
 def read_scope(conn: Connection, group: str, node: str, state: State, now: int) -> Scope:
-    """Return the scope in this snapshot. Raises NotFound for an undeclared group or peer, and Conflict until a node has
-    registered the peer."""
+    """Return the scope of a comparison with the peer `node`, whose answer is `state`, in this snapshot.
+
+    Raises NotFound for an undeclared group or peer, and Conflict until a node has registered the peer.
+    """
     config = find_group(conn, group)
     peer = find_peer(config, node)
     ledger = open_ledger(conn, peer)
@@ -97,8 +100,10 @@ def read_scope(conn: Connection, group: str, node: str, state: State, now: int) 
 
 
 def _what(selector: Selector, *, own: bool, since: int | None) -> RecordScope:
-    """Return the filter for the queries to the peer. Without the selector if that is too long for a query: the peer
-    then lists more events, which are checked by id."""
+    """Return the filter for the queries to the peer.
+
+    A selector that is too long for a query is left out: the peer then lists more events, which are checked by id.
+    """
     if max(len(selector.types), len(selector.subject_prefixes)) > MOST_FILTERS:
         return RecordScope(own=own, since=since)
     return RecordScope(own=own, types=selector.types, subject_prefixes=selector.subject_prefixes, since=since)

@@ -124,7 +124,9 @@ async def test_a_restored_receiver_is_found_event_by_event_and_mended(sites: Mak
     [gap] = report["events"]["gaps"]
     assert (gap["fromSeq"], gap["toSeq"], gap["events"]) == (51, 120, 70)
     assert (gap["fromPosition"], gap["toPosition"]) == (51, 120)
-    assert report["link"]["notes"] == ["b is at position 50, but had confirmed everything up to 120: it has lost records"]
+    assert report["link"]["notes"] == [
+        "b is at position 50, but had confirmed everything up to 120: it has lost records"
+    ]
     await a.ask("deliveries.redeliver", group="edge", peer="b", fromSeq=51, toSeq=120)
     await b.holds(*lost)
     await a.caught_up("b")
