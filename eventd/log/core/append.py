@@ -31,10 +31,11 @@ _TIMES_DIFFER = 14
 
 
 class KnownId(NamedTuple):
-    """A known event id.
+    """A known event id, with the position and expiry of its latest record.
 
-    `body` is that of its latest record: empty if no draft of this transaction can equal it, judging by the sizes, None
-    if the record is not stored. If retention removed the record, `digest` is that of its content; None: it is lost.
+    `body` is that of this record: empty if no draft of this transaction can equal it, judging by the sizes, None if the
+    record is not stored. If retention removed the record, `digest` is that of its content. Without `body` and `digest`
+    the record is lost.
     """
 
     position: int
@@ -93,7 +94,7 @@ def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_p
 def _name_owners(
     conn: sa.Connection, topic_id: int, appended: Sequence[AppendResult], conflicts: Sequence[IdConflict], now: int
 ) -> Iterator[AppendResult]:
-    """Count the id conflicts of all units, and yield the units' results with the owner of each id in conflict."""
+    """Store the id conflicts of all units, and yield the units' results with the owner of each id in conflict."""
     owners = iter(note_conflicts(conn, topic_id, conflicts, now) if conflicts else ())
     for unit in appended:
         at = [index for index, outcome in enumerate(unit.outcomes) if outcome is Outcome.CONFLICT] if conflicts else []
@@ -125,9 +126,9 @@ _GROW = (
 def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
-    """Insert the blocks of drafts whose ids are inserted already; `position` is that of the first.
+    """Insert the blocks of drafts whose ids are stored already, update the topic's row, and return the blocks.
 
-    `ids`: by how much the number of the topic's ids with a record grows.
+    `position` is that of the first draft; `ids` is by how much the number of the topic's ids with a record grows.
     """
     made: list[Block] = []
     first = position
@@ -181,9 +182,9 @@ def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dic
 
 
 def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[AppendResult, Drafts]:
-    """Return the outcomes of copies that keep their record ids, and the new ones among them.
+    """Return the outcomes of routers' copies that keep record ids, and those copies whose ids are not in `known`.
 
-    The new ones get positions from `position` on, and are added to `known`.
+    The latter get positions from `position` on, and their ids are added to `known`.
     """
     outcomes: list[Outcome] = []
     positions: list[int] = []
@@ -208,7 +209,7 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
-    """Return those event ids of the drafts that are known, each with what is stored of it."""
+    """Return the known ids among the event ids of the drafts, by event id."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
@@ -244,7 +245,7 @@ class _Placer:
         self.conflicts: list[IdConflict] = []
 
     def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> AppendResult:
-        """Decide the outcome of each draft, in order."""
+        """Decide the outcome of each draft of a unit, in order, and return the outcomes."""
         outcomes: list[Outcome] = []
         positions: list[int] = []
         taken: list[Candidate] = []

@@ -22,11 +22,13 @@ from federation.event import Outline, expiry_micros, micros, read_outlines
 from federation.lines import Bodies, BodyRun, size_of
 
 BLOCK_RECORDS = 1000
-"""Records of a block at most."""
+"""Maximum number of records in a block."""
 BLOCK_BYTES = 256 << 10
-"""Characters of bodies in a block at most, unless one record has more: a reader of one record reads its whole block."""
+"""Maximum number of characters of bodies in a block, unless a single record has more.
+
+It is low because a reader of one record reads its whole block."""
 MOST_NAMES = 16
-"""Names (types, sources or paths) that a block lists; with more, it must be split to find them."""
+"""Maximum number of names (types, sources or paths) that a block lists; with more, its lines must be read instead."""
 
 NO_PATH = '[""]'
 """The column `paths` of a block whose records all entered the log at this node."""
@@ -71,21 +73,21 @@ class Block(NamedTuple):
         return next(iter(paths)) if paths is not None and len(paths) == 1 else None
 
     def rows(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """Return the lines `start` to before `stop`, without line breaks."""
+        """Return the lines from index `start` to before `stop` (None: to the end), without line breaks."""
         stop = self.records if stop is None else stop
         return self.text.split("\n", stop)[start:stop]
 
     def bodies(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """Return the bodies in these lines."""
+        """Return the bodies of the lines from index `start` to before `stop`."""
         return self.bodies_of(self.rows(start, stop))
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the path and the body of each of these lines."""
+        """Yield the path and the body of each line from index `start` to before `stop`."""
         rows, path = self.rows(start, stop), self.path
         return map(_split, rows) if path is None else zip(repeat(path), rows, strict=False)
 
     def bodies_of(self, rows: list[str]) -> list[str]:
-        """Return the bodies in some lines of the block."""
+        """Return the bodies of `rows`, which are lines of this block."""
         return rows if self.path is not None else [row[row.index("\t") + 1 :] for row in rows]
 
     @property
@@ -121,7 +123,7 @@ class Block(NamedTuple):
         )
 
     def fitting(self, records: int, size: int) -> int:
-        """Return how many of the block's first records are at most `records`, and `size` bytes of bodies."""
+        """Return how many of the block's first records fit into `records` records and `size` bytes of bodies."""
         if self.records <= records and self.bytes <= size:
             return self.records
         return bisect_right([*accumulate(map(weight_of, self.bodies(0, min(records, self.records))))], size)
@@ -144,7 +146,7 @@ def names(listed: str) -> frozenset[str] | None:
 
 
 def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) -> Iterator[Block]:
-    """Yield the blocks of drafts that all entered the log at this node, or all came from other nodes.
+    """Yield new blocks with these drafts, which all entered the log at this node, or all came from other nodes.
 
     `seq` and `position` are those of the first draft.
     """
@@ -172,7 +174,7 @@ def _fits(piece: BodyRun) -> bool:
 
 
 def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
-    """Yield blocks of texts that need not be cut."""
+    """Yield the texts of blocks, each of as many whole pieces as fit."""
     start = 0
     while start < len(pieces):
         stop, records, size = start, 0, 0
@@ -187,7 +189,7 @@ def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
 
 
 def _of_rows(drafts: Drafts, most: int) -> Iterator[BlockText]:
-    """Yield blocks of single bodies, `most` records each."""
+    """Yield the texts of blocks that are joined from single bodies, at most `most` records each."""
     bodies = [*drafts.bodies]
     ends = [*accumulate(map(len, bodies))]
     start = 0
@@ -214,7 +216,7 @@ def _write(names: frozenset[str]) -> str:
 
 
 def unpack(block: Block, wanted: Callable[[str], object] | None = None) -> list[Record]:
-    """Return a block's records, in order; with `wanted`, only those whose body it accepts."""
+    """Return the events of a block of a group's topic, in order; with `wanted`, only those whose body it accepts."""
     entries = [*enumerate(block.entries(), block.position)]
     if wanted is not None:
         entries = [entry for entry in entries if wanted(entry[1][1])]

@@ -78,7 +78,7 @@ class Turn(IntEnum):
 
 
 class Unit(Protocol[R_co]):
-    """A unit of work that is written completely or not at all, in a transaction shared with others.
+    """Interface of a unit of work that is written completely or not at all, in a transaction shared with others.
 
     `admit` runs before anything is placed and returns the drafts to append. An `EventdError` or a `MessageError` raised
     there leaves this unit out, provided that it has written nothing yet. `finish` runs when the drafts have their
@@ -126,7 +126,7 @@ class Change(ABC, Generic[R]):
 
     @abstractmethod
     def make(self, tx: Transaction) -> R:
-        """Write the change. Raises an `EventdError`, before anything is written, if it is refused."""
+        """Write the change and return its result. To refuse it, raise an `EventdError` before anything is written."""
 
     def admit(self, tx: Transaction) -> Drafts:
         self._made = self.make(tx)
@@ -141,10 +141,9 @@ PlaceDrafts = Callable[..., Placement]
 
 
 class CommitResult:
-    """The results of a transaction's units in order, errors included, and the blocks it appended.
+    """The results of a transaction's units in order, errors included, and the blocks that the transaction appended.
 
-    `head` is the head before them; `record_bytes` are their bytes in topics of records.
-
+    `head` is the head before these blocks; `record_bytes` are the bytes of those in topics of records.
     `must_flush`: results may only be returned after the flush, even if no unit is durable.
     """
 
@@ -157,11 +156,11 @@ class CommitResult:
 
     @property
     def last(self) -> int:
-        """Return the last position it assigned, or the last one before."""
+        """Return the last position of the log after the transaction."""
         return self.blocks[-1].last if self.blocks else self.head.last
 
     def topics(self) -> dict[int, bool]:
-        """Return the ids of the topics that grew; True if some of the new records entered the log at this node."""
+        """Return, by the id of each topic that grew, whether any of its new records entered the log at this node."""
         grown: dict[int, bool] = {}
         for block in self.blocks:
             grown[block.topic_id] = bool(block.own) or grown.get(block.topic_id, False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 REMEMBERED = 10_000
-"""How many topics are remembered: those written most recently."""
+"""Maximum number of topics that are remembered: those written most recently."""
 
 
 class DurabilityCache:
@@ -19,7 +19,7 @@ class DurabilityCache:
         self._known: OrderedDict[str, bool] = OrderedDict()
 
     def wanted(self, topic: str) -> bool:
-        """Return whether a write to the topic must wait for the flush."""
+        """Return whether a write to the topic must wait for the flush; True for a topic that is not remembered."""
         return self._known.get(topic, True)
 
     def learn(self, topic: str, durability: str) -> None:

@@ -42,7 +42,8 @@ def _untimed(_seconds: float, _records: int) -> None:
 class EventLog:
     """One log in one database; created by `EventLog.open`, ended by `close`. `epoch` is the last one seen.
 
-    `acknowledged` is the head file, which stores the last acknowledged position; None on Postgres.
+    `acknowledged` is the head file, which stores the last acknowledged position; None on Postgres, or if it cannot be
+    used.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class EventLog:
     async def open(
         cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
     ) -> EventLog:
-        """Return the log of a database with a current schema. `timed(seconds, records)` is called after each
-        transaction."""
+        """Return the log of a database with a current schema; a new epoch begins if commits are, or may be, lost.
+
+        `timed(seconds, records)` is called after each committed transaction.
+        """
         acknowledged, mark = _open_head_file(database)
         found = await database.write(recover, mark)
         if found.reason:
@@ -84,8 +87,10 @@ class EventLog:
         return self.database.chance
 
     async def topic(self, name: str) -> int:
-        """Return the id of a group's topic, which is created if missing. Do not cache it by name: after a deletion,
-        another topic may get the name."""
+        """Return the id of a group's topic, which is created if missing.
+
+        Do not cache the id by name: after a deletion, another topic may get the name.
+        """
         return await self.database.write(ensure_topic, name, self.clock.now())
 
     def _committed(self, done: CommitResult) -> None:
@@ -95,7 +100,7 @@ class EventLog:
         self.wakeups.appended(done.head.next_position, done.last, done.topics())
 
     def _note_epoch(self, epoch: str) -> None:
-        """If a new epoch has begun, wake every reader: their positions belong to the previous one."""
+        """If `epoch` is a new one, discard what is remembered of the previous one, and wake every reader."""
         if epoch != self.epoch:
             logger.warning("epoch renewed", extra={"epoch": epoch})
             self.epoch = epoch
@@ -104,7 +109,7 @@ class EventLog:
             self.wakeups.touch_all()
 
     def _acknowledge(self, last: int) -> None:
-        """Store, before any result is returned, that everything up to `last` is acknowledged."""
+        """Store `last` in the head file as the last acknowledged position; called before any result is returned."""
         if self._acknowledged is None:
             return
         try:
@@ -116,7 +121,7 @@ class EventLog:
             self._acknowledged = None
 
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> AppendResult:
-        """Append events, all of them or none; when this returns, they are durable."""
+        """Append events as one unit; return their outcomes once all are durable. Known events are not stored again."""
         return await self.submit(Publish(topic_id, drafts))
 
     @property
@@ -130,7 +135,7 @@ class EventLog:
         return self._appender.waiting
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
-        """Submit any unit to the writer."""
+        """Queue a unit for the writer; the future gets its result or error. Raises `Unavailable` after `close`."""
         return self._appender.submit(unit)
 
     async def settle(self, step: Step, effect: Effect | None = None) -> None:
@@ -182,8 +187,10 @@ class EventLog:
         until: int | None = None,
         at_tail: bool = False,
     ) -> MatchingPage[T]:
-        """Return a page of the records that one reader is interested in, after position `after`. For `until` and
-        `at_tail` see `lines`."""
+        """Return a page of the records that one reader is interested in, at positions in `(after, until]`.
+
+        For `at_tail` see `lines`.
+        """
         recent = self._at_tail(topic_id, after, own=False) if at_tail and until is None else None
         if recent is None:
             return await self.database.read_for_delivery(
@@ -193,13 +200,13 @@ class EventLog:
         return fill_matching_page(recent.blocks, ahead, concern, limit=limit, max_bytes=max_bytes)
 
     async def try_writing(self) -> None:
-        """After a transaction failed as a whole, check whether the next one would succeed. Raises `EventdError`."""
+        """Commit an empty change; if that succeeds, writing counts as working again. Raises `EventdError`."""
         await self.database.write(touch_head)
         self.work.trouble = ""
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
-        """Watch some topics, or all; with `own`, only for records that enter the log at this node.
+        """Watch the topics with these ids, or all (None); with `own`, only for records that enter the log at this node.
 
         Enter the context before the first read, so that no append is missed.
         """
@@ -210,7 +217,7 @@ class EventLog:
             self.wakeups.unwatch(watch)
 
     async def look_around(self) -> Head:
-        """Read the head, which another process may have moved, and wake the readers behind it."""
+        """Read and return the head, which another process may have moved; if it has, wake the readers behind it."""
         self.database.file_guard.require()
         head = await self.database.read_for_delivery(read_head)
         self._note_epoch(head.epoch)
@@ -219,7 +226,7 @@ class EventLog:
         return head
 
     async def close(self) -> None:
-        """Wait until all submitted units are durable."""
+        """Refuse new units, wait until all submitted ones are durable, and record that no commit can be lost."""
         await self._appender.close()
         with suppress(EventdError, RuntimeError):  # otherwise the next start assumes that commits may be lost
             head = await self.database.write(settle_unsynced)
@@ -228,7 +235,10 @@ class EventLog:
 
 
 def _open_head_file(database: Database) -> tuple[HeadFile | None, HeadMark | None]:
-    """Return the head file and its content. None on Postgres, or after an error: an older copy is then not detected."""
+    """Return the head file and its content, None if it is new or damaged.
+
+    Both are None on Postgres, and after an error: an older copy of the database is then not detected.
+    """
     try:
         file = database.open_head_file()
         return file, file.read() if file is not None else None

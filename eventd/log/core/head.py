@@ -21,7 +21,7 @@ _HEAD = "next_position, epoch, incarnation, registry_version, parts_version, top
 
 
 def lock_head(conn: sa.Connection) -> Head:
-    """Lock the head row until the transaction ends. Must be called before any cursor is locked."""
+    """Lock the head row until the transaction ends, and return it. Must be called before any cursor is locked."""
     return _head(fetch(conn, f"SELECT {_HEAD} FROM log_heads WHERE id = 1{for_update(conn)}"))
 
 
@@ -64,7 +64,7 @@ def touch_head(conn: sa.Connection) -> None:
 def settle_unsynced(conn: sa.Connection) -> Head:
     """Record that no commit can be lost any more, and return the head.
 
-    True once this is committed by `Database.write`, which flushes everything committed before.
+    This holds once `Database.write` has committed it, which flushes everything committed before.
     """
     head = lock_head(conn)
     if head.unsynced:
@@ -84,11 +84,11 @@ class Recovery(NamedTuple):
 
 
 def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
-    """Begin a new epoch if the database lacks commits, or may lack some.
+    """Return the head of a log that is opened; first begin a new epoch if the database lacks commits, or may lack some.
 
-    It may if the system crashed before all commits of that boot were flushed. A killed process loses nothing: the
-    system writes its data. It does if it is an older copy: `acknowledged` must have been read before the transaction
-    began.
+    An older copy of the database lacks commits; `acknowledged` (the head file's content, None if unknown) shows that,
+    and must have been read before the transaction began. Commits may be lacking if the operating system crashed before
+    it had flushed all of them. A killed process loses nothing: the operating system writes its data.
     """
     head = read_head(conn)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
@@ -109,7 +109,7 @@ def recover(conn: sa.Connection, acknowledged: HeadMark | None) -> Recovery:
 
 
 def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
-    """Return whether this node has acknowledged more of the database named `instance` than `head` shows.
+    """Return whether the head file shows that this node acknowledged more of the database `instance` than `head` has.
 
     Another epoch shows that as well: the head file gets a new epoch as soon as it begins.
     """
@@ -119,11 +119,11 @@ def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:
 
 
 def require_whole(conn: sa.Connection, head: Head, seen: int) -> Head:
-    """Return the head, unless the log ends before a position that was `seen`. The head must be locked.
+    """Return the head; first begin a new epoch if the log ends before the position `seen`. The head must be locked.
 
-    In that case the database came back without its last commits while this process kept running. A new epoch begins,
-    beyond all positions that this process has seen: a reader that waits beyond them must not miss what replaces the
-    lost records.
+    In that case the database came back without its last commits while this process kept running. The new
+    epoch begins beyond `seen`, the last position that this process knows: a reader that waits beyond it must not miss
+    what replaces the lost records.
     """
     if head.last >= seen:
         return head
@@ -138,7 +138,7 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
     Returns the new version. The head must be locked.
 
-    `deleted`: the number of deleted topics of records.
+    `deleted`: how many topics of records were deleted; their number in the head decreases by it.
     """
     changed = "topics_version = topics_version + 1, topics = topics - ?"
     sql = f"UPDATE log_heads SET {changed} WHERE id = 1 RETURNING topics_version"
@@ -148,7 +148,10 @@ def announce_topics(conn: sa.Connection, *, deleted: int = 0) -> int:
 
 
 def renew_epoch(conn: sa.Connection) -> str:
-    """Begin a new epoch, for a log that was restored or lost commits: positions that others remember become invalid."""
+    """Begin a new epoch for a log that was restored or lost commits, and return its name.
+
+    Positions of the log that other nodes remember become invalid.
+    """
     epoch = new_epoch(conn)
     conn.execute(log_heads.update().values(epoch=epoch))
     return epoch

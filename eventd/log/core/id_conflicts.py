@@ -18,9 +18,9 @@ from federation.loops import decode_path
 UNKNOWN: Final = "?"
 """Stands for a source or a key that is unknown, or no longer stored."""
 MOST_KINDS: Final = 1000
-"""Kinds of conflicts that are kept for a topic, the most recent ones: sources may be invented."""
+"""How many kinds of conflicts are kept for a topic, the most recent ones: sources may be invented."""
 KINDS_PER_TRANSACTION: Final = 100
-"""Kinds that one transaction adds, and keys that it looks up; beyond, owner and source are recorded as unknown."""
+"""Maximum number of kinds that one transaction adds, and of keys that it looks up; beyond, they are `UNKNOWN`."""
 
 
 class Origin(NamedTuple):
@@ -65,7 +65,7 @@ class ConflictCount(NamedTuple):
 
 
 def note_conflicts(conn: sa.Connection, topic_id: int, found: Sequence[IdConflict], now: int) -> list[IdOwner]:
-    """Count conflicts in the open transaction; return the owner of each id."""
+    """Add conflicts to the stored counts in the open transaction; return the owner of the id of each, in order."""
     keys: dict[tuple[str, int], str] = {}
     owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
     kinds: dict[tuple[str, str, str, str], tuple[int, str]] = {}
@@ -101,7 +101,10 @@ def _owner(conn: sa.Connection, topic_id: int, origin: Origin | None, keys: dict
 
 
 def _key_of(conn: sa.Connection, topic_id: int, node: str, recorded_at: int) -> str:
-    """Return the key of the batch that a node sent and that was recorded then; `UNKNOWN` if its row is deleted."""
+    """Return the id of the key that signed the batch that `node` sent and that was recorded at `recorded_at`.
+
+    `UNKNOWN` if the row of the batch is deleted.
+    """
     sql = "SELECT key_id FROM inbound_batches WHERE recorded_at = ? AND topic_id = ? AND node = ? LIMIT 1"
     rows = fetch(conn, sql, (recorded_at, topic_id, node))
     return str(rows[0][0]) if rows else UNKNOWN
@@ -120,7 +123,7 @@ def _bound(conn: sa.Connection, topic_id: int) -> None:
 
 
 def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
-    """Return the kinds of conflicts that occurred again at `since` (microseconds) or later, the most frequent first."""
+    """Return the kinds of conflicts that last occurred at `since` (microseconds) or later, the most frequent first."""
     sql = f"SELECT {', '.join(ConflictCount._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
     rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))
     return [ConflictCount(*row) for row in rows]  # type: ignore[arg-type]

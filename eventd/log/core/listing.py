@@ -17,7 +17,7 @@ from eventd.store.engine.database import fetch, fetch_in
 from federation.event import is_alive, written
 
 OUTLINES = 32
-"""Blocks whose columns are read together, without their lines, when most of the blocks may be skipped."""
+"""How many blocks are read together, without their lines, when most of them may be skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class EventQuery:
 
     `since` and `until` bound the time of observation, inclusive. With `now`, events that have expired by that time are
     left out. `after` and `before` are positions for paging, exclusive. A page holds at most `limit` records and
-    `max_bytes` of their bodies, but at least one record.
+    `max_bytes` of their bodies, which the first record may exceed. `newest`: from the last position to the first.
     """
 
     topic_id: int
@@ -44,7 +44,7 @@ class EventQuery:
     max_bytes: int = 8 << 20
 
     def fits(self, record: Record) -> bool:
-        """Return whether a record is listed, provided that it is the latest of its id."""
+        """Return whether a record passes the filters; of each id, only the latest record is listed."""
         return (
             (not self.event_id or record.event_id == self.event_id)
             and (not self.types or record.tag in self.types)
@@ -56,11 +56,11 @@ class EventQuery:
         )
 
     def rules_out(self, block: Block) -> bool:
-        """Return whether no record of a block can be listed, as far as that shows without decoding it."""
+        """Return whether the columns and the undecoded text of a block prove that none of its records is listed."""
         return self.rules_out_by_names(block) or self._subject not in block.text
 
     def rules_out_by_names(self, block: Block) -> bool:
-        """Return the same by the types and sources that the block lists, without reading its text."""
+        """Return whether the types and sources that the block names prove that none of its records is listed."""
         types, sources = names(block.types), names(block.sources)
         return bool(self.types and types is not None and types.isdisjoint(self.types)) or bool(
             self.source and sources is not None and self.source not in sources
@@ -72,7 +72,7 @@ class EventQuery:
         return f'"subject":{written(self.subject_prefix)[:-1]}' if self.subject_prefix else ""
 
     def sieve(self) -> Callable[[str], bool]:
-        """Return a test whether a line may be listed, by its text alone: a search costs less than decoding."""
+        """Return a test of lines, False only if the text excludes the record: a search costs less than decoding."""
         subject, types = self._subject, [f'"type":{written(name)}' for name in self.types]
         return lambda line: subject in line and (not types or any(name in line for name in types))
 
@@ -108,8 +108,10 @@ def list_latest(conn: sa.Connection, ask: EventQuery) -> EventList:
 
 
 def _fitting(conn: sa.Connection, ask: EventQuery) -> Iterator[tuple[list[Record], int, bool]]:
-    """Yield portions of matching records, superseded ones included, each with the last position read and whether the
-    limit of work per page is reached."""
+    """Yield matching records in several lists, superseded records included.
+
+    With each list come the last position read, and whether the limit of work per page is reached.
+    """
     fitting: list[Record] = []
     looked = seen = 0
     may_be = ask.sieve()
@@ -146,7 +148,7 @@ def _blocks(conn: sa.Connection, ask: EventQuery) -> Iterator[Block]:
 
 
 def _named(conn: sa.Connection, ask: EventQuery, end: int) -> Iterator[Block]:
-    """Yield the blocks of a query by type or source; those that their names rule out are uncut, without lines."""
+    """Yield all blocks of a query by type or source; those that `rules_out_by_names` excludes lack their lines."""
     look = partial(outlines_back, before=end) if ask.newest else partial(outlines, until=end - 1)
     for block in look(conn, ask.topic_id, ask.after, portion=OUTLINES):
         if ask.rules_out_by_names(block):

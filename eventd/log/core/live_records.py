@@ -26,7 +26,10 @@ def held_blocks(conn: sa.Connection, topic: TopicRow) -> Iterator[Block]:
 
 
 def read_done(conn: sa.Connection, topic: TopicRow, first: int, last: int) -> dict[int, int]:
-    """Return the finished jobs from seq `first` to `last` whose records are still stored: bytes of content, by seq."""
+    """Return the content bytes of finished jobs that are still stored, by seq, from `first` to `last` inclusive.
+
+    Empty for a topic that is not a queue.
+    """
     if not topic.is_queue:
         return {}
     sql = "SELECT seq, size FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
@@ -41,7 +44,7 @@ def empty_seqs(block: Block) -> list[int]:
 
 
 def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upto: int) -> list[Range]:
-    """Return the seqs in `(after, upto]` that have a record: all in blocks, except empty lines and the `removed`."""
+    """Return the seqs in `(after, upto]` with a record: all in the blocks, except empty lines and the `removed`."""
     ranges: list[Range] = []
     for block in held:
         inside = range(max(block.seq, after + 1), min(block.last_seq, upto) + 1)

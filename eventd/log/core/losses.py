@@ -18,7 +18,8 @@ CAP, TTL, SOURCE_TRIM, MIXED = "cap", "ttl", "source_trim", "mixed"
 """Why records were lost: over a limit; too old; lost by a router's source before it copied them; several of these."""
 
 MOST_RANGES = 1000
-"""Ranges that a topic keeps. Beyond that the oldest are joined, and then include records that a request deleted."""
+"""Maximum number of ranges that a topic keeps. Beyond it the oldest are joined, and may then include records that were
+deleted by request."""
 
 
 class Loss(NamedTuple):
@@ -50,7 +51,7 @@ def note_losses(conn: sa.Connection, topic_id: int, lost: Sequence[Loss]) -> Non
 
 
 def _lengthen(conn: sa.Connection, topic_id: int, loss: Loss) -> bool:
-    """Extend the range that ends where the loss begins, if there is one."""
+    """Extend the stored range of the same reason that ends right before the loss; return whether there is one."""
     return bool(
         execute(
             conn,
@@ -74,7 +75,7 @@ def read_losses(conn: sa.Connection, topic_id: int, after: int, upto: int) -> li
 
 
 def reason_of(lost: Iterable[Loss]) -> str:
-    """Return the reason of some losses; `mixed` if they have several."""
+    """Return the one reason that all these losses have; `mixed` if they have several, or there are none."""
     reasons = {loss.reason for loss in lost}
     return reasons.pop() if len(reasons) == 1 else MIXED
 
@@ -86,9 +87,9 @@ def read_crowded(conn: sa.Connection, *, most: int = MOST_RANGES) -> list[int]:
 
 
 def join_oldest(conn: sa.Connection, topic_id: int, *, most: int = MOST_RANGES) -> int:
-    """Join the oldest ranges of a topic that has more than `most`; return the number of removed rows.
+    """Join the oldest ranges of a topic that has more than `most`; return by how much their number decreased.
 
-    Records between them count as lost from then on, although they were deleted by request.
+    Locks the head. Records between the joined ranges count as lost from then on, although a request deleted them.
     """
     lock_head(conn)
     ranges = int(fetch(conn, "SELECT count(*) FROM topic_losses WHERE topic_id = ?", (topic_id,))[0][0])

@@ -21,10 +21,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Interest(Protocol[T_co]):
-    """The records a reader is interested in, and how it converts them."""
+    """Interface: which records a reader is interested in, and how it converts them."""
 
     def rules_out(self, block: Block) -> bool:
-        """Return whether no record of a block is of interest, as far as that shows without decoding it."""
+        """Return whether the columns or the undecoded text of a block prove that none of its records is of interest."""
         ...
 
     def may_be(self, line: str) -> object:
@@ -62,9 +62,10 @@ def read_matching(
     max_bytes: int,
     until: int | None,
 ) -> MatchingPage[T]:
-    """Return a reader's items in a topic after `after`: at most `limit`, of about `max_bytes` of bodies.
+    """Return a reader's items in `(after, until]` of a topic (`until` None: up to the head), at most `limit`.
 
-    A reader with few matches gets a page of the items found so far, which is `full`, so that it continues.
+    The page ends with the record that reaches `max_bytes` of bodies. A reader with few matches gets a page of the items
+    found so far, which is `full`, so that it continues.
     """
     ahead = read_page_range(conn, topic_id, after, until)
     return fill_matching_page(scan(conn, topic_id, after, ahead.end), ahead, concern, limit=limit, max_bytes=max_bytes)

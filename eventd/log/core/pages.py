@@ -13,23 +13,23 @@ from eventd.log.core.values import Gap, Head
 from eventd.store.engine.database import fetch
 
 LOOKED_AT = 5000
-"""Records that are decoded for one page at most. A reader with few matches may get an empty page, and continues."""
+"""Maximum number of records decoded for one page. A reader with few matches may get an empty page, and continues."""
 PASSED_OVER = 20
-"""Records whose decoding costs as much as reading a block that is then skipped."""
+"""The cost of reading a block and skipping it, as a number of decoded records."""
 UNREAD = 10
-"""Lines that are searched in the time in which one is decoded."""
+"""How many lines can be searched in the time that decoding one of them takes."""
 
 
 def cost_of(block: Block) -> int:
-    """Return the cost of decoding a block, in records: large records must not delay other readers for longer."""
+    """Return the cost of decoding a block: the number of its records, or the KiB of their bodies if that is more."""
     return max(block.records, block.bytes >> 10)
 
 
 class PageRange(NamedTuple):
     """The range of positions of a page, in one snapshot.
 
-    It ends at `end`; `gaps` are removed records at its beginning. `lost` is the last position up to which a record that
-    entered the log at this node was removed before all peers had it.
+    It ends at `end`; `gaps` are removed records at its beginning. A record that entered the log at this
+    node was removed before every peer had it, at or before the position `lost`; 0: none was.
     """
 
     head: Head
@@ -39,7 +39,7 @@ class PageRange(NamedTuple):
 
 
 def read_page_range(conn: sa.Connection, topic_id: int, after: int, until: int | None) -> PageRange:
-    """Return the range of a topic after `after`, up to `until`."""
+    """Return the range `(after, until]` of a topic; it ends at the head if that is earlier, or if `until` is None."""
     head = read_head(conn)
     evicted, evicted_seq, lost = fetch(
         conn, "SELECT evicted_position, evicted_seq, lost_position FROM topics WHERE id = ?", (topic_id,)

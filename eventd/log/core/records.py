@@ -2,8 +2,8 @@
 
 A record is stored as the text of one JSON object with its members in one order: `$node`, `$tag`, `meta`, `data`, all
 but the last optional. Data and meta are kept as the client wrote them, without white space. So a page of records is
-made by cutting and joining texts, without decoding. An empty body is a record that was deleted by request: its line
-stays, so that positions and seqs remain consecutive.
+made by cutting and joining texts, without decoding. An empty body stands for a record that was removed from inside a
+block: its line stays, so that positions and seqs remain consecutive.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class RecordId(NamedTuple):
 
 
 def encoded(text: str) -> str:
-    """Return a text as JSON, in the one form in which bodies contain it."""
+    """Return a text as a JSON string, in the one form that bodies use."""
     return msgspec.json.encode(text).decode()
 
 
 def write_body(node: str | None, tag: str | None, data: str, meta: str | None) -> str:
-    """Return the stored form of a record."""
+    """Return the stored form of a record; `data` and `meta` are JSON texts, `node` and `tag` plain ones."""
     return join_body("" if node is None else encoded(node), "" if tag is None else encoded(tag), data, meta or "")
 
 
@@ -100,7 +100,7 @@ _BODIES = msgspec.json.Decoder(_Body)
 
 
 def read_body(body: str) -> RecordParts:
-    """Return the parts of a record that is not deleted."""
+    """Return the parts of a stored body, which must not be empty."""
     found = _BODIES.decode(body)
     return RecordParts(found.node, found.tag, bytes(found.data).decode(), bytes(found.meta).decode() or None)
 
@@ -111,12 +111,12 @@ def node_text(body: str) -> str:
 
 
 def _after_node(body: str) -> int:
-    """Return where the member after `$node` begins, at its quote."""
+    """Return the index of the quote that begins the first member after `$node`."""
     return body.index(_END, len(_NODE)) + 2 if body.startswith(_NODE) else 1
 
 
 def _after_tag(body: str, at: int) -> int:
-    """Return where the member after `$tag` begins; `at` if `$tag` does not begin there."""
+    """Return the index of the first member after `$tag`, which begins at `at`; `at` if another member begins there."""
     return body.index(_END, at + len(_TAG)) + 2 if body.startswith(_TAG, at) else at
 
 
@@ -166,19 +166,21 @@ def _without_tag(body: str) -> str:
 
 
 def read_provenance(path: str) -> Provenance:
-    """Return the provenance that a line's path holds. Empty: the record was written to its topic, not copied."""
+    """Return the provenance in the path of a line; an empty path, of a record that no router copied, means 0 hops."""
     hops, _, origin = path.partition(" ")
     return Provenance(int(hops or "0"), origin)
 
 
 def write_provenance(way: Provenance) -> str:
-    """Return the path of a line."""
+    """Return the path of a line that stores this provenance."""
     return f"{way.hops} {way.id}" if way.id else str(way.hops)
 
 
 def new_instance(random: bytes) -> int:
-    """Return a number that identifies a topic, also among topics of the same name, from at least 5 random bytes; never
-    0."""
+    """Return an instance number for a new topic, made of the first 5 `random` bytes; never 0.
+
+    It tells the topic apart from earlier and later topics of the same name.
+    """
     return int.from_bytes(random[:5], "big") >> (40 - _INSTANCE_BITS) or 1
 
 
@@ -196,7 +198,7 @@ def record_id(instance: int, seq: int, recorded_at: int) -> str:
 
 
 def parse_record_id(text: str) -> RecordId | None:
-    """Return the parts of an id; None if `record_id` cannot have made it."""
+    """Return the parts of a record id; None if the text is not a UUID version 7 in lower case."""
     digits = text.replace("-", "")
     if len(text) != 36 or len(digits) != 32 or not all(digit in _DIGITS for digit in digits) or digits[12] != "7":
         return None
@@ -224,10 +226,10 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 
 def body_of_event(event: str) -> str:
-    """Return an event of a group, in its canonical form, as a record.
+    """Return the stored form of a record made of an event, which is given in its canonical form.
 
-    A payload that a router made of a record's data and meta is unpacked, and the type of a record without a tag is
-    dropped.
+    Its data is the payload, its meta the id, subject, dedupe key and times. If a router had made the event of a record,
+    that record's data and meta are restored instead, and the type `UNTAGGED` becomes no tag.
     """
     found = _EVENTS.decode(event)
     node, tag = encoded(found.source_node) if found.source_node else "", encoded(found.type)
@@ -242,7 +244,7 @@ def body_of_event(event: str) -> str:
 
 
 def _open(payload: dict[str, str]) -> tuple[str, str] | None:
-    """Return the data and meta that a payload contains as JSON texts, if it does."""
+    """Return the data and meta of a payload that consists of these JSON texts; None for any other payload."""
     if "data" not in payload or not payload.keys() <= {"data", "meta"}:
         return None
     try:
@@ -253,9 +255,10 @@ def _open(payload: dict[str, str]) -> tuple[str, str] | None:
 
 
 def compact(text: str) -> str:
-    """Return a JSON text without white space and with characters for their escapes, otherwise unchanged.
+    """Return a JSON text without white space between its tokens, and with characters instead of numeric escapes.
 
-    Many clients escape everything but ASCII; only the text itself matters. Raises ValueError if it is not JSON.
+    Otherwise it is unchanged. Many clients escape every character outside of ASCII by its number. Raises ValueError if
+    the text is not JSON.
     """
     try:
         compacted = msgspec.json.format(text, indent=-1)
@@ -265,9 +268,9 @@ def compact(text: str) -> str:
 
 
 _ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\.")
-"""Characters escaped by their numbers, consecutively, for some take two; or another escape, which is skipped."""
+"""Consecutive escapes by number (some characters take two), or any other escape, which is left unchanged."""
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """Return the characters an escape stands for, except those that JSON itself escapes."""
+    """Return a match of `_ESCAPES` as its characters; those that JSON requires to be escaped stay escaped."""
     return encoded(json.loads(f'"{escape[0]}"'))[1:-1] if escape[0].startswith("\\u") else escape[0]

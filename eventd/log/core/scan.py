@@ -12,11 +12,11 @@ from eventd.log.core.values import Record
 from eventd.store.engine.database import fetch, fetch_in
 
 FIRST_BLOCKS = 2
-"""Blocks that the first read of a scan gets: a reader that has caught up needs one."""
+"""How many blocks the first read of a scan gets: a reader that has caught up needs one."""
 BLOCKS_PER_READ = 256
-"""Blocks that one read gets at most, as long as they are small."""
+"""Maximum number of blocks per read, as long as they are small."""
 BYTES_PER_READ = 1 << 20
-"""Bytes of bodies that one read gets at most, unless a single block has more."""
+"""Maximum bytes of bodies per read, unless a single block has more."""
 POSITIONS_PER_STATEMENT = 250
 """Positions looked up in one statement."""
 
@@ -88,7 +88,10 @@ def scan_back(conn: sa.Connection, topic_id: int, after: int, before: int) -> It
 def outlines(
     conn: sa.Connection, topic_id: int, after: int, until: int, *, own: bool = False, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
-    """Yield the blocks with positions in `(after, until]`, uncut and without their lines; read `portion` at once."""
+    """Yield the blocks with positions in `(after, until]`, in order, uncut and without their lines.
+
+    With `own`, only those whose records entered the log at this node. `portion` blocks are read at once.
+    """
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
     sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
     rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
@@ -129,12 +132,12 @@ def _affordable(sizes: Sequence[int]) -> int:
 
 
 def read_block(conn: sa.Connection, position: int) -> Block:
-    """Return the block that begins at a position, which must exist."""
+    """Return the block whose first position this is; it must exist."""
     return Block._make(fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
 
 
 def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
-    """Yield the blocks that contain these positions, each with those of them that it contains, in order.
+    """Yield the blocks of any topic that contain these positions, each with the positions in it, all in order.
 
     Positions that no stored block contains are left out.
     """
@@ -152,7 +155,7 @@ def blocks_at(conn: sa.Connection, positions: Sequence[int]) -> Iterator[tuple[B
 
 
 def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the blocks that may contain these positions, in order, each as its first position and its bytes."""
+    """Return (first position, bytes) of each block that may contain one of these positions, in order."""
     values = ", ".join(["(CAST(? AS BIGINT))"] * len(positions))
     start = "SELECT max(position) FROM blocks WHERE position <= place"
     starts = fetch(conn, f"WITH places(place) AS (VALUES {values}) SELECT DISTINCT ({start}) FROM places", positions)
@@ -161,7 +164,7 @@ def _sizes_at(conn: sa.Connection, positions: Sequence[int]) -> list[tuple[int, 
 
 
 def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> set[int]:
-    """Return those of the positions at which the topic has a record, without reading any record."""
+    """Return those of the positions that lie in a stored block of the topic, without reading its lines."""
     wanted = sorted(set(positions))
     stored: set[int] = set()
     for start in range(0, len(wanted), POSITIONS_PER_STATEMENT):
@@ -174,12 +177,12 @@ def stored_at(conn: sa.Connection, topic_id: int, positions: Sequence[int]) -> s
 
 
 def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
-    """Return the records at these positions that still exist, in order."""
+    """Return the events at those of these positions that are still stored, in order."""
     return [record for block, places in blocks_at(conn, positions) for record in pick(block, places)]
 
 
 def pick(block: Block, positions: Sequence[int]) -> list[Record]:
-    """Return the records of a block at these positions, which are in order and inside it."""
+    """Return the events at these positions, at least one, which are in order and inside the block."""
     part = block.within(positions[0] - 1, positions[-1])
     wanted = set(positions)
     return [record for record in unpack(part) if record.position in wanted] if part is not None else []

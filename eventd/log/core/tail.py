@@ -16,11 +16,11 @@ from eventd.log.core.blocks import Block
 from eventd.log.core.values import Head
 
 TAIL_BYTES = 64 << 10
-"""Bytes of bodies that are held: decoding them on the event loop takes a few hundred microseconds at most."""
+"""Maximum bytes of bodies that are held: the event loop decodes them in a few hundred microseconds."""
 
 
 class RecentBlocks(NamedTuple):
-    """The blocks of a topic after a position, and the head of the log after the last of them."""
+    """The blocks of a topic after a position, in order, and the head up to which the log was searched for them."""
 
     blocks: Sequence[Block]
     head: Head
@@ -36,7 +36,10 @@ class Tail:
         self._head: Head | None = None
 
     def add(self, head: Head, blocks: Sequence[Block]) -> None:
-        """Add the blocks that a transaction has appended to the log at `head`, in order; at least one."""
+        """Add the blocks that a transaction has appended, in order, at least one; `head` is the head before them.
+
+        Removes the earlier blocks if these do not follow them directly, and the oldest blocks beyond `TAIL_BYTES`.
+        """
         if self._head is None or (self._head.epoch, self._head.next_position) != (head.epoch, head.next_position):
             self.clear()
             self._after = head.last
@@ -50,23 +53,25 @@ class Tail:
             self._after = oldest.last
 
     def clear(self) -> None:
-        """Forget all blocks: the log has begun a new epoch."""
+        """Remove all blocks, as after the beginning of a new epoch."""
         self._blocks.clear()
         self._bytes = 0
         self._head = None
 
     def nothing_beyond(self, after: int, known: int) -> RecentBlocks | None:
-        """Return an empty page if no position after `after` is `known`; None if there may be one.
+        """Return no blocks, and the head, if `after` is the end of the tail and the last `known` position; else None.
 
-        Otherwise a reader that has just caught up would read the database only to find nothing. A record that another
-        process has appended meanwhile wakes it.
+        This spares a reader that has just caught up a database read without result. A record that another process has
+        appended meanwhile wakes it.
         """
         head = self._head
         return RecentBlocks((), head) if head is not None and after == head.last == known else None
 
     def beyond(self, topic_id: int, after: int, *, own: bool) -> RecentBlocks | None:
-        """Return the blocks of the topic after the position `after`; None if the tail begins later, or the log has
-        nothing after it."""
+        """Return the blocks of the topic after the position `after`; with `own`, only those that entered at this node.
+
+        None if the tail begins after that position, or has nothing after it.
+        """
         if self._head is None or not self._after <= after < self._head.last:
             return None
         beyond = [*takewhile(lambda block: block.last > after, reversed(self._blocks))]

@@ -14,9 +14,9 @@ from eventd.store.rows.leases import LEASE_MS
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Natural = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
 JITTER_MS = 5000
-"""The limit of `claim_jitter_ms`."""
+"""The maximum of `claim_jitter_ms`; a larger value is lowered to it."""
 PRIORITY = 1000
-"""The limit of a priority, in both directions."""
+"""A configured priority outside of -1000 to 1000 counts as the nearer of these limits."""
 IDLE_MS = 300_000
 """The time without a read after which the automatic priority is 0."""
 HALF_LIFE_MS = 30_000
@@ -24,7 +24,7 @@ HALF_LIFE_MS = 30_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a topic. Durations in milliseconds; a limit or a time to live of 0 is none."""
+    """The configuration of a topic. Durations in milliseconds; 0 as a limit or a time to live means unlimited."""
 
     type: Literal["log", "queue"] = "log"
     ttl_ms: Natural = 0
@@ -45,7 +45,10 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     leases_durable: bool = False
 
     def resolved(self) -> TopicConfig:
-        """Return the configuration with derived fields filled in, and limited fields brought within their limits."""
+        """Return the configuration with derived fields set, and `lease_ms` and `claim_jitter_ms` within their bounds.
+
+        `durability` None is derived from `durable`, and then `durable` from `durability`.
+        """
         durability = self.durability or ("fsync" if self.durable else "disk")
         return msgspec.structs.replace(
             self,
@@ -61,7 +64,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
 
     def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:
-        """Return the configured priority; without one, from 500 after a read down to 0 for a topic that is not read."""
+        """Return the priority at `now_ms`: the configured one, within -1000 to 1000, or else the automatic one.
+
+        The automatic priority is 500 at a read and halves every `HALF_LIFE_MS`. It is 0 from `IDLE_MS` after the last
+        read, for a topic that was never read (`last_read_ms` None), and without `auto_priority`.
+        """
         if self.priority is not None:
             return max(-PRIORITY, min(PRIORITY, self.priority))
         idle = None if last_read_ms is None else max(0, now_ms - last_read_ms)
@@ -78,7 +85,10 @@ read_config = lru_cache(maxsize=256)(msgspec.json.Decoder(TopicConfig).decode)
 
 
 def merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
-    """Return a configuration with some of its fields changed. Raises `Invalid`."""
+    """Return the resolved configuration after `changes`, in which None resets a field to its default.
+
+    Raises `Invalid` for an unknown field or a value that is not valid.
+    """
     fields: dict[str, Any] = msgspec.to_builtins(config)
     if unknown := [name for name in changes if name not in fields]:
         raise Invalid(f"a topic has no field {unknown[0]!r}", hint=f"its fields are {', '.join(fields)}")

@@ -93,13 +93,13 @@ class TopicRow(NamedTuple):
 
 
 def find_topic(conn: sa.Connection, name: str) -> TopicRow | None:
-    """Return the topic in use that has this name."""
+    """Return the topic in use that has this name; None if there is none."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE name = ?", (name,)) if name >= "0" else []
     return TopicRow(*rows[0]) if rows else None
 
 
 def find_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow | None:
-    """Return the topic in use that has this id."""
+    """Return the topic that has this id; None if it does not exist or was deleted."""
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ? AND name >= '0'", (topic_id,))
     return TopicRow(*rows[0]) if rows else None
 
@@ -113,13 +113,15 @@ def read_topic(conn: sa.Connection, name: str) -> TopicRow:
 
 
 def read_topic_by_id(conn: sa.Connection, topic_id: int) -> TopicRow:
-    """Return a topic that exists, in use or deleted."""
+    """Return the topic with this id, in use or deleted; its row must exist."""
     return TopicRow(*fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE id = ?", (topic_id,))[0])
 
 
 def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[TopicRow]:
-    """Return the topics of groups by name, with `deleted` also those of deleted groups. Topics of records are
-    not read."""
+    """Return the topics of groups, sorted by name; with `deleted`, also the topics of deleted groups.
+
+    Topics of records are not included.
+    """
     where = "name >= 'group:' AND name < 'group;'" + (" OR name < '0'" if deleted else "")
     rows = fetch(conn, f"SELECT {COLUMNS} FROM topics WHERE form = 'event' AND ({where})")
     return sorted((TopicRow(*row) for row in rows), key=lambda topic: topic.name)
@@ -128,11 +130,10 @@ def read_group_topics(conn: sa.Connection, *, deleted: bool = False) -> list[Top
 def list_topics(
     conn: sa.Connection, *, prefixes: Sequence[str] = (), prefix: str = "", after: str = "", limit: int = 100
 ) -> list[TopicRow]:
-    """Return topics ordered by the bytes of their names, after the name `after`.
+    """Return the topics in use, of groups and of records, after the name `after`, ordered by the bytes of their names.
 
-    Their names begin with `prefix` and, if `prefixes` are given, with one of these.
-
-    If there are more, one more than `limit` is returned.
+    Their names begin with `prefix` and, if `prefixes` are given, also with one of these. If there are more than
+    `limit`, one more is returned.
     """
     found: list[TopicRow] = []
     for first, end in _ranges(prefixes, prefix):
@@ -194,7 +195,7 @@ def ensure_topic(conn: sa.Connection, name: str, now: int) -> int:
 
 
 def insert_topic(conn: sa.Connection, name: str, config: TopicConfig, *, now: int, random: bytes) -> TopicRow:
-    """Create a topic of records under an unused name."""
+    """Create a topic of records under an unused name, and return its row. The head must be locked."""
     config = config.resolved()
     values: dict[str, Any] = {
         **_new_row(name, now),
@@ -221,7 +222,10 @@ _UPDATE = f"UPDATE topics SET {', '.join(f'{name} = ?' for name in _STORED)} WHE
 
 
 def update_topic(conn: sa.Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
-    """Store the changed values of a topic's row; `before` is the row as it is stored. Returns `topic`."""
+    """Store the row `topic` and return it; `before` is the row as it is stored.
+
+    For a topic of records, the size of all of them in the head is updated, too.
+    """
     if not topic.of_group:
         shrink(conn, before.bytes - topic.bytes)
     execute(conn, _UPDATE, (*(getattr(topic, name) for name in _STORED), topic.id))

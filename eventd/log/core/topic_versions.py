@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TopicVersions:
-    """The value of `Head.topics_version` up to which this process knows every change. Each change increases it by one.
+    """The values of `Head.topics_version` whose changes this process knows. Each change increases the version by one.
 
     A change by this process is known at once. Changes by other processes must be read.
     """

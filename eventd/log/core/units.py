@@ -18,16 +18,18 @@ Check = Callable[[sa.Connection, int], None]
 
 
 class StaleDeclaration(Conflict):
-    """The declaration that a unit is based on has changed. The caller makes another unit; clients do not see this
-    error."""
+    """The declaration that a unit is based on has changed.
+
+    The caller submits a new unit; clients do not see this error.
+    """
 
 
 class Publish:
     """Append events to a group's topic. Result: `AppendResult`.
 
     Raises `Full` if the topic would store more than `ceiling` bytes, `NotFound` if it was deleted, and the errors of
-    `check`. `declared` is the version of the declared resources (`registry_version`) that the caller has read: raises
-    `StaleDeclaration` if they have changed since.
+    `check`. If `declared` is not None, it is the version of the declared resources (`registry_version`) that the
+    caller has read: raises `StaleDeclaration` if they have changed since.
     """
 
     cursor = None
@@ -67,7 +69,10 @@ class Publish:
 
 
 def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | None) -> None:
-    """Raise `Full` if the drafts, after those of earlier units, would exceed the topic's limit in bytes."""
+    """Raise `Full` if the drafts, after those of earlier units, would exceed the topic's limit in bytes.
+
+    Otherwise they are counted for the later units of the transaction. `ceiling` None: unlimited.
+    """
     if ceiling is None:
         return
     taken = tx.shared.get(("bytes", topic_id)) or read_topic_bytes(tx.conn, topic_id)
@@ -81,7 +86,7 @@ def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | 
 
 
 class Effect(Protocol):
-    """What a step writes besides the cursor: events that enter the log, and rows of other tables."""
+    """Interface of what a step writes besides the cursor: events that enter the log, and rows of other tables."""
 
     @property
     def topic_id(self) -> int | None:
@@ -94,11 +99,11 @@ class Effect(Protocol):
         ...
 
     def admit(self, tx: Transaction) -> Drafts:
-        """Return its events. Raises an `EventdError` if the step is refused; nothing is written here."""
+        """Return its events, and write nothing. Raises an `EventdError` to refuse the step."""
         ...
 
     def write(self, tx: Transaction, appended: AppendResult) -> None:
-        """Write its rows; its events have their positions."""
+        """Write its rows; `appended` has the outcomes and positions of its events."""
         ...
 
 

@@ -18,8 +18,8 @@ NEVER: Final = 2**62
 class Draft(NamedTuple):
     """An event on its way into the log.
 
-    `body` is the event's canonical form and is stored unchanged. `path` names the nodes that forwarded it, encoded;
-    empty: it enters the log at this node. `expires_at` None: it never expires.
+    `body` is the event's canonical form and is stored unchanged. `path` names the nodes it has passed, encoded;
+    empty: it enters the log at this node. `expires_at` is in microseconds; None: it never expires.
     """
 
     event_id: str
@@ -60,7 +60,7 @@ class Drafts:
 
     @classmethod
     def joined(cls, parts: Sequence[Drafts]) -> Drafts:
-        """Return the drafts of several, concatenated."""
+        """Return all drafts of the `parts`, concatenated and without a `key_id`."""
         if len(parts) == 1:
             return parts[0]
         expiries = [part.expires_first for part in parts if part.expires_first is not None]
@@ -154,14 +154,17 @@ class Outcome(IntEnum):
 
 
 class IdOwner(NamedTuple):
-    """The owner of an event id: the source, and the key that signed it, empty if it was emitted at this node."""
+    """The source of the event that has an id, and the id of the key that signed the batch with that event.
+
+    `key_id` is empty if the event was emitted at this node. Both are `?` if unknown.
+    """
 
     source: str
     key_id: str
 
 
 class AppendResult(NamedTuple):
-    """The outcome of each draft of one unit, in order, and the position of the latest record of its id.
+    """For each draft of one unit, in order, its outcome and the position of the latest record of its id.
 
     In a topic of records, a new record's seq is its position plus `shift`. `owners` holds the owner of the id of each
     conflicting draft, by the draft's index.

@@ -12,8 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 
 
 class Watch:
-    """One reader's interest in some topics, or, with `own`, only in what enters the log there at this node. `None`: all
-    topics."""
+    """One reader's interest in the topics with these ids; `topics` None: in all topics.
+
+    With `own`, only in records that enter the log at this node.
+    """
 
     def __init__(self, topics: Collection[int] | None, *, own: bool = False) -> None:
         self.topics = topics
@@ -27,7 +29,7 @@ class Watch:
         self._signs: list[asyncio.Future[None]] = []
 
     def raise_to(self, head: int) -> None:
-        """Signal that records up to `head` exist."""
+        """Signal that the log has grown up to the position `head`; without effect if that is not after `self.head`."""
         if head <= self.head:
             return
         self.head = head
@@ -42,7 +44,7 @@ class Watch:
                 self._waiting.append((position, future))
 
     def look(self) -> None:
-        """Signal another change of its topics: every waiting reader reads again."""
+        """Signal a change of its topics without a new head: every waiting future is done, so readers read again."""
         waiting, self._waiting = self._waiting, []
         self.looks += 1
         self._sign()
@@ -68,7 +70,7 @@ class Watch:
         return future
 
     def beyond(self, position: int, future: asyncio.Future[None] | None = None) -> asyncio.Future[None]:
-        """Return a future, or the given one, that is done when the head is after `position`.
+        """Return the given future, or a new one, that is done once the head is after `position`, or at the next `look`.
 
         Cancelling it is harmless.
         """
@@ -82,11 +84,12 @@ class Watch:
 
 
 Listener = Callable[[Collection[int] | None], None]
-"""Called at once with the topics that grew or changed; None: any may have. For followers of very many topics."""
+"""Called synchronously with the ids of the topics that grew or changed; None: any may have. For followers of very many
+topics."""
 
 
 class Wakeups:
-    """All watches of a process, its listeners, and the last position it knows."""
+    """All watches and listeners of a process, and the last position that the process knows (`head`)."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -96,7 +99,7 @@ class Wakeups:
         self._everything: dict[Watch, None] = {}
 
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Watch:
-        """Register an interest. End it with `unwatch`."""
+        """Register and return a watch, which `unwatch` ends."""
         watch = Watch(topics, own=own)
         watch.head = self.head
         self._all[watch] = None
@@ -107,7 +110,7 @@ class Wakeups:
         return watch
 
     def unwatch(self, watch: Watch) -> None:
-        """End an interest."""
+        """Remove a watch."""
         self._all.pop(watch, None)
         self._everything.pop(watch, None)
         for topic in watch.topics or ():
@@ -121,6 +124,8 @@ class Wakeups:
 
     def appended(self, first: int, last: int, topics: Mapping[int, bool]) -> None:
         """Wake the readers of these topics: this process committed the positions `first` to `last`.
+
+        If another process appended before `first`, every reader is woken.
 
         `topics`: for each topic id, whether any of its new records entered the log at this node.
         """
@@ -139,8 +144,10 @@ class Wakeups:
         self._notify(topics)
 
     def touch(self, topic_id: int) -> None:
-        """Wake the readers of a topic that changed without an append: it or records of it were deleted, or its
-        configuration changed."""
+        """Wake the readers of a topic that changed without an append.
+
+        The topic or records of it were deleted, or its configuration changed.
+        """
         for watch in [*self._by_topic.get(topic_id, ()), *self._everything]:
             watch.look()
         self._notify((topic_id,))

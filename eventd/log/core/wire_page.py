@@ -28,25 +28,25 @@ WORTH_A_RUN = 16
 
 
 class RecordSelection(Protocol):
-    """Decides which records are meant for a destination."""
+    """Interface: decides which records are meant for a peer, regardless of what keeps them from being sent."""
 
     @property
     def relay(self) -> bool:
-        """Return whether records of other nodes are meant, too."""
+        """Return whether records that entered the log from other nodes are meant, too."""
         ...
 
     def matches(self, record: Record) -> bool:
-        """Return whether this record is meant."""
+        """Return whether the record is meant for the peer; it may still be withheld: expired, or in path."""
         ...
 
     def settles(self, block: Block) -> bool | None:
-        """Return whether all of a block's records are meant, or none; None if they must be checked one by one."""
+        """Return True if all of a block's records are meant for the peer, False if none is; None: check each one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PeerFilter:
-    """The records to send to a peer: those of a selection, except expired ones and those that came from the peer.
+    """The records to send to a peer: those of a selection, except expired ones and those that have passed the peer.
 
     `runs`: the peer accepts pages in the form of runs.
     """
@@ -61,12 +61,12 @@ class PeerFilter:
         return not self.selection.relay
 
     def settles(self, block: Block, now: int) -> bool | None:
-        """Return whether all of a block's records are to be sent, or none; None if it must be decoded."""
+        """Return True if all of a block's records are to be sent, False if none is, None if it must be decoded."""
         meant = self.selection.settles(block)
-        return meant if meant is False or self._harmless(block, now) else None
+        return meant if meant is False or self._nothing_hinders(block, now) else None
 
-    def _harmless(self, block: Block, now: int) -> bool:
-        """Return whether no record of the block has expired, or came from the peer or through it."""
+    def _nothing_hinders(self, block: Block, now: int) -> bool:
+        """Return whether the columns prove that no record of the block has expired or has passed the peer."""
         sources, paths = names(block.sources), names(block.paths)
         return (
             is_alive(block.expires_first, now)
@@ -77,7 +77,7 @@ class PeerFilter:
         )
 
     def hindrance(self, record: Record, now: int) -> str:
-        """Return why a record that is meant for the peer must not be sent; empty if it may be sent."""
+        """Return why a record that is meant for the peer must not be sent: `expired` or `in_path`; empty if it may."""
         if not is_alive(record.expires_at, now):
             return "expired"
         return may_send(decode_path(record.path), record.node, self.peer, relay=True) or ""
@@ -91,9 +91,10 @@ class PeerFilter:
 class WirePage:
     """A page for a peer: `body` is that of a v2 batch of `count` events, and `form` its content type.
 
-    `exceptions` are records that were wanted but must not be sent, with the reason; `oldest` is the earliest time of
-    recording in microseconds, 0 without lines. Everything up to the position `upto` was read; the page is `full` if a
-    limit ended it, and there may be more. For `gaps` and `lost` see `PageRange`.
+    `exceptions` are the positions of records that are meant for the peer but must not be sent, each with the reason;
+    `oldest` is when the oldest event of the body was recorded, in microseconds, 0 without events. Everything up to the
+    position `upto` was read; the page is `full` if a limit ended it, and there may be more. For `gaps` and `lost` see
+    `PageRange`.
     """
 
     body: bytes
@@ -112,7 +113,7 @@ class WirePage:
         return replace(self, body=b"", form=BATCH_TYPE, count=0, oldest=0)
 
     def unread(self, after: int) -> WirePage:
-        """Return the page as if nothing after `after` had been read."""
+        """Return an empty page that ends at the position `after`; it is `full`, so that the reader continues there."""
         return replace(self.without_lines(), exceptions=(), gaps=(), upto=after, full=True)
 
 
@@ -127,11 +128,11 @@ def read_wire_page(
     until: int | None,
     now: int,
 ) -> WirePage:
-    """Return the next lines of a topic after the position `after`.
+    """Return a page for a peer of the positions in `(after, until]` of a topic; `until` None: up to the head.
 
-    A page has at most `limit` records, those counted that the selection leaves out as exceptions, and about `max_bytes`
-    of bodies, which the first record may exceed. A selective reader's page ends after a number of examined records; it
-    may then be empty, but is `full`, so that the reader continues.
+    A page has at most `limit` records, `exceptions` included, and `max_bytes` of bodies, which the first record may
+    exceed. A selective reader's page ends after a number of examined records; it may then be empty, but is `full`, so
+    that the reader continues.
     """
     ahead = read_page_range(conn, topic_id, after, until)
     found = scan(conn, topic_id, after, ahead.end, own=wanted.own)
@@ -179,7 +180,7 @@ class _PageBuilder:
     limit: int
     max_bytes: int
     now: int
-    stretches: list[_Run] = field(default_factory=list)
+    runs: list[_Run] = field(default_factory=list)
     count: int = 0
     oldest: int = 0
     exceptions: list[tuple[int, str]] = field(default_factory=list)
@@ -193,10 +194,10 @@ class _PageBuilder:
         return self.count + len(self.exceptions)
 
     def body(self) -> tuple[bytes, str]:
-        """Return the body of the page, and its form: runs if they are long enough, otherwise lines."""
-        if self.wanted.runs and self.count >= WORTH_A_RUN * len(self.stretches) > 0:
-            return b"".join([stretch.run() for stretch in self.stretches]), RUNS_TYPE
-        return "".join([stretch.lines() for stretch in self.stretches]).encode(), BATCH_TYPE
+        """Return the body and its content type: runs if the peer accepts them and they are long enough, else lines."""
+        if self.wanted.runs and self.count >= WORTH_A_RUN * len(self.runs) > 0:
+            return b"".join([run.run() for run in self.runs]), RUNS_TYPE
+        return "".join([run.lines() for run in self.runs]).encode(), BATCH_TYPE
 
     def take(self, block: Block) -> None:
         """Add the wanted records of the block, until the page is full."""
@@ -244,12 +245,12 @@ class _PageBuilder:
         self._count(block.records, block.bytes, block.recorded_at)
 
     def _add(self, position: int, path: str, records: int, text: str) -> None:
-        last = self.stretches[-1] if self.stretches else None
+        last = self.runs[-1] if self.runs else None
         if last is not None and last.path == path and last.position + last.records == position:
             last.records += records
             last.texts.append(text)
         else:
-            self.stretches.append(_Run(position, path, records, [text]))
+            self.runs.append(_Run(position, path, records, [text]))
 
     def _count(self, records: int, size: int, recorded_at: int) -> None:
         self.count += records

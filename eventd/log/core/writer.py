@@ -37,8 +37,8 @@ Group = deque[QueuedUnit]
 class Writer:
     """Group commit for one database.
 
-    `committed` is called after every transaction that appended records, `timed(seconds, records)` after every
-    transaction. `seen` returns the last position known to be assigned.
+    `committed` is called after every commit that appended records, `timed(seconds, records)` after every commit, but
+    neither after a transaction that failed as a whole. `seen` returns the last position known to be assigned.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Writer:
         await self._idle.wait()
 
     def _next(self) -> list[QueuedUnit]:
-        """Return the units of the next transaction, all of one kind (`Turn`): those of another would delay them."""
+        """Remove and return the next transaction's units, all of one kind (`Turn`): another kind would delay them."""
         for turn in [*self._turns]:
             self._turns.rotate(-1)
             if group := [*_take(self._waiting[turn], BACKGROUND_RECORDS if turn is Turn.BACKGROUND else GROUP_RECORDS)]:
@@ -152,8 +152,10 @@ class Writer:
         begun: float,
         spent: TransactionTimes,
     ) -> None:
-        """Deliver results once the flush is done; after a failed flush the commit may be lost, and every caller gets an
-        error."""
+        """Deliver the results of a transaction after its flush.
+
+        After a failed flush the commit may be lost, and every caller gets the error.
+        """
         error = flushed.exception()
         if error is not None:
             committed.results = [error] * len(group)
@@ -182,7 +184,7 @@ class Writer:
 
 
 def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
-    """Call `then` in the loop as soon as the writer thread is done, without an intermediate future."""
+    """Call `then` with the future `running`, in the event loop, as soon as the writer thread has completed it."""
     loop = asyncio.get_running_loop()
 
     def deliver(done: Future[T]) -> None:
@@ -193,7 +195,7 @@ def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:
 
 
 def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
-    """Yield the next units whose callers still wait, until the sum of their weights is at least `most`."""
+    """Remove and yield the next units whose callers still wait, until the sum of their weights is at least `most`."""
     weight = 0
     while waiting and weight < most:
         unit, future = waiting.popleft()

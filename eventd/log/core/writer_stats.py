@@ -30,11 +30,11 @@ class WriterStats:
         return bool(self.trouble)
 
     def queued(self, waiting: int) -> None:
-        """Record the number of waiting units."""
+        """Raise the peak of waiting units to this number, if it is higher."""
         self.waiting_peak = max(self.waiting_peak, waiting)
 
     def done(self, sizes: Sequence[tuple[int, int]], flush: float | None) -> None:
-        """Count a transaction that wrote blocks of these `sizes` (records, bytes).
+        """Count a transaction that wrote blocks of these `sizes` (records, bytes), and clear `trouble`.
 
         `flush`: the seconds that it waited for the disk; None: it was not flushed.
         """

@@ -21,7 +21,7 @@ from eventd.store.schema.tables import batches, cursors, dead_letters, selectors
 
 
 class LinkState(StrEnum):
-    """The state machine of all consumers. `PAUSED` is shown for any cursor with `paused_at`."""
+    """The states of all consumers. `PAUSED` is not stored: it is shown for any cursor with `paused_at`."""
 
     RUNNING = "running"
     BACKING_OFF = "backing-off"  # the remote side does not answer: it is tried again
@@ -69,7 +69,7 @@ class Cursor:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether no record is delivered until an operator fixes the cause."""
+        """Return whether it is blocked or failed, and not paused: nothing is delivered until the cause is fixed."""
         return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
 
 
@@ -119,7 +119,8 @@ class DeadLetter:
 class Step:
     """One step of a cursor, from `position` to `upto`, with its batches and dead letters.
 
-    `selector_version` is that of the selection by which the step was made; None: the step does not depend on it.
+    `selector_version` is that of the selection by which the step was made; None: the step does not depend on it. Unless
+    it `succeeded`, the step leaves the state and the failures of the cursor as they are.
     """
 
     name: str
@@ -135,7 +136,7 @@ class Step:
 
 
 def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
-    """Return cursors ordered by name. `kinds`: only of these; without them, also those of very many routers."""
+    """Return the cursors of these kinds, ordered by name; without `kinds`, all, including very many of routers."""
     query = sa.select(cursors).order_by(cursors.c.name)
     if kinds:
         query = query.where(cursors.c.kind.in_(kinds))
@@ -212,13 +213,13 @@ def delete_cursors(conn: sa.Connection, names: Iterable[str]) -> None:
 
 
 def end_cursor(conn: sa.Connection, cursor: Cursor) -> None:
-    """Delete a cursor that has reached its end, unless another has taken its name meanwhile."""
+    """Delete the row of a cursor that has reached its end, unless another cursor has taken its name meanwhile."""
     its_own = (cursors.c.topic_id == cursor.topic_id, cursors.c.created_at == cursor.created_at)
     conn.execute(cursors.delete().where(cursors.c.name == cursor.name, *its_own))
 
 
 def declare_selection(conn: sa.Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
-    """Store a selection under `version`, which must be new for this cursor; it holds from the cursor's position on."""
+    """Store a selection under `version`, which must be new for this cursor; from now on, the cursor selects by it."""
     conn.execute(
         selectors.insert().values(
             cursor=cursor, version=version, selection=json.dumps(selection, separators=(",", ":")), declared_at=now
@@ -228,7 +229,7 @@ def declare_selection(conn: sa.Connection, cursor: str, version: int, selection:
 
 
 def read_selection(conn: sa.Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Return a cursor's selection, as (version, selection): the newest, or that of `version`. Raises `NotFound`."""
+    """Return a cursor's stored selection, as (version, selection): the newest, or `version`. Raises `NotFound`."""
     query = sa.select(selectors).where(selectors.c.cursor == cursor).order_by(selectors.c.version.desc()).limit(1)
     if version is not None:
         query = query.where(selectors.c.version == version)
@@ -249,14 +250,14 @@ def read_selections(conn: sa.Connection, *kinds: str) -> dict[str, tuple[int, di
 
 
 def next_repair_name(conn: sa.Connection, group: str, node: str, *, kind: str = "repair") -> str:
-    """Return a name for another repair for a peer, which none of its running repairs has."""
+    """Return a name for the cursor of another repair for a peer: `kind:group/node/` and an unused number."""
     prefix = f"{kind}:{group}/{node}/"
     taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
 
 
 def lock_positions(conn: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-    """Return the positions of these cursors by name; their rows stay locked until the transaction ends."""
+    """Return the positions of those of these cursors that exist, by name, and lock them until the transaction ends."""
     ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
     marks = ", ".join("?" * len(ordered))
     sql = f"SELECT name, position FROM cursors WHERE name IN ({marks}) ORDER BY name{for_update(conn)}"
@@ -272,7 +273,7 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
-    """Move the cursor, and store the step's batches and dead letters. `check_fence` was called under lock.
+    """Move the cursor, and store the step's batches and dead letters. `check_fence` must have passed under the lock.
 
     Raises `FenceLost` if the cursor's selection version differs from the step's: records that the step skipped may now
     be wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
@@ -358,7 +359,7 @@ def postpone(conn: sa.Connection, failure: Postponement) -> None:
 
 
 def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
-    """Clear the failures of these cursors: their cause may have changed, so the next attempt is immediate."""
+    """Set the state of these cursors to `running` and clear their failures, so that the next attempt is immediate."""
     rows = [(LinkState.RUNNING.value, now, name) for name in names]
     sql = (
         "UPDATE cursors SET state = ?, reason = '', since = CASE WHEN state = 'running' THEN since ELSE ? END,"
@@ -368,7 +369,7 @@ def clear_failures(conn: sa.Connection, names: Iterable[str], now: int) -> None:
 
 
 def set_paused(conn: sa.Connection, name: str, *, at: int | None, by: str) -> None:
-    """Pause the cursor, or resume it with `at` None. Raises `NotFound`."""
+    """Pause the cursor at the time `at` (microseconds); None resumes it. Raises `NotFound`."""
     changed = conn.execute(cursors.update().where(cursors.c.name == name).values(paused_at=at, paused_by=by))
     if changed.rowcount == 0:
         raise NotFound(f"no cursor {name!r}")
@@ -390,7 +391,10 @@ def rewind(conn: sa.Connection, name: str, *, position: int, to: int, now: int, 
 
 
 def move_cursor(conn: sa.Connection, name: str, *, to: int, now: int) -> None:
-    """Move a cursor anywhere, for an operator; a step in progress will fail with `FenceLost`. Raises `NotFound`."""
+    """Move a cursor forward or back, for an operator, and clear its failures. Raises `NotFound`.
+
+    A step in progress will fail with `FenceLost`.
+    """
     fresh = {"position": to, "sent_upto": to, "attempts": 0, "retry_at": None, "last_error": "", "reason": ""}
     fresh |= {"state": LinkState.RUNNING, "since": now}
     if conn.execute(cursors.update().where(cursors.c.name == name).values(**fresh)).rowcount == 0:

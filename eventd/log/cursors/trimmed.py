@@ -16,7 +16,10 @@ NUMBERED = (batches, inbound_batches, inbound_gaps, refusals)
 
 
 def note_forgotten(conn: sa.Connection, table: str, upto: int) -> None:
-    """Record `upto` as the highest row id that was deleted from a table; 0: none was. The head must be locked."""
+    """Record that rows up to the id `upto` were deleted from a table. A lower id than the recorded one changes nothing.
+
+    The head must be locked.
+    """
     if upto:
         sql = (
             "INSERT INTO forgotten (book, upto) VALUES (?, ?) ON CONFLICT (book) DO UPDATE SET upto ="

@@ -1,7 +1,7 @@
-"""Evicts the oldest events of a group's topic, and old rows of other tables.
+"""Evicts the oldest events of a group's topic, and deletes old rows of other tables.
 
-Only a prefix of a topic is evicted, in small transactions. Events that an applied peer lacks are kept, unless the group
-is configured otherwise; readers behind an evicted prefix are notified of the gap.
+Only a prefix of a topic is evicted, in small transactions. Unexpired events of this node that a peer lacks are kept,
+unless the group is configured otherwise; readers behind an evicted prefix are notified of the gap.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ CHUNK_BYTES = 16 << 20
 class EvictionLimits:
     """How much of a group's topic is kept. `None`: unlimited; `max_age` in microseconds.
 
-    `keep_undelivered`: events that a peer lacks are kept, whatever the limits say.
+    `keep_undelivered`: unexpired events that entered the log at this node and that a peer lacks are kept, whatever the
+    limits say.
     """
 
     max_records: int | None = None
@@ -73,7 +74,8 @@ def evict(
 ) -> Eviction:
     """Evict the next few records of a group's topic over the limits, oldest first, in the open transaction.
 
-    `topic_deleted`: no losses are recorded, and the ids of the records are deleted with them.
+    The ids of evicted events stay known, each with a digest. `topic_deleted`: the ids are deleted, too, and no losses
+    are recorded. Locks the head.
     """
     lock_head(conn)
     topic = read_topic_by_id(conn, topic_id)
@@ -102,7 +104,7 @@ def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
 
 
 def _by_age(conn: sa.Connection, topic_id: int, window: Window, limits: EvictionLimits, now: int) -> int:
-    """Return the last seq of the window's oldest records that exceed the age limit; the floor, or less, if none do."""
+    """Return the last seq of the window's oldest records that exceed the age limit; the floor or less if none do."""
     if limits.max_age is None:
         return 0
     kept = fetch(
@@ -170,12 +172,16 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
     return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
+_DELETE_ID_OF_DELETED_TOPIC = "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ? AND position = ?"
+"""Only for deleted topics: eviction from a topic in use keeps the id, with a digest of the event."""
+
+
 def _delete_ids(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
-    """Delete the event ids of these blocks' records, for a deleted topic: no losses are recorded."""
+    """Delete the event ids of these blocks' records, which only a deleted topic permits; no losses are noted."""
     outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
     removed = execute_many(
         conn,
-        "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ? AND position = ?",
+        _DELETE_ID_OF_DELETED_TOPIC,
         [(topic.id, outline.id, position) for _, numbered in outlines for position, outline in numbered],
     )
     return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
@@ -186,9 +192,9 @@ def _records(going: _Prefix) -> int:
 
 
 def _note_losses(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
-    """Store with each id of a removed record a digest of its content, and note which unexpired records were lost.
+    """Store with each id of a removed record a digest of its content, and return the unexpired records as losses.
 
-    `expired`: records up to this seq are removed because of their age.
+    The ids stay known. `expired`: records up to this seq are removed because of their age.
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
@@ -224,7 +230,10 @@ def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int
 
 @dataclass(frozen=True, slots=True)
 class RowRetention:
-    """For how long rows of other tables are kept, in microseconds."""
+    """For how long old rows are kept, in microseconds; `ids` only applies to ids of removed records.
+
+    `batches` also applies to gaps, refusals and id conflicts.
+    """
 
     ids: int
     batches: int
@@ -235,10 +244,10 @@ class RowRetention:
 def delete_old_rows(
     conn: sa.Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
 ) -> int:
-    """Delete old rows: ids without a record, batches, dead letters, receipts, gaps, refusals, nonces, write keys.
+    """Delete rows older than the limits, and nonces and idempotency keys that have expired; return their number.
 
-    Deletes at most `chunk` rows of each table in the open transaction; returns their number. Repeat until 0. `steady`
-    is the present time of the steady clock, by which idempotency keys (`write_keys`) expire; None: `now` is.
+    Deletes at most `chunk` rows of each table in the open transaction: repeat until 0. `steady` is the present time of
+    the steady clock, by which idempotency keys (`write_keys`) expire; None: `now` is. Locks the head.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (
@@ -256,7 +265,7 @@ def delete_old_rows(
 
 
 def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, int]]:
-    """Return the selections, as (cursor, version), that were replaced earlier than `before` and have no batch.
+    """Return the selections, as (cursor, version), that were replaced before `before` (microseconds) and have no batch.
 
     No batch will use them any more. Reads batches: not for use under a lock.
     """

@@ -113,12 +113,15 @@ def remove_records(
 
 
 def advance_floor(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Move the floor over all seqs right after it that have no record any more; return the topic's new row."""
+    """Move the floor over all seqs right after it that have no record any more; return the topic's new row.
+
+    No live record is removed.
+    """
     return remove_records(conn, topic, topic.evicted_seq, now=now)
 
 
 def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
-    """Yield the blocks that contain a seq up to `upto`, with an empty `text`."""
+    """Yield the blocks that contain a seq up to `upto`, in order, with an empty `text`."""
     names = ", ".join([*Block._fields[:-1], "''"])
     sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
     at, more = 0, True
@@ -130,7 +133,7 @@ def _outlines(conn: sa.Connection, topic_id: int, upto: int) -> Iterator[Block]:
 
 
 def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_bytes: int) -> int:
-    """Return the seq at which one step ends, on its way to `upto`."""
+    """Return the seq at which the next step ends: `upto`, or the last seq of the block that reaches a limit."""
     if upto - topic.evicted_seq <= rewrite.PIECE_RECORDS:
         return upto
     records = size = 0
@@ -145,7 +148,7 @@ def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_b
 def _live_and_copies(
     conn: sa.Connection, topic: TopicRow, end: int, done: Collection[int]
 ) -> tuple[list[Range], list[Copy]]:
-    """Return the seqs up to `end` that have a record, and the copies with a record id among these records.
+    """Return the seqs up to `end` that have a record, and those of their records that are copies with a record id.
 
     Lines are read only if needed. `done`: the seqs of finished jobs.
     """

@@ -1,4 +1,4 @@
-"""Removes single records from blocks: the only place where a stored block is replaced by the rest of it.
+"""Removes single records from blocks, and builds the rest that replaces a block of which a part is removed.
 
 The head must be locked.
 """
@@ -26,10 +26,10 @@ Copy = tuple[str, int]
 
 
 def without(block: Block, removed: Collection[int], *, split: bool = False) -> list[Block]:
-    """Return the rest of a block, without the records of some of its seqs, as one block or `split` into pieces.
+    """Return the rest of a block without the records of the `removed` seqs, as one block or `split` into pieces.
 
     It begins with the first remaining record; lines of records removed after that are empty. Pieces in which all lines
-    are empty are left out.
+    are empty are left out. `removed` are seqs of the block.
     """
     piece = PIECE_RECORDS if split else block.records
     rows, empty = block.rows(), block.empty_row
@@ -77,14 +77,14 @@ def rewrite_blocks(
 
 
 def copies_in(block: Block, seqs: Collection[int]) -> list[Copy]:
-    """Return the records of some seqs in a block that are copies with a kept record id."""
+    """Return those records at these `seqs` of a block that are routers' copies and keep a record id."""
     shift = block.position - block.seq
     entries = enumerate(block.entries(), block.seq)
     return [(read_provenance(path).id, seq + shift) for seq, (path, _) in entries if " " in path and seq in seqs]
 
 
 def expire_copies(conn: sa.Connection, topic_id: int, copies: Sequence[Copy], now: int) -> int:
-    """Mark the ids of these copies as those of removed records, so that they are deleted later; return their number."""
+    """Mark the ids of these copies as removed at `now`, so that they are deleted later; return how many were marked."""
     return execute_many(
         conn,
         "UPDATE event_ids SET gone_at = ? WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL",
