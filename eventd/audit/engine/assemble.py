@@ -52,12 +52,15 @@ class StageResults:
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slots in which events are missing or disputed, by kind and pair."""
+        """Return the slot of each discrepancy of kind MISSING or DISAGREEMENT, by kind and pair."""
         return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
 
 
 def share(figures: Figures, *, sure: bool) -> float | None:
-    """Return the completeness in percent, rounded down; None if not `sure`, or if deliveries are unproven."""
+    """Return the completeness in percent, rounded down, 100 if nothing was due.
+
+    None if not `sure`, or if deliveries are unproven.
+    """
     due = figures.delivered + figures.missing + figures.disputed
     if not sure or figures.unproven:
         return None
@@ -65,7 +68,7 @@ def share(figures: Figures, *, sure: bool) -> float | None:
 
 
 def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
-    """Return the pairs with expected events or a declared link."""
+    """Return the pairs (group, source, peer) with expected events or a declared link, sorted."""
     changes = changes_by_pair(results.comparison.changes)
     states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
     declared = {PairKey(group, node, peer) for node, group, peer in states}
@@ -82,7 +85,7 @@ def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
 
 
 def _links(survey: Survey) -> Iterator[tuple[NodeState, str, PeerState]]:
-    """Yield the links of every node, as in its last report."""
+    """Yield each link of every node's latest state: that state, the group, and the peer's part of the state."""
     for *_, state in states_by_node(survey):
         yield from ((state, group.group, peer) for group in state.groups for peer in group.peers)
 
@@ -147,7 +150,7 @@ def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator
 
 
 def _ends(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
-    """Yield reasons for nodes whose ledgers end before the requested period does."""
+    """Yield a reason for each node of the pair with a silence: see `Silence`."""
     for node in dict.fromkeys((key.source, *senders, key.peer)):
         if silence := coverage.silences.get(node):
             yield f"{node} is {silence.words}"
@@ -169,8 +172,10 @@ def _skew(plan: Plan, node: str, peer: str) -> Skew | None:
 
 
 def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, OpenGap | None]:
-    """Return the lag in seconds of the oldest pending event, and the oldest event that is pending, missing or
-    disputed."""
+    """Return the lag of a pair at `now`, and its oldest event that is pending, missing or disputed (None without one).
+
+    The lag is how long before `now` the oldest pending event was recorded, in seconds; 0 without one.
+    """
     waiting = results.waiting.get(key)
     slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
     if waiting is not None:
@@ -183,7 +188,7 @@ def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, 
 
 
 def make_hours(results: StageResults) -> list[Hour]:
-    """Return a row for each pair, type and hour with expected events."""
+    """Return a row for each pair, type and hour with expected events, sorted by these."""
     rows: dict[HourKey, Mapping[str, Any]] = {
         HourKey(PairKey(row["group"], row["source"], row["peer"]), row["type"], row["time"]): row
         for row in results.hours

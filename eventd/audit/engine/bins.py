@@ -20,12 +20,12 @@ from eventd.runtime.clock import SECOND
 Edges = npt.NDArray[np.float64]
 
 BINS: Final = 346
-"""The number of bins. The last one holds everything longer."""
+"""The number of bins. The last one also holds all longer durations."""
 PER_DOUBLING: Final = 8
 _FRACTION_BITS: Final = 49
 """Bits of a float's 52-bit fraction without the three that select one of eight bins per doubling."""
 _OF_ONE: Final = 1023 << 3
-"""The bits of the number 1.0 above the fraction: the biased exponent."""
+"""The float 1.0, shifted right by `_FRACTION_BITS`: its biased exponent and three zeros."""
 
 
 def bins_of(spans: Numbers) -> Numbers:
@@ -36,7 +36,7 @@ def bins_of(spans: Numbers) -> Numbers:
 
 
 def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
-    """Return the histogram as a report shows it: `counts` by bin, `longest` the longest span in microseconds."""
+    """Return the histogram in seconds, for a report, from counts by bin and the longest span in microseconds."""
     filled = sorted((at, n) for at, n in counts.items() if n > 0)
     if not filled:
         return Latency()
@@ -61,13 +61,13 @@ def edges_of(bins: Numbers) -> tuple[Edges, Edges]:
 
 
 _LOW, _HIGH = ((edges / SECOND).tolist() for edges in edges_of(np.arange(BINS)))
-"""The edges in seconds."""
+"""The begin and end of every bin, in seconds."""
 
 
 def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None) -> float:
-    """Return the value (seconds) that `share` of all do not exceed, interpolated linearly in its bin.
+    """Return the value (seconds) that a share (0 to 1) of all values do not exceed, interpolated linearly in its bin.
 
-    Never more than `longest`, if that is known.
+    `longest`, if known, is the maximum.
     """
     reached = list(accumulate(one.count for one in bins))
     wanted = share * reached[-1]
@@ -77,10 +77,10 @@ def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None
     return round(value if longest is None else min(value, longest), 6)
 
 
-def middle(counts: Mapping[int, int], share: float) -> int | None:
-    """Return the smallest number that `share` of all do not exceed; `counts`: how often each number occurs.
+def quantile(counts: Mapping[int, int], share: float) -> int | None:
+    """Return the smallest number that at least a share (0 to 1) of all do not exceed; None without numbers.
 
-    None without any.
+    `counts`: how often each number occurs.
     """
     total, located = sum(counts.values()), 0
     for number in sorted(counts):

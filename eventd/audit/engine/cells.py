@@ -1,8 +1,9 @@
 """Stage 1: sums the rows of a segment into cells, from which all figures are computed.
 
-There are two kinds of cells. By slot (a minute of the events' own time): sums that must be equal at both ends of a
+There are three kinds of cells. By slot (a minute of the events' own time): sums that must be equal at both ends of a
 link, of the number of events and of their fingerprints. By type and hour: the figures of the report, such as counts,
-attempts, and latencies by bin. Cells of any segments can be added up, in any order, on any machine.
+attempts, and latencies by bin. By batch: its receipt, as sender or receiver recorded it. Cells of any segments can be
+added up, in any order, on any machine.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Measure(IntEnum):
     ASIDE = 4  # deliveries that ended otherwise: expired, in the path, refused
     HELD = 5  # events at the peer
     # by type and hour
-    EXPECTED = 10
-    PENDING = 11
+    EXPECTED = 10  # the events of DUE; what a report calls expected includes PENDING
+    PENDING = 11  # the events of AHEAD
     DELIVERED = 12  # `total`: bytes
     EXPIRED = 13
     IN_PATH = 14
@@ -94,7 +95,7 @@ class HourlySkew(NamedTuple):
     values: tuple[int, ...]
 
     def at(self, hours: Numbers) -> Numbers:
-        """Return the skew in each of these hours."""
+        """Return the skew in each of these hours (since 1970); 0 if no hour is known."""
         if not self.hours:
             return np.zeros(len(hours), np.int64)
         known = np.array(self.hours, np.int64)
@@ -124,7 +125,7 @@ class _Cells:
         low: Numbers | None = None,
         high: Numbers | None = None,
     ) -> None:
-        """Add cells; each argument has one value per cell. The default is 0 or ''."""
+        """Add cells: arrays have one value per cell, a single `what` is that of all. The default is 0 or ''."""
         import pyarrow as pa
 
         rows = len(n)
@@ -162,7 +163,10 @@ class _Grid(NamedTuple):
         return cls(key, tuple(words), tuple(column.values for column in words.values()), first)
 
     def split(self, keys: Numbers, beside: int | None = None) -> tuple[dict[str, Words], Numbers, Numbers]:
-        """Split keys into the words, the times, and the column of `beside` values that `Key.beside` added last."""
+        """Split keys into their words, their times, and the column that `Key.beside` added with the size `beside`.
+
+        Without `beside`, that column is 0.
+        """
         *codes, time, rest = parts(keys, (*self.key.sizes, beside or 1))
         words = {
             name: Words(code.astype(np.int32), values)
@@ -264,7 +268,10 @@ def _skew_of(peer: Words, time: Numbers, skews: Mapping[str, HourlySkew]) -> Num
 
 
 def _sum_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
-    """Return the sum of `values`, small whole numbers, for each of `keys`, the keys that occur in ascending order."""
+    """Return the sum of `values` for each of `keys`: those that occur in `key`, ascending.
+
+    The sums must be exact as floats, so below 2**53.
+    """
     if not len(keys):
         return keys
     if key.domain <= 1 << 21:
@@ -280,7 +287,7 @@ def _add_spans(cells: _Cells, what: Measure, grid: _Grid, key: Key, spans: Numbe
 def _add_histogram(
     cells: _Cells, what: Measure, grid: _Grid, key: Key, bins: Numbers, values: Numbers, size: int
 ) -> None:
-    """Add the number of values per bin, and the highest value of each key."""
+    """Add a cell for each key and bin: the number of values in the bin, and the highest value of the key in any bin."""
     keys, n = count(key.beside(bins, size))
     words, hours, bin = grid.split(keys, size)
     cells.add(what, words, hours, n, bin=bin, high=_highest(key, values, keys // size))

@@ -15,7 +15,7 @@ Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 NEVER: Final = int(np.iinfo(np.int64).min)
-"""A time or a number that is null."""
+"""Stands for a time or a number that is null; as a lower bound, it excludes nothing."""
 
 
 class Words(NamedTuple):
@@ -38,7 +38,7 @@ class Words(NamedTuple):
         return Words(self.codes[rows], self.values)
 
     def to_arrow(self) -> pa.DictionaryArray:
-        """Return the column in Arrow's form."""
+        """Return the column as an Arrow dictionary array."""
         import pyarrow as pa
 
         return pa.DictionaryArray.from_arrays(self.codes.astype(np.int32), pa.array(self.values, pa.string()))
@@ -51,7 +51,7 @@ class Words(NamedTuple):
 
 
 class Columns:
-    """A table whose columns are converted to arrays; a column of words only once."""
+    """A table whose columns are converted to arrays on request; a converted column of words is kept."""
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = table.num_rows
@@ -106,11 +106,11 @@ class Columns:
         return found.astype(bool, copy=False)
 
     def texts(self, name: str) -> Any:
-        """Return a column of texts, as an Arrow array."""
+        """Return a text column as one Arrow array; None if the table has no rows."""
         return self._flat(name)
 
     def some(self, name: str, rows: Mask) -> list[str]:
-        """Return a column's texts in the rows under a mask."""
+        """Return a text column as a list, restricted to the rows under a mask."""
         column = self._flat(name)
         return [] if column is None else list(column.filter(rows).to_pylist())
 

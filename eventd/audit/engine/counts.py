@@ -1,4 +1,4 @@
-"""Sums columns of numbers by keys of several columns. The work is per run of equal keys if rows come in runs."""
+"""Sums columns of numbers by keys of several columns. It is fast if rows with equal keys follow each other."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def add_up(key: Key, summed: Numbers, ranged: Numbers) -> Sums:
 
 
 def _starts(values: Numbers) -> Numbers:
-    """Return the start of each run of equal values."""
+    """Return the index of the first value of each run of equal values."""
     return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
 
 

@@ -1,4 +1,4 @@
-"""Computes how far ledgers reach. A missing row proves something only if the ledger would have to hold it."""
+"""Computes which rows the ledgers in the lake are sure to hold. Only there does a missing row prove anything."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ALWAYS = (-(1 << 62), 1 << 62)
 
 
 class BlindSpot(NamedTuple):
-    """A range that a ledger of a node does not cover: slots of events, and times of recording by the node's clock.
+    """Rows that a ledger of a node may lack: of events in these slots, recorded in these times by the node's clock.
 
-    `positions` in (after, upto] of the node's log narrow it further. `why` is the reason as shown to operators; empty
-    if the ledger merely begins later.
+    Both ends of `slots` and of `times` (microseconds) are included. `positions` in (after, upto] of the node's log
+    narrow the range further. `why` is the reason as shown to operators; empty if the ledger merely begins later.
     """
 
     slots: tuple[int, int] = _ALWAYS
@@ -33,7 +33,10 @@ class BlindSpot(NamedTuple):
     why: str = ""
 
     def hides(self, slot: int, times: tuple[int, int], position: int | None) -> bool:
-        """Return whether an event of this slot, recorded between two times, may be in the range."""
+        """Return whether an event of this slot, recorded between two times, may be in the range.
+
+        `position` is None if unknown.
+        """
         return (
             self.slots[0] <= slot <= self.slots[1]
             and self.times[0] <= times[1]
@@ -46,9 +49,9 @@ class BlindSpot(NamedTuple):
 class Coverage:
     """The coverage of the ledgers of every node. Times are in microseconds.
 
-    `until`: the time up to which a node's ledgers are complete, by its clock. `contested`: nodes under whose name two
-    databases ship, or of whose ledgers the reach is unknown. `since`: the begin of the requested period. `silences`:
-    the nodes whose ledgers end too early. `closed`: the nodes whose ledgers an operator closed.
+    `until`: the time before which a node's ledgers are complete, by its clock, apart from `blind_spots`. `contested`:
+    nodes under whose name two databases ship, or of whose ledgers the reach is unknown. `since`: the begin of the
+    requested period. `silences`: see `find_silences`. `closed`: the nodes whose ledgers an operator closed.
     """
 
     plan: Plan
@@ -60,11 +63,15 @@ class Coverage:
     closed: set[str] = field(default_factory=set)
 
     def has_ledgers(self, node: str) -> bool:
-        """Return whether the node has any ledgers in the lake."""
+        """Return whether the lake has a readable state of the node, which says how far its ledgers reach."""
         return node in self.until
 
     def ends_before(self, node: str) -> bool:
-        """Return whether the ledgers of the node end before the requested period, and no silence reports it already."""
+        """Return whether the ledgers of the node end before the requested period, without an excuse.
+
+        The excuses: a silence reports it already, or the node was closed and another node's ledgers reach into the
+        period.
+        """
         # A node that was closed has no events of a later time.
         is_past = node in self.closed and max(self.until.values()) > self.since
         return self.until[node] <= self.since and node not in self.silences and not is_past
@@ -72,28 +79,33 @@ class Coverage:
     def covers(
         self, node: str, book: Ledger, slot: int, times: tuple[int, int], *, position: int | None = None
     ) -> bool:
-        """Return whether an event of the slot that the node recorded between two times of its clock would be in the
-        ledger."""
+        """Return whether the ledger is sure to hold an event of the slot that the node recorded between two times.
+
+        The times are by the node's clock. `position` is the event's in the node's log, None if unknown.
+        """
         if not self.has_ledgers(node) or node in self.contested or times[1] >= self.until[node]:
             return False
         return not any(spot.hides(slot, times, position) for spot in self.blind_spots.get((node, book), ()))
 
     def damage_of(self, node: str) -> str:
-        """Return why the events or deliveries of the node have a blind spot with a reason; empty if they have none."""
+        """Return the reason of a blind spot of the node's events or deliveries; empty if no blind spot has one."""
         blind_spots = (
             spot for book in (Ledger.EVENTS, Ledger.DELIVERIES) for spot in self.blind_spots.get((node, book), ())
         )
         return next((spot.why for spot in blind_spots if spot.why), "")
 
     def acknowledged_at(self, node: str, epoch: str, group: str, peer: str, position: int) -> int:
-        """Return when a link was acknowledged up to a position; the end of the node's ledgers if that is not known."""
+        """Return when the peer acknowledged the link up to a position, in microseconds by the node's clock.
+
+        The last time that the node's ledgers cover is the maximum, and also stands for an unknown time.
+        """
         until = self.until.get(node, 0) - 1
         acknowledged = self.plan.acknowledged.get((NodeEpoch(node, epoch), group, peer), [])
         at = bisect_left(acknowledged, position, key=lambda one: one[0])
         return min(until, acknowledged[at][1]) if at < len(acknowledged) else until
 
     def peer_times(self, node: str, peer: str, times: tuple[int, int]) -> tuple[int, int]:
-        """Convert times of a node's clock to bounds by the peer's clock."""
+        """Convert the first and last of some times by the node's clock to the earliest and latest by the peer's."""
         first = self.plan.skew_between(node, peer, times[0] // HOUR)
         last = self.plan.skew_between(node, peer, times[1] // HOUR)
         return times[0] + min(first.low, first.high), times[1] + max(last.low, last.high)
@@ -108,7 +120,10 @@ class Coverage:
 def find_coverage(
     survey: Survey, plan: Plan, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], unreadable: Mapping[str, str]
 ) -> Coverage:
-    """Return the coverage of a lake; `unreadable`: by name, why segments do not match their manifests."""
+    """Return the coverage of a lake; the caller adds `since` and `silences`.
+
+    `unreadable`: by name of the segment, why it could not be read.
+    """
     coverage = Coverage(plan)
     for states in states_by_node(survey):
         coverage.until[states[-1].node] = states[-1].complete_until
@@ -133,7 +148,7 @@ def find_coverage(
 
 
 def _add_beginnings(coverage: Coverage, survey: Survey) -> None:
-    """Add the ledgers whose first segments were deleted: earlier rows are not known."""
+    """Add a blind spot without a reason before the first segment of each ledger whose earlier segments were deleted."""
     for states in states_by_node(survey):
         first = states[0]
         for book, reach in first.segments.items():
@@ -173,7 +188,7 @@ def _damaged(node: str, book: Ledger) -> str:
 
 
 def _neighbours(survey: Survey, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
-    """Return the times between which the missing numbers were recorded, by the segments before and after them."""
+    """Return the times between which the missing row numbers were recorded, by the segments around them, if any."""
     beside = [
         (one.place.after, one.place.upto, one.manifest.times)
         for one in survey.segments

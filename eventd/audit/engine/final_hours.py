@@ -36,7 +36,7 @@ _LAKE: Final = b"eventd.lake"
 """The key under which a file names its lake."""
 _KEY: Final = (*PairKey._fields, "type", "hour")
 _REMEMBERED: Final = 7 * 24
-"""How many hours the index keeps an hour that is older than all segments of the lake."""
+"""The index keeps hours up to this many hours before the first hour of the lake."""
 
 
 class _Revision(NamedTuple):
@@ -47,7 +47,10 @@ class _Revision(NamedTuple):
 
 
 class _Index(msgspec.Struct, kw_only=True):
-    """The index as it is stored: rows by the index of their line (pair and type), the hour, digest and revision."""
+    """The index as it is stored. `last` is the number of the last file that it covers.
+
+    A row is: the index of its line (pair and type), hour since 1970, digest and revision.
+    """
 
     version: int = _VERSION
     lake: str
@@ -57,7 +60,7 @@ class _Index(msgspec.Struct, kw_only=True):
 
 
 class FinalHours:
-    """The final hours of one lake in `out`. After an error they must be opened again."""
+    """The final hours of one lake in `out`. After an error, open them again with `open_final`."""
 
     def __init__(self, out: Storage, lake: str, last: int, known: dict[HourKey, _Revision]) -> None:
         self._out = out
@@ -66,7 +69,10 @@ class FinalHours:
         self._known = known
 
     def add(self, hours: Iterable[Hour], now: int) -> int:
-        """Write the hours that are new or have changed, and return their number. Raises LakeUnavailable."""
+        """Write the rows that are new or have changed as one file, and return their number; `now` is in microseconds.
+
+        Raises LakeUnavailable.
+        """
         fresh: dict[HourKey, _Revision] = {}
         rows = []
         for hour in hours:
@@ -84,7 +90,10 @@ class FinalHours:
         return len(rows)
 
     def forget(self, first: int) -> None:
-        """Forget hours long before `first`, the first hour of the lake (since 1970): they cannot change any more."""
+        """Remove hours long before the lake's first hour, `first` (since 1970), from the index, not from the files.
+
+        Such hours cannot change any more.
+        """
         gone = [key for key in self._known if key.hour < first - _REMEMBERED]
         for key in gone:
             del self._known[key]
@@ -94,7 +103,7 @@ class FinalHours:
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:
-        """Index the rows of files that the index lacks.
+        """Add the rows of files that the index lacks, in memory; the next `add` stores the index.
 
         Raises Conflict for a file that cannot be read, or has no final hours of this lake.
         """
@@ -153,7 +162,7 @@ def open_final(out: Storage, lake: str) -> FinalHours:
 
 
 def _read_index(out: Storage) -> _Index | None:
-    """Read the index; None if it is missing or unusable: it is rebuilt from the files."""
+    """Read the index; None if it is missing or unusable, so that the caller rebuilds it from the files."""
     try:
         index = msgspec.msgpack.decode(out.read(INDEX), type=_Index)
     except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
@@ -172,7 +181,10 @@ def final_schema() -> Any:
 
 
 def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> Iterator[Hour]:
-    """Yield the hours that are final: all ledgers concerned are complete until `watermark` microseconds after them."""
+    """Yield the hours that are final: nothing is pending, the completeness is known, and the ledgers are complete.
+
+    The ledgers of all nodes concerned must be so from the hour's begin until `watermark` microseconds after its end.
+    """
     bounds: dict[PairKey, tuple[int, int]] = {}
     for hour in hours:
         if hour.pending or hour.completeness is None:
@@ -187,7 +199,10 @@ def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> 
 
 
 def _bounds(results: StageResults, pair: PairKey) -> tuple[int, int]:
-    """Return the times between which the ledgers of all nodes concerned are complete, by any clock."""
+    """Return the times (microseconds, by any clock) between which the ledgers of source, peer and senders are complete.
+
+    Nodes without ledgers are left out.
+    """
     coverage = results.coverage
     nodes = [node for node in {pair.source, pair.peer, *results.senders.get(pair, ())} if coverage.has_ledgers(node)]
     # If retention has evicted the beginning of a ledger, figures that were right before decrease.
@@ -203,7 +218,7 @@ def _bounds(results: StageResults, pair: PairKey) -> tuple[int, int]:
 
 
 def first_hour(results: StageResults) -> int | None:
-    """Return the first hour since 1970 in the lake; None for an empty lake."""
+    """Return the hour (since 1970) of the earliest event in the lake; None if the lake has no events."""
     slots = [one.manifest.slots[0] for one in results.survey.segments if one.manifest.slots]
     return min(slots) * MINUTE // HOUR if slots else None
 

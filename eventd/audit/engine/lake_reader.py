@@ -63,7 +63,8 @@ class LakeReader:
     def recheck(self, percent: float) -> None:
         """Check the digests of known segments again: this percentage of their bytes, the least recently read first.
 
-        A changed segment is forgotten, so that it is read, and reported, as a new one.
+        A segment whose file was changed is forgotten, so that this run reads it and reports it as corrupt. A segment
+        whose manifest now has another digest is noted as rewritten.
         """
         known = []
         for segment in self.survey.segments:
@@ -88,7 +89,7 @@ class LakeReader:
 
     @property
     def oldest(self) -> int | None:
-        """Return the earliest time at which a segment was last read; None if this run read all."""
+        """Return when the least recently read segment was read (microseconds); None if this run has read all."""
         times = [entry.read_at for entry in self.state.entries.values()]
         return min((time for time in times if time < self.now), default=None)
 
@@ -109,7 +110,7 @@ class LakeReader:
         return found
 
     def _limits(self) -> dict[NodeEpoch, int]:
-        """Return up to which row number the lake has the deliveries of each node and epoch.
+        """Return the row number up to which the lake has the deliveries of each node and epoch.
 
         Receipts have the same numbers: later ones are not counted as progress of links.
         """
@@ -120,7 +121,7 @@ class LakeReader:
         return found
 
     def read_large(self, plan: Plan) -> list[Job]:
-        """Read new segments of events and deliveries, and forget those that are no longer in the lake.
+        """Read new segments of events and deliveries; forget all segments that are no longer in the lake.
 
         Returns the jobs of all readable segments, new and known.
         """
@@ -177,7 +178,7 @@ class LakeReader:
         return group_pieces(self.spark, cells, len(cells.files), reconcile.keys, work, self.parts)
 
     def compare(self, uneven: UnevenSlots, jobs: Sequence[Job], coverage: Coverage) -> RowComparison:
-        """Compare the rows of uneven slots."""
+        """Compare the rows of uneven slots, from the segments of these jobs that may hold some."""
         near = [job for job in jobs if concerns(uneven, job.segment, job.links)]
         marks = row_comparison.Marks(self.lake, self.shares(near), uneven)
         work = partial(row_comparison.compare, coverage=coverage)
@@ -194,8 +195,7 @@ class LakeReader:
     def forged_receipts(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
         """Yield a discrepancy for each receipt whose batch the peer's ledger lacks, or has with another receipt.
 
-        A batch that is outside of the coverage of the peer's ledger is not lacking. `unknown`: rows of
-        `unknown_batches`.
+        A batch that the peer's ledger may lack by its coverage is left out. `unknown`: rows of `unknown_batches`.
         """
         sought: dict[str, dict[tuple[str, str, int], str]] = {}
         for row in unknown:
@@ -220,7 +220,7 @@ class LakeReader:
 
 
 class _TaskWork:
-    """The work of a Spark task: runs the task with its number."""
+    """The work of a Spark task: called with the index of a task, it returns the encoded result of `work` on it."""
 
     def __init__(self, tasks: Sequence[bytes], work: Callable[[Task], Any]) -> None:
         self._tasks = tasks
@@ -256,7 +256,10 @@ def job_for(segment: Segment, plan: Plan) -> Job:
 
 
 def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) -> dict[str, HourlySkew]:
-    """Return the skews by peer, cut to the hours of a segment and an hour on each side, or else to the nearest hour."""
+    """Return the skews by peer, cut to the hours of a segment and an hour on each side, or else to the nearest hour.
+
+    Empty for a segment without times.
+    """
     if times is None:
         return {}
     first, last = times[0] // HOUR - 1, times[1] // HOUR + 1

@@ -1,5 +1,6 @@
-"""Summaries of the segments of small ledgers: progress and selections of links, bounds of the clocks, use of keys,
-refusals and gaps. They are small enough to be collected in one place.
+"""Summarizes the segments of small ledgers, so that their contents can be collected in one place.
+
+A summary has progress and selections of links, bounds of the clocks, use of keys, refusals and gaps.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ REFUSAL_COLUMNS: Final = ("group", "peer", "reason", "count", "first_at", "last_
 
 
 class LinkProgress(msgspec.Struct, array_like=True):
-    """The progress of a link, from its receipts: positions in (after, upto] were acknowledged; both are -1 without any.
+    """The progress of a link, from receipts of batches that no repair sent: they cover positions in (after, upto].
 
-    `versions`: (last position, selection version) of each run of batches; `selections`: by version, as JSON.
-    `repaired`: by version, the last position of repairs. `acknowledged`: (position, time in microseconds), one for each
-    minute, in order: the link was acknowledged up to the position at that time.
+    Both are -1 without such receipts. `versions`: (last position, selection version) of each run of batches;
+    `selections`: by version, as JSON. `repaired`: by version, the last position that repairs sent. `acknowledged`:
+    (position, time in microseconds), one for each minute, in order: the peer had acknowledged all up to the position.
     """
 
     group: str
@@ -48,7 +49,7 @@ class LinkProgress(msgspec.Struct, array_like=True):
 
 
 class ClockBounds(msgspec.Struct, array_like=True):
-    """Bounds of a peer's clock in one hour: it was ahead by `low` to `high` microseconds."""
+    """How far a peer's clock was ahead of the node's in one hour (since 1970): `low` to `high` microseconds."""
 
     peer: str
     hour: int
@@ -57,7 +58,7 @@ class ClockBounds(msgspec.Struct, array_like=True):
 
 
 class KeyRequests(msgspec.Struct, array_like=True):
-    """The requests of a node that were signed with a key. Times are in microseconds."""
+    """The number of requests that `node` signed with a key, and the times of the first and last (microseconds)."""
 
     node: str
     group: str
@@ -69,7 +70,7 @@ class KeyRequests(msgspec.Struct, array_like=True):
 
 
 class DeclaredGap(msgspec.Struct, array_like=True):
-    """A row of the ledger `gaps`."""
+    """A row of the ledger `gaps`: the range is (after, upto], the time in microseconds."""
 
     group: str
     peer: str
@@ -81,7 +82,7 @@ class DeclaredGap(msgspec.Struct, array_like=True):
 
 
 class RefusalCount(msgspec.Struct, array_like=True):
-    """Requests that were refused for one reason."""
+    """How many requests of a peer the node refused for one reason, and when first and last (microseconds)."""
 
     group: str
     peer: str
@@ -92,7 +93,7 @@ class RefusalCount(msgspec.Struct, array_like=True):
 
 
 class LedgerSummary(msgspec.Struct):
-    """The summary of one segment of a small ledger."""
+    """The summary of one segment of a small ledger. `algorithms`: the number of receipts by algorithm."""
 
     progress: list[LinkProgress] = msgspec.field(default_factory=list, name="passed")
     clocks: list[ClockBounds] = []
@@ -103,7 +104,7 @@ class LedgerSummary(msgspec.Struct):
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
-    """Summarize a segment. `receipts` after the number `limit` do not count as progress of links."""
+    """Summarize a segment. Rows of `receipts` with a number above `limit` do not count as progress of links."""
     return _READERS[book](table, limit)
 
 
@@ -139,7 +140,7 @@ def _times(table: Columns, rows: Mask, first: str, last: str) -> tuple[Numbers, 
 
 
 def _first_bits(digest: str) -> int:
-    """Return the first 64 bits of a digest in hex, signed; a hash of any other text."""
+    """Return the first 64 bits of a digest in hex, as a signed number; a hash of a text that is not hex."""
     try:
         return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)
     except ValueError:
@@ -206,7 +207,7 @@ def _changes(version: Numbers, upto: Numbers) -> list[tuple[int, int]]:
 
 
 def _acknowledged(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
-    """Return the last position of each minute, in order, and when the link was acknowledged up to it."""
+    """Return, for each minute in order, the last acknowledged position and the time of the last acknowledgement."""
     if not len(upto):
         return []
     minute = acked // MINUTE
@@ -216,7 +217,7 @@ def _acknowledged(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
 
 
 def _clocks(table: Columns) -> Iterator[ClockBounds]:
-    """Yield bounds of the peer's clock: it recorded a batch between its sending and the response."""
+    """Yield bounds of each peer's clock: the peer recorded a batch after the node sent it, and before its response."""
     recorded = table.numbers("peer_recorded_at")
     low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
     hour = table.numbers("acked_at") // HOUR

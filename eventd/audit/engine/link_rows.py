@@ -21,10 +21,10 @@ ENDLESS: Final = (1 << 63) - 1
 
 
 class SelectionVersion(NamedTuple):
-    """One version of a selection, declared at a time in microseconds: in force for the positions after those of the
-    previous version, up to `upto`.
+    """One version of a selection, in force for the positions after those of the previous version, up to `upto`.
 
-    Events before these that only this version selects are sent by repairs, which have reached the position `reached`.
+    It was declared at `declared_at` (microseconds). Events at earlier positions that only this version selects are sent
+    by repairs, which have reached the position `reached`.
     """
 
     selection: str
@@ -36,9 +36,9 @@ class SelectionVersion(NamedTuple):
 class Link(NamedTuple):
     """The link of a node to one peer in one group.
 
-    All positions up to `settled` are settled. `begins`: the position before its first receipt (its cursor if it has
-    none). Up to there, only events recorded at or after `created_at` (microseconds) count; earlier ones had expired or
-    been evicted. `versions` are in order.
+    The link has passed all positions up to `settled`. `begins`: the position before its first receipt (its cursor if it
+    has none). Up to there, only events recorded at or after `created_at` (microseconds) count; earlier ones had expired
+    or been evicted. `versions` are in order.
     """
 
     group: str

@@ -17,9 +17,9 @@ LOCK: Final = ".lock"
 
 @contextlib.contextmanager
 def hold_output(out: Storage) -> Iterator[None]:
-    """Lock the output folder for this process. Raises Conflict, which names the process that holds it, and
-    LakeUnavailable.
+    """Create the output folder if it is missing, and lock it for this process until the block ends.
 
+    Raises Conflict, which names the process that holds the lock if that is known, and LakeUnavailable.
     The kernel releases the lock when the process exits. A store behind an address has no lock: operators must not start
     two audits there.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventd.audit.engine.bins import latency, middle
+from eventd.audit.engine.bins import latency, quantile
 from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.row_marks import PairKey
@@ -34,7 +34,10 @@ class HourKey(NamedTuple):
 
 @dataclass
 class PairFigures:
-    """The cells of one pair: counts and histograms by measure."""
+    """The cells of one pair: by measure, counts, histograms, and the longest duration or most attempts.
+
+    `bytes` are those of its deliveries. A pair without a peer has what concerns the source alone.
+    """
 
     counts: Counter[Measure] = field(default_factory=Counter)
     bytes: int = 0
@@ -52,17 +55,17 @@ class PairFigures:
             self.longest[what] = max(high, self.longest.get(what, high))
 
     def leg(self, what: Measure) -> Latency:
-        """Return the latency that one measure has as a histogram."""
+        """Return the latencies (seconds) of one measure; empty if none was measured."""
         return latency(self.bins.get(what, {}), self.longest.get(what))
 
     @property
     def attempts(self) -> Attempts:
         """Return the attempts per delivery."""
         bins = self.bins.get(Measure.ATTEMPTS, {})
-        return Attempts(p50=middle(bins, 0.5), p95=middle(bins, 0.95), max=self.longest.get(Measure.ATTEMPTS))
+        return Attempts(p50=quantile(bins, 0.5), p95=quantile(bins, 0.95), max=self.longest.get(Measure.ATTEMPTS))
 
     def late(self, bound: float) -> int:
-        """Return about how many deliveries took longer than `bound` seconds; never 0 if one did."""
+        """Return about how many deliveries took longer than `bound` seconds to be acknowledged; never 0 if one did."""
         latency = self.leg(Measure.ACKNOWLEDGED)
         if latency.max is None or latency.max <= bound:
             return 0
@@ -78,7 +81,10 @@ class LocatedDiscrepancy(NamedTuple):
 
 @dataclass
 class RowComparison:
-    """The comparison of the rows of uneven slots: discrepancies, and the changes to the counts of the cells."""
+    """The comparison of the rows of uneven slots: discrepancies, and the changes to the counts of the cells.
+
+    `compared` is the number of events that were judged, each at one peer.
+    """
 
     located: list[LocatedDiscrepancy] = field(default_factory=list)
     changes: dict[HourKey, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -98,7 +104,7 @@ class RowComparison:
         return (one.discrepancy for one in self.located)
 
     def slots(self, *kinds: Kind) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slots of the discrepancies, by kind and pair."""
+        """Return the slot of each discrepancy of these kinds, by kind and pair; a slot occurs once per discrepancy."""
         found: dict[tuple[Kind, PairKey], list[int]] = defaultdict(list)
         for discrepancy, slot in self.located:
             if discrepancy.kind in kinds:
@@ -143,13 +149,13 @@ class RowComparison:
 
 
 def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
-    """Add including negative counts, which a Counter's own sum drops."""
+    """Add a change to a counter, with its negative counts, which the sum of two Counters would drop."""
     for name, n in change.items():
         counter[name] += n
 
 
 def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
-    """Return the difference between the outcome of an event and what the cells counted for it."""
+    """Return what to add to the counts of the cells, by name, so that the event counts once, by its outcome."""
     counted = {
         "expected": trail.due + trail.ahead,
         "pending": trail.ahead,
@@ -164,7 +170,7 @@ def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
 
 
 def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures]:
-    """Read the rows of `reconcile.add_pairs`, by pair."""
+    """Sum the rows of `reconcile.add_pairs` by pair."""
     found: dict[PairKey, PairFigures] = defaultdict(PairFigures)
     for row in rows:
         pair = PairKey(row["group"], row["source"], row["peer"])
@@ -173,9 +179,9 @@ def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures
 
 
 def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[int, int]]:
-    """Return, for each pair with pending events, when the first of them was recorded, and the earliest of their slots.
+    """Return, for each pair with pending events, when the first was recorded (microseconds), and a slot.
 
-    The time is in microseconds. Only slots of the same part as the first event are compared.
+    It is the earliest slot of pending events in the part that has the first one; other parts may have an earlier slot.
     """
     found: dict[PairKey, tuple[int, int]] = {}
     for row in rows:
@@ -193,7 +199,7 @@ def read_senders(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[str, 
 
 
 def counts_of(figures: PairFigures) -> Counter[str]:
-    """Return the counts of a pair, by the names of a report."""
+    """Return the counts of a pair as its cells have them, by the names of a report; verdicts change them later."""
     counts = figures.counts
     return Counter(
         {
@@ -216,7 +222,10 @@ def changes_by_pair(changes: Mapping[HourKey, Counter[str]]) -> dict[PairKey, Co
 
 
 def runs(slots: Iterable[int], apart: int = 5) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of slots that are no more than `apart` from each other: the first, the last, and their number."""
+    """Yield runs of slots: the first, the last, and how many slots were given; a repeated slot counts each time.
+
+    A slot that is more than `apart` after the one before it begins a new run.
+    """
     first = last = None
     count = 0
     for slot in sorted(slots):

@@ -20,7 +20,7 @@ from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
 
 LOST: Final = "_lost"
-"""The suffix of a gap's reason if the node evicted the events of ledger rows that it had not shipped."""
+"""The suffix of a gap's reason, after the name of a ledger whose rows the node evicted before it had shipped them."""
 
 
 class NodeEpoch(NamedTuple):
@@ -31,7 +31,7 @@ class NodeEpoch(NamedTuple):
 
 
 class ClockOffset(NamedTuple):
-    """Bounds in one hour: the peer's clock is ahead by `low` to `high` microseconds."""
+    """How far a peer's clock is ahead of the node's in one hour since 1970: `low` to `high` microseconds."""
 
     hour: int
     low: int
@@ -43,19 +43,21 @@ class ClockOffset(NamedTuple):
 
     @property
     def error(self) -> int:
-        """Return half the width; also if the bounds contradict each other because the clock was set."""
+        """Return half the distance of the bounds; not negative even if a clock was set and `low` exceeds `high`."""
         return abs(self.high - self.low + 1) // 2
 
 
 ClockOffsets = Mapping[tuple[str, str], Sequence[ClockOffset]]
-"""By (node, peer), the hours in order."""
+"""By (node, peer): how far the peer's clock is ahead of the node's, in each hour with a known bound, ascending."""
 
 
 @dataclass
 class Plan:
-    """The plan of a lake. `since`: rows that a node recorded before this time belong to its earlier epoch.
+    """The plan of a lake. Times are in microseconds.
 
-    `acknowledged`: by link (owner, group and peer), see `LinkProgress`. Times are in microseconds.
+    `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
+    `clocks`: see `ClockOffsets`. `since`: rows of this node and epoch that were recorded earlier do not count, because
+    the ledgers of its previous epoch hold them.
     """
 
     links: dict[NodeEpoch, tuple[Link, ...]] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class Plan:
     since: dict[NodeEpoch, int] = field(default_factory=dict)
 
     def skews(self, node: str) -> dict[str, HourlySkew]:
-        """Return how far the clocks of a node's peers are ahead of its own, by peer."""
+        """Return, by peer, how far the peer's clock is ahead of the node's: the middle of the bounds of each hour."""
         return {
             peer: HourlySkew(tuple(one.hour for one in hours), tuple(one.middle for one in hours))
             for (sender, peer), hours in self.clocks.items()
@@ -72,7 +74,7 @@ class Plan:
         }
 
     def skew_between(self, node: str, peer: str, hour: int) -> ClockOffset:
-        """Return the offset of the peer's clock to the node's in the hour nearest to this one; 0 if unknown."""
+        """Return how far the peer's clock is ahead of the node's in the known hour nearest to `hour`; 0 if unknown."""
         hours = self.clocks.get((node, peer))
         return min(hours, key=lambda one: abs(one.hour - hour)) if hours else ClockOffset(hour, 0, 0)
 
@@ -94,7 +96,7 @@ def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSumma
 
 
 def states_by_node(survey: Survey) -> list[list[NodeState]]:
-    """Return the states of each node, one per epoch, the latest last."""
+    """Return one list for each node, by name: its states, one per epoch, the latest epoch last."""
     found: defaultdict[str, list[NodeState]] = defaultdict(list)
     for state in sorted(survey.nodes, key=lambda state: (state.began_at, state.epoch)):
         found[state.node].append(state)
@@ -110,7 +112,7 @@ def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *
 
 
 def _progress(summaries: Iterable[LedgerSummary]) -> dict[tuple[str, str], LinkProgress]:
-    """Return the progress of the links of a node, by group and peer, over all segments of its receipts."""
+    """Return the progress of each link of one node and epoch, by (group, peer), over all segments of its receipts."""
     found: dict[tuple[str, str], LinkProgress] = {}
     for one in (progress for each in summaries for progress in each.progress):
         before = found.get((one.group, one.peer))
@@ -155,8 +157,10 @@ def _link(
 def _versions(
     declared: PeerState | None, progress: LinkProgress | None, *, whole: bool
 ) -> tuple[SelectionVersion, ...]:
-    """Return the versions of a link's selection. A peer that is no longer declared gets nothing after its
-    last receipt."""
+    """Return the versions of a link's selection.
+
+    A peer that is no longer declared gets nothing after its last receipt.
+    """
     selections: dict[int, tuple[str, int]] = {}
     last: dict[int, int] = {}
     repaired: dict[int, int] = {}
@@ -190,12 +194,12 @@ def _under_way(declared: PeerState | None) -> int | None:
 
 
 def _one_text(selection: Mapping[str, Any]) -> str:
-    """Return one text for equal selections."""
+    """Return the selection as JSON; equal selections give the same text."""
     return json.dumps(selection, sort_keys=True)
 
 
 def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tuple[str, str], list[ClockOffset]]:
-    """Return the bounds of each pair of clocks, from both directions."""
+    """Return the bounds of each pair of clocks, by (node, peer), narrowed by the receipts of both directions."""
     bounds: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def narrow(node: str, peer: str, hour: int, low: int, high: int) -> None:
@@ -213,16 +217,16 @@ def _clocks(summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> dict[tupl
 
 
 def _hour_there(clocks: ClockBounds) -> int:
-    """Return the nearest hour by the peer's clock."""
+    """Return the hour of these bounds by the peer's clock, rounded to the nearest hour."""
     return clocks.hour + round((clocks.low + clocks.high) / 2 / HOUR)
 
 
 def lost_ranges(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
 ) -> list[tuple[NodeEpoch, Ledger, str, int, int, int]]:
-    """Return the ranges (after, upto] of positions that a node evicted before their ledger rows were shipped.
+    """Return the ranges (after, upto] of positions that a node evicted before it had shipped their ledger rows.
 
-    Each is: owner, ledger, peer, after, upto, and when the node recorded it (microseconds).
+    Each is: owner, ledger, peer (may be empty), after, upto, and when the node recorded the gap (microseconds).
     """
     return [
         (owner, Ledger(gap.reason.removesuffix(LOST)), gap.peer, gap.after, gap.upto, gap.recorded_at)

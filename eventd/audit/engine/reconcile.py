@@ -54,8 +54,8 @@ class CorruptState(Exception):
 class CellFiles:
     """Files of cells in the state at `out`, the segments that count in each, and the requested hours [first, last).
 
-    `written` has the digest of each file. Called with the number of a file it yields its cells. Raises CorruptState for
-    a file with another digest, and NotFound.
+    `written` has the digest of each file. Called with the index of a file, it yields that file's cells of these
+    segments and hours. Raises CorruptState for a file with another digest, and NotFound.
     """
 
     out: str
@@ -112,7 +112,10 @@ def reconcile(cells: pa.Table, reach: Mapping[str, int]) -> dict[str, pa.Table]:
 
 
 def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
-    """Return the slots (group, source, peer, time) in which two sides differ, or with a delivery in a loop."""
+    """Return the slots (group, source, peer, time) in which two sides differ, or deliveries form a loop.
+
+    A loop: deliveries to the source itself, or by several senders.
+    """
     import pyarrow as pa
 
     cells = Columns(slots)
@@ -137,7 +140,10 @@ def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
 
 
 def _agree(table: Columns, one: tuple[str, ...], other: tuple[str, ...]) -> Mask:
-    """Return whether numbers and sums are the same on both sides; sums wrap around."""
+    """Return a mask of the rows in which `one` and `other` have equal numbers of events and sums of fingerprints.
+
+    Each side names the measures that are added up; sums wrap around.
+    """
     same = np.ones(table.rows, bool)
     for made in ("n", "total"):
         left = sum((table.numbers(f"{name}_{made}") for name in one), np.zeros(table.rows, np.int64))
@@ -169,16 +175,16 @@ def _waiting(slots: pa.Table) -> pa.Table:
 
 
 def _senders(slots: pa.Table) -> pa.Table:
-    """Return the nodes that had events for each pair."""
+    """Return the nodes (`node`) whose links had events for the peer, for each pair."""
     what = Columns(slots).numbers("what")
     return grouped(slots.filter((what == Measure.DUE) | (what == Measure.AHEAD)), (*PAIR, "node"), [])
 
 
 def unknown_batches(batches: pa.Table) -> pa.Table:
-    """Return the receipts whose batch the peer's ledger lacks, or (`other`) has with another receipt.
+    """Return the receipts of senders whose batch the peer's ledger lacks, or (`other`) has with another receipt.
 
-    `batch` is a hash of the batch's id. The source first sent it at `first` (microseconds), and its acknowledgement is
-    of that `hour` (since 1970).
+    `batch` is a hash of the batch's id, `source` its sender, which first sent it at `first` (microseconds) and recorded
+    its acknowledgement in `hour` (since 1970).
     """
     import pyarrow as pa
 
@@ -218,9 +224,9 @@ def by_hour(figures: pa.Table) -> pa.Table:
     table = Columns(figures.join(place, keys=[*PAIR, "type", "time"], join_type="inner"))
     at, what, n = table.numbers("place"), table.numbers("what"), table.numbers("n")
     for one, name in COUNTS.items():
-        keys = keys.append_column(name, pa.array(_spread(keys.num_rows, at, n, what == one)))
+        keys = keys.append_column(name, pa.array(_scatter(keys.num_rows, at, n, what == one)))
     keys = keys.append_column(
-        "bytes", pa.array(_spread(keys.num_rows, at, table.numbers("total"), what == Measure.DELIVERED))
+        "bytes", pa.array(_scatter(keys.num_rows, at, table.numbers("total"), what == Measure.DELIVERED))
     )
     for histogram in (Measure.ATTEMPTS, *LEGS):
         for name, column in _percentiles(histogram, keys.num_rows, table, what == histogram).items():
@@ -228,8 +234,8 @@ def by_hour(figures: pa.Table) -> pa.Table:
     return keys
 
 
-def _spread(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
-    """Scatter values to their places, of which each has at most one."""
+def _scatter(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
+    """Return an array with each value of `mine` at its index `at`, and 0 elsewhere; no index occurs twice."""
     found = np.zeros(rows, np.int64)
     found[at[mine]] = values[mine]
     return found
@@ -238,7 +244,7 @@ def _spread(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
 def _percentiles(what: Measure, rows: int, table: Columns, mine: Mask) -> dict[str, Any]:
     """Return the percentiles of one histogram for each pair, type and hour (`place` is their index).
 
-    They are whole numbers for attempts, and seconds for latencies.
+    Percentiles of attempts are whole numbers, without p99; percentiles of latencies are seconds. Null without values.
     """
     import pyarrow as pa
 

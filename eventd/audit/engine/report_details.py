@@ -1,5 +1,7 @@
-"""The parts of a report other than its figures: nodes, gaps, keys, refusals, receipts, limitations, and the
-headline."""
+"""The parts of a report other than its figures.
+
+These are nodes, gaps, keys, refusals, receipts, limitations, and the headline.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding
 
 
 def make_nodes(results: StageResults) -> list[Node]:
-    """Return the nodes whose ledgers are in the lake."""
+    """Return the nodes that have a state or a segment in the lake, by name."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in results.survey.segments:
         rows[segment.manifest.node][segment.place.book.value] += segment.manifest.rows
@@ -77,7 +79,7 @@ def make_nodes(results: StageResults) -> list[Node]:
 
 
 def _skew_of(results: StageResults, node: str) -> Skew | None:
-    """Return how far the node's clock is ahead of the mean of its own and its peers' clocks."""
+    """Return how far the node's clock is ahead of the mean of its own and its peers' clocks; None if unknown."""
     others = [hours[-1] for (sender, _), hours in sorted(results.plan.clocks.items()) if sender == node]
     if not others:
         return None
@@ -86,7 +88,10 @@ def _skew_of(results: StageResults, node: str) -> Skew | None:
 
 
 def make_gaps(results: StageResults) -> list[Gap]:
-    """Return spans of time in which events are missing, and losses that nodes declared, at the time of recording."""
+    """Return spans of time in which events are missing, and losses that nodes declared, at the time of recording.
+
+    They are sorted by their begin.
+    """
     gaps = []
     for (kind, pair), slots in results.open_slots.items():
         if kind is Kind.MISSING:
@@ -116,7 +121,7 @@ def make_gaps(results: StageResults) -> list[Gap]:
 
 
 def make_keys(results: StageResults) -> list[KeyUse]:
-    """Return the use of every key, from the ledgers of the signing node, or of its peers if it has none."""
+    """Return the use of every key, from the ledgers of the signing node; if it has none, from those of its peers."""
     joined: dict[tuple[str, str, str, str], KeyRequests] = {}
     for owner, each in results.summaries.items():
         for used in (used for summary in each for used in summary.keys):
@@ -166,7 +171,7 @@ def make_refusals(results: StageResults) -> list[Refusal]:
 
 
 def make_receipts(results: StageResults) -> list[Receipts]:
-    """Return the number of receipts by the algorithm of their signature, and what these prove."""
+    """Return the number of receipts by the algorithm of their signature, and what each algorithm proves to others."""
     counted: Counter[str] = Counter()
     for each in results.summaries.values():
         for summary in each:
@@ -179,8 +184,7 @@ def make_receipts(results: StageResults) -> list[Receipts]:
 
 
 def make_limitations(results: StageResults) -> list[Limitation]:
-    """Return the limitations of the verdict that are not findings: ledgers that end too early, and nodes without
-    ledgers."""
+    """Return the limitations of the verdict that are not findings: silences, and nodes without ledgers in the lake."""
     silent = [limitation_of(one) for _, one in sorted(results.coverage.silences.items())]
     missing = []
     for pair in sorted(results.figures):
@@ -199,8 +203,10 @@ def make_limitations(results: StageResults) -> list[Limitation]:
 
 
 def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
-    """Return segments whose digest changed after an earlier run had read them, with the time of discovery
-    (microseconds)."""
+    """Return a limitation for each segment whose digest changed after an earlier run had read it.
+
+    `segments`: by name of the segment, the time of discovery (microseconds).
+    """
     return [
         Limitation(
             kind="rewritten",
@@ -242,8 +248,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
 
 
 def make_doubts(results: StageResults) -> list[str]:
-    """Return sentences about causes that leave the whole lake unproven: ledgers that end too early, and rewritten
-    segments."""
+    """Return sentences about what leaves the whole lake unproven: silences, and rewritten segments."""
     doubts = list(_silent(results.coverage.silences))
     if n := len(results.rewritten):
         segments = "1 segment was" if n == 1 else f"{n:,} segments were"
@@ -252,7 +257,7 @@ def make_doubts(results: StageResults) -> list[str]:
 
 
 def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
-    """Yield the nodes whose ledgers end too early."""
+    """Yield a sentence for each silence up to `MOST_SILENT`, and one with the number of the others."""
     named = [f"{one.node} is {one.words}" for one in silences.values()]
     yield from (f"Not proven: {words}." for words in named[:MOST_SILENT])
     if (more := len(named) - MOST_SILENT) > 0:
@@ -260,7 +265,7 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
 
 
 def _pairs_missing_most(findings: Iterable[Finding]) -> str:
-    """Return the three pairs with most missing events, in words."""
+    """Return the three pairs with most missing events, and the number of the other pairs, in words."""
     missing: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if finding.kind is Kind.MISSING:

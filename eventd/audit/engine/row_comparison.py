@@ -44,8 +44,8 @@ _COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refus
 """The fields of `Trail` that count the roles, in the order of `Role`."""
 
 
-def uneven_of(tables: Sequence[pa.Table]) -> UnevenSlots:
-    """Return the uneven slots, from the columns group, source, peer and time."""
+def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
+    """Group by pair the slots (minutes) that stage 2 found uneven; those of a pair are distinct and ascending."""
     import pyarrow as pa
 
     if not tables:
@@ -59,9 +59,10 @@ def uneven_of(tables: Sequence[pa.Table]) -> UnevenSlots:
 
 @dataclass(frozen=True)
 class Marks:
-    """Segments of a lake in shares, and the uneven slots. Called with the index of a share, it yields its row marks.
+    """Segments of a lake in shares, and the uneven slots.
 
-    Raises BadSegment and LakeUnavailable.
+    Called with the index of a share, it yields the marks of that share's rows in these slots. Raises BadSegment and
+    LakeUnavailable.
     """
 
     lake: str
@@ -172,7 +173,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
 
 
 def _only(column: Any, rows: Mask) -> Any:
-    """Return the column with values in some rows only."""
+    """Return the column with null in all rows outside of the mask `rows`."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -180,9 +181,10 @@ def _only(column: Any, rows: Mask) -> Any:
 
 
 def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
-    """Return the marks of events that are not plainly in order.
+    """Return a mask of the marks of events that are not plainly in order: see `_plain`.
 
-    The marks of one event are counted by role, each in some bits of one number; few such numbers are plain.
+    The marks of one event and peer are counted by role, each in some bits of one number. Marks whose peer is the source
+    are always among those returned.
     """
     source, peer = marks.words("source"), marks.words("peer")
     pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
@@ -200,20 +202,23 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
 
 
 _BITS: Final = 7
-"""Bits for the count of each role. More than 127 marks of one role carry over, to a number that is not plain either."""
+"""Bits for the count of each role. From 128 marks of one role on, the count carries into the bits of the next role: a
+number that `_plain` rarely has."""
 
 
 def _bits(role: Role, count: int = 1) -> int:
-    """Return the number that counts this many marks of these roles."""
+    """Return the number for `count` marks of each of these roles."""
     return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
 
 
 @cache
 def _plain(held: int) -> tuple[int, ...]:
-    """Return the plain numbers: delivered once and held (if the peer has ledgers), refused, pending, or for other
-    peers.
+    """Return the numbers, as of `_bits`, of events that are plainly in order. `held`: 0 for a peer without ledgers.
 
-    A node that was restored records its events again in its new epoch, and holds again what it held.
+    The source has recorded such an event. In addition, one sender delivered it, and the peer holds it or has no
+    ledgers; or the only delivery ended as expired, in the path, or refused; or it is pending at one sender; or no
+    sender had it for the peer. A node that was restored records its events again in its new epoch, and holds again what
+    it held: so an event may be recorded twice at its source and held twice.
     """
     found = []
     for recorded in (1, 2):

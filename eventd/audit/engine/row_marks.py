@@ -51,7 +51,7 @@ _OUTCOMES: Final = {
 
 
 class PairKey(NamedTuple):
-    """A source and a peer of a group."""
+    """A source of events and a peer that receives them, in one group."""
 
     group: str
     source: str
@@ -59,7 +59,7 @@ class PairKey(NamedTuple):
 
 
 UnevenSlots = Mapping[PairKey, Numbers]
-"""The uneven slots of each pair, in order."""
+"""The uneven slots (minutes) of each pair, distinct and ascending."""
 
 
 def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bool:
@@ -85,8 +85,10 @@ def event_rows(links: Sequence[Link]) -> tuple[str, ...]:
 
 
 def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
-    """Return the indexes of the rows in an uneven slot of their pair; of `events`, which name no peer, in one of any
-    pair of their source."""
+    """Return the indexes of the rows in an uneven slot of their pair.
+
+    Rows of `events` name no peer: for these, an uneven slot of any pair with their group and source counts.
+    """
     names = [name for name in PairKey._fields if table.has(name)]
     words = [table.words(name) for name in names]
     known = [{text: code for code, text in enumerate(column.values)} for column in words]
@@ -111,9 +113,10 @@ def _inside(slot: Numbers, slots: Numbers) -> Mask:
 
 
 def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, since: int = NEVER) -> Iterator[pa.Table]:
-    """Yield the marks of rows of `events` of a node with these links; the rows are candidates.
+    """Yield the marks of rows of `events` of a node with these links, a table for each pair; the rows are candidates.
 
-    Rows recorded before `since` count only as recorded at their source, held, or ahead of a link.
+    Rows recorded before `since` (microseconds) are not due; they may be recorded at their source, held, or ahead of a
+    link.
     """
     if not table.rows:
         return
@@ -150,7 +153,7 @@ def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
 
 
 def _marks(table: Columns, role: Numbers, places: Numbers, ends: Mapping[str, pa.Array], at: Numbers) -> pa.Table:
-    """Return some rows as marks. `at` is when each was recorded or first sent."""
+    """Return the rows at the indexes `places` as marks. `at`: when each row of the table was recorded or first sent."""
     import pyarrow as pa
 
     def number(name: str) -> pa.Array:

@@ -17,7 +17,7 @@ from eventd.audit.engine.output_lock import hold_output
 from eventd.audit.engine.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import make_plan
 from eventd.audit.engine.reconcile import add_pairs
-from eventd.audit.engine.row_comparison import uneven_of
+from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
 from eventd.audit.engine.state import State, claim, forget_corrupt, keep, open_state
 from eventd.audit.engine.tables import write_tables
@@ -40,18 +40,19 @@ if TYPE_CHECKING:
 
 _ALL = (-(1 << 40), 1 << 40)
 RECHECK = 5.0
-"""Percentage of the bytes of known segments whose digests a run checks again."""
+"""Default percentage, by bytes, of the segments of earlier runs whose digests a run checks again."""
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Options of the JVM. Sums are computed outside of it, and its optimizing compiler would take longer than it saves."""
+"""Spark settings that make the JVM start fast. Sums are computed outside of it, and its optimizing compiler would take
+longer than it saves."""
 
 
 @dataclass(frozen=True)
 class Request:
     """A request for an audit. `lake` and `out` are paths or fsspec addresses.
 
-    `since` and `until` are microseconds of the events' own time, widened to whole hours. `full`: read all segments
-    again. `recheck`: the percentage of the bytes of known segments whose digests are checked again. `patience`: see
-    `PATIENCE` (microseconds).
+    `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
+    discard the state of earlier audits, so that all segments are read. `master`: the Spark master, empty for this
+    machine. `recheck`: see `RECHECK`. `patience`: see `PATIENCE` (microseconds).
     """
 
     lake: str
@@ -67,19 +68,19 @@ class Request:
 
     @property
     def hours(self) -> tuple[int, int]:
-        """Return the requested hours [first, last) since 1970."""
+        """Return the requested hours as [first, last), counted from 1970; a missing bound lies beyond all events."""
         first = _ALL[0] if self.since is None else self.since // HOUR
         return first, _ALL[1] if self.until is None else -(-self.until // HOUR)
 
     @property
     def end(self) -> int | None:
-        """Return the end of the last requested hour (microseconds); None for the present."""
+        """Return the end of the last requested hour (microseconds); None if the request has no `until`."""
         return None if self.until is None else self.hours[1] * HOUR
 
 
 @dataclass
 class _Stopwatch:
-    """Measures how long each stage takes."""
+    """Measures how long each stage takes: `stages` has the seconds of those that did not fail, by name."""
 
     clock: Clock
     stages: dict[str, float] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class _Stopwatch:
 
 
 class Audit(NamedTuple):
-    """The result of an audit: the report, all of its hours, and the results of the stages."""
+    """The result of an audit: the report, all hours (the report may leave some out), and the results of the stages."""
 
     report: Report
     hours: Sequence[Hour]
@@ -100,10 +101,11 @@ class Audit(NamedTuple):
 
 
 def run(spark: SparkSession, request: Request, *, clock: Clock | None = None) -> Report:
-    """Audit a lake, and write report.json, report.html and the tables to `request.out`.
+    """Audit a lake; write report.json, report.html, the tables and the state for the next audit to `request.out`.
 
     Raises NotFound if there is no lake, LakeUnusable for a lake of another schema, LakeUnavailable if lake or output
-    cannot be reached, and Conflict if the output holds an audit of another lake, or another process writes there.
+    cannot be reached, and Conflict if the output holds an audit of another lake (unless `full`), or another process
+    writes there. Errors of Spark pass through unchanged.
     """
     open_lake(connect(request.lake))  # fail before the output folder is created
     with hold_output(connect(request.out)):
@@ -111,13 +113,13 @@ def run(spark: SparkSession, request: Request, *, clock: Clock | None = None) ->
 
 
 def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
-    """Audit on a session of `own_session`; the caller holds the output already. Raises like `run`."""
+    """Do what `run` does, on a session of `own_session`; the caller already holds the lock of the output."""
     watch, out = _Stopwatch(clock), connect(request.out)
     begun = clock.monotonic()
     with watch.stage("survey"):
         surveyed = survey(connect(request.lake))
         state = State(lake=surveyed.head.id) if request.full else open_state(out, surveyed.head)
-    reader, found = _read_once_more(session, request, surveyed, state, watch)
+    reader, found = _read_with_retry(session, request, surveyed, state, watch)
     found.coverage.silences = find_silences(surveyed, now=clock.now(), until=request.end, patience=request.patience)
     keep(out, state)
     with watch.stage("report"):
@@ -128,10 +130,10 @@ def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
     return Audit(report, hours, found)
 
 
-def _read_once_more(
+def _read_with_retry(
     session: SparkSession, request: Request, survey: Survey, state: State, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
-    """Read the lake; retry once if that failed because of corrupt state files, which are then rebuilt."""
+    """Read the lake. If that fails and state files are corrupt, rebuild these files and read once more."""
     for retried in (False, True):
         reader = LakeReader(session, request.lake, request.out, survey, state, request.hours, watch.clock.now())
         try:
@@ -143,14 +145,14 @@ def _read_once_more(
 
 
 def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> Report:
-    """Audit a lake on a new Spark; a failure of Spark is reported in one line.
+    """Audit a lake on a session of `open_session`.
 
-    Raises like `run` and `open_session`.
+    Raises like `run` and `open_session`; a failure inside of Spark is an EventdError with a message of one line.
     """
     from eventd.audit.spark.session import last_cause, open_session, quiet
 
     out = connect(request.out)
-    claim(out, open_lake(connect(request.lake)), anew=request.full)  # report errors before Spark starts
+    claim(out, open_lake(connect(request.lake)), full=request.full)  # report errors before Spark starts
     with (
         hold_output(out),
         open_session(
@@ -167,7 +169,7 @@ def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> R
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """Return a separate session on the same Spark, so that its settings affect no other. Spark never frees one."""
+    """Return a new session on the same Spark, with settings that affect no other session. Spark never frees it."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     # Sums are computed outside of the JVM, which only moves rows; compiling its plans would take longer than it saves.
@@ -202,7 +204,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
         )
     found.rewritten = reader.state.rewritten
     with watch.stage("rows"):
-        found.comparison = reader.compare(uneven_of(parts.get("uneven", ())), jobs, coverage)
+        found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
         discrepancies = [*found.comparison.discrepancies, *reader.forged_receipts(unknown, coverage)]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
@@ -253,7 +255,7 @@ def _report(found: StageResults, reader: LakeReader, request: Request, clock: Cl
 
 
 def _period(found: StageResults, request: Request) -> Period:
-    """Return the period of all events in the lake, to the minute, cut to the requested hours."""
+    """Return the period of all events in the lake, to the minute, cut to the requested hours; empty without events."""
     slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
     if not slots:
         return Period()

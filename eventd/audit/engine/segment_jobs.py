@@ -56,7 +56,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments of the lake whose cells go into one file of the state."""
+    """Segments of the lake whose cells go into one file of the state; `file` is empty if they are only rechecked."""
 
     lake: str
     out: str
@@ -65,7 +65,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskResult(msgspec.Struct, kw_only=True):
-    """The result of a task: the rows of each segment, errors of corrupt ones, and summaries of small ledgers.
+    """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
     `written`: size and digest of the file of cells.
     """
@@ -78,7 +78,10 @@ class TaskResult(msgspec.Struct, kw_only=True):
 
 
 def run_task(task: Task) -> TaskResult:
-    """Run a task. Raises LakeUnavailable if the lake or the state cannot be reached."""
+    """Read the segments of a task, and write their cells to its file.
+
+    Raises LakeUnavailable if the lake or the state cannot be reached.
+    """
     lake, result = connect(task.lake), TaskResult(file=task.file)
     with (
         connect(task.out).create(task.file) as draft,

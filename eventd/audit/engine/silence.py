@@ -1,4 +1,6 @@
-"""Finds nodes whose ledgers end before the requested period does. Later deliveries are unproven.
+"""Finds nodes whose ledgers end before the requested period does: later deliveries are unproven.
+
+A node whose clock is far ahead of ours is found as well: the end of its ledgers would not be noticed.
 
 A node reports to the lake regularly, even if it has nothing to ship. An old report therefore means that the node or its
 shipping has stopped, never that the node was idle.
@@ -25,10 +27,11 @@ Kind = Literal["silent", "behind", "clock"]
 
 
 class Silence(NamedTuple):
-    """A node whose ledger ends before the requested period does. Times in microseconds.
+    """A node whose ledger ends before the requested period does, or whose clock is ahead. Times in microseconds.
 
     `silent`: its last report, made at `reported`, is `age` old; `behind`: it reports, and has not shipped everything;
-    `clock`: its last report is dated in the future, so its silence could not be noticed.
+    `clock`: its last report is dated in the future (a negative `age`), so its silence could not be noticed. The ledgers
+    are complete up to `covered`, 0 if never.
     """
 
     node: str
@@ -55,9 +58,9 @@ class Silence(NamedTuple):
 
 
 def find_silences(survey: Survey, *, now: int, until: int | None, patience: int = PATIENCE) -> dict[str, Silence]:
-    """Return the nodes whose ledgers do not reach `until` (None: `now`), by name.
+    """Return the nodes whose ledgers do not reach `until` (None: `now`), or whose clock is ahead, by name.
 
-    Nothing is expected of a node after it was closed. Times are in microseconds.
+    Delays up to the patience are allowed, and closed nodes are left out. Times are in microseconds.
     """
     found = {}
     for *_, state in states_by_node(survey):

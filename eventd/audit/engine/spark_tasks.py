@@ -47,7 +47,7 @@ def group_pieces(
     work: Callable[[pa.Table], Mapping[str, pa.Table]],
     parts: int,
 ) -> dict[str, list[pa.Table]]:
-    """Return the tables that `work` makes of each part, by name.
+    """Return the tables that `work` makes of each part: by name, one for each part that has rows.
 
     `make` makes the rows, for each number below `pieces` in its own task. `keys` returns a number for each row, and all
     rows with the same number are in one of the `parts` parts. `make`, `keys` and `work` must be picklable. A part has
@@ -107,7 +107,7 @@ def _in_parts(table: pa.Table, keys: Numbers, parts: int) -> Iterator[pa.RecordB
 
 
 def keys_of(table: Columns, words: Sequence[str], *numbers: Numbers) -> Numbers:
-    """Return a number for each row, equal for equal words and numbers on every machine."""
+    """Return a hash of each row, of its texts in the columns `words` and its `numbers`; the same on every machine."""
     found = np.zeros(table.rows, np.int64)
     for name in words:
         column = table.words(name)
@@ -120,7 +120,7 @@ def keys_of(table: Columns, words: Sequence[str], *numbers: Numbers) -> Numbers:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """Serialize a table."""
+    """Serialize a table as a compressed Arrow stream."""
     arrow = pyarrow()
     sink = arrow.BufferOutputStream()
     options = arrow.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=True)

@@ -80,7 +80,7 @@ class State(msgspec.Struct, kw_only=True):
         )
 
     def written(self, file: str) -> Written:
-        """Return the size and digest of a file with cells when it was written."""
+        """Return the size and digest of a file with cells when it was written; a size of -1 for an unknown file."""
         return self.cells.get(file, Written(-1, ""))
 
     def forget(self, files: Collection[str]) -> None:
@@ -89,7 +89,7 @@ class State(msgspec.Struct, kw_only=True):
         self.cells = {file: written for file, written in self.cells.items() if file not in files}
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Forget all segments but these."""
+        """Forget all segments but these, also as rewritten ones."""
         kept = frozenset(names)
         self.entries = {name: entry for name, entry in self.entries.items() if name in kept}
         self.rewritten = {name: at for name, at in self.rewritten.items() if name in kept}
@@ -103,8 +103,9 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def open_state(out: Storage, lake: Head) -> State:
-    """Open the state of a lake. Segments whose files of cells are missing are forgotten, and read again.
+    """Read the state of a lake; a new one if there is none, or one that is unreadable or of another version.
 
+    Segments whose files of cells are missing or of another size are forgotten, so that the audit reads them again.
     Raises Conflict if the output holds the state of another lake, and LakeUnavailable.
     """
     try:
@@ -129,7 +130,7 @@ def open_state(out: Storage, lake: Head) -> State:
 def forget_corrupt(out: Storage, state: State) -> bool:
     """Forget the segments in files of cells that are missing or corrupt, and return whether there are any.
 
-    It reads all of the files. Raises LakeUnavailable.
+    Reads all files of cells completely. Raises LakeUnavailable.
     """
     corrupt = [file for file in state.files() if not _is_whole(out, file, state.written(file))]
     state.forget(corrupt)
@@ -143,22 +144,26 @@ def _is_whole(out: Storage, file: str, written: Written) -> bool:
         return False
 
 
-def claim(out: Storage, lake: Head, *, anew: bool) -> None:
-    """Reserve an output for audits of the lake, so that errors are reported before any work.
+def claim(out: Storage, lake: Head, *, full: bool) -> None:
+    """Write an empty state of the lake to an output without one, so that errors are reported before any work.
 
-    Raises Conflict like `open_state` unless `anew`, and LakeUnavailable if nothing can be written.
+    Raises Conflict if the output holds the state of another lake (unless `full`), and LakeUnavailable if the output
+    cannot be read or written.
     """
     try:
         out.read(INDEX)
     except NotFound:
         out.put(INDEX, msgspec.msgpack.encode(State(lake=lake.id)))
         return
-    if not anew:
+    if not full:
         open_state(out, lake)
 
 
 def keep(out: Storage, state: State) -> None:
-    """Store the state, and remove files that it does not refer to, such as half-written ones of killed tasks."""
+    """Store the state, and remove the files of its folder that it does not refer to.
+
+    Such files are those of segments that were read again, and half-written ones of killed tasks.
+    """
     files = state.files()
     state.cells = {file: state.cells[file] for file in files}
     out.put(INDEX, msgspec.msgpack.encode(state))
@@ -175,14 +180,14 @@ def _basis(job: Job) -> str:
 
 
 def _used(job: Job) -> dict[str, dict[int, int]]:
-    """Return the skews that corrected the cells, by peer and hour."""
+    """Return the skews that corrected the cells, by peer and hour; empty for ledgers other than deliveries."""
     if job.manifest.book is not Ledger.DELIVERIES:
         return {}
     return {peer: dict(zip(skew.hours, skew.values, strict=True)) for peer, skew in job.skews.items()}
 
 
 def _within_bounds(used: Mapping[str, Mapping[int, int]], node: str, clocks: ClockOffsets) -> bool:
-    """Return whether each of these skews is still within the bounds of the clocks."""
+    """Return whether each of these skews of a node's peers is still within the bounds that are known now."""
     for (sender, peer), hours in clocks.items():
         if sender != node:
             continue

@@ -49,8 +49,9 @@ class StreamRequest:
     """A request for a continuous audit. Spans in microseconds.
 
     `since` is called for each batch and returns the begin of the period (microseconds since 1970, None: everything), so
-    that a window can move. `every`: the interval of looking for new node states. `watermark`: an hour becomes final
-    when the ledgers are complete until this long after its end. `once`: audit the present lake, and end.
+    that a window can move; it replaces `audit.since`. `every`: the interval of looking for new node states.
+    `watermark`: an hour becomes final when the ledgers are complete until this long after its end. `checkpoint`: empty
+    for a folder in the output. `once`: audit the present lake, and end.
     """
 
     audit: Request
@@ -62,7 +63,7 @@ class StreamRequest:
 
 
 class StreamBatch(NamedTuple):
-    """The result of a batch: the report, the number of hours that became final or were revised, and its duration."""
+    """The result of a batch: the report, how many rows of hours became final or were revised, and the duration."""
 
     report: Report
     final: int
@@ -70,7 +71,7 @@ class StreamBatch(NamedTuple):
 
 
 class Listener(Protocol):
-    """Receives the results of a stream, and may end it."""
+    """The interface to the caller of a stream, which receives its results and may end it."""
 
     @property
     def ended(self) -> bool:
@@ -78,7 +79,7 @@ class Listener(Protocol):
         ...
 
     def listen(self) -> None:
-        """Called when Spark has started; it may have replaced signal handlers."""
+        """Called when Spark has started; Spark may have replaced signal handlers."""
         ...
 
     def batch(self, batch: StreamBatch) -> None:
@@ -91,10 +92,11 @@ class Listener(Protocol):
 
 
 def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g") -> None:
-    """Audit a lake continuously on a new Spark, until the listener ends it; with `once`, run one audit.
+    """Audit a lake continuously on a session of `open_session`, until the listener ends the stream.
 
-    Raises CheckFailed as soon as a condition is met; NotFound, LakeUnusable and Conflict like `run`, Invalid if no
-    checkpoint can be kept, and LakeUnavailable with `once`.
+    With `once`, audit the present lake and return. Raises CheckFailed as soon as a failure condition is met; NotFound,
+    LakeUnusable and Conflict like `run`; Invalid if no checkpoint can be kept; LakeUnavailable only with `once`
+    (otherwise, it is retried); and EventdError for a failure inside of Spark.
     """
     out = connect(request.audit.out)
     place = checkpoint_of(request)
@@ -112,7 +114,10 @@ def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g")
 
 
 def checkpoint_of(request: StreamRequest) -> str:
-    """Return the address of the checkpoint in Spark's form. Raises Invalid."""
+    """Return the address of the checkpoint in Spark's form: as requested, or a folder in the output.
+
+    Raises Invalid if none is requested and the output is not a local folder.
+    """
     if request.checkpoint:
         given = request.checkpoint
         return given if "://" in given else f"file://{connect(given).locate('')}".rstrip("/")
@@ -136,7 +141,7 @@ def _check(request: Request) -> FinalHours:
 
 
 class Stream:
-    """The continuous audit of a lake. The checkpoint is an address for Spark."""
+    """The continuous audit of a lake. The checkpoint of the request is one that `checkpoint_of` returned."""
 
     def __init__(
         self, spark: SparkSession, request: StreamRequest, listener: Listener, *, clock: Clock | None = None
@@ -154,7 +159,7 @@ class Stream:
         self._audited_at = self._clock.monotonic()
 
     def follow(self) -> None:
-        """Run until the listener ends it. Raises like `stream_on`."""
+        """Run until the listener ends the stream; with `once`, for one query. Raises like `stream_on`."""
         while not self._listener.ended:
             try:
                 self._run_query()
@@ -173,7 +178,7 @@ class Stream:
             threading.Event().wait(POLL)
 
     def _run_query(self) -> None:
-        """Run one streaming query of Spark, until it or the stream ends."""
+        """Run one streaming query of Spark, until the query ends or the listener ends the stream."""
         begun, self._failure = self._batches, None
         self._final = self._opened()
         try:
@@ -192,7 +197,7 @@ class Stream:
                 raise self._reason(error, begun) from None
 
     def _audit_silence(self) -> None:
-        """Audit although no node has reported for a long time: Spark starts batches only for new reports."""
+        """Audit if the last audit is older than a node may be silent: Spark starts batches only for new reports."""
         patience = max(self._request.audit.patience, self._request.every) / SECOND
         if self._clock.monotonic() - self._audited_at < patience:
             return
@@ -286,7 +291,7 @@ class Stream:
         return EventdError(f"the audit failed in Spark: {last_cause(text)}")
 
     def _as_unavailable(self, error: EventdError | OSError) -> BaseException:
-        """Treat a lake that was found before as unavailable, not as missing: its folder may be unmounted."""
+        """Return the error, or LakeUnavailable for a missing lake that was found before: it may be unmounted."""
         if isinstance(error, NotFound) and self._found_before:
             return LakeUnavailable(error.message)
         return error

@@ -98,7 +98,7 @@ def _times(values: Sequence[Any]) -> Any:
 
 
 def _balance(hours: Iterable[Hour]) -> list[dict[str, Any]]:
-    """Return the hours, summed over all types."""
+    """Return the rows of the table `balance`: the hours of each pair, summed over all types, sorted."""
     joined: dict[tuple[str, str, str, str], Counter[str]] = defaultdict(Counter)
     unproven: set[tuple[str, str, str, str]] = set()
     for hour in hours:

@@ -1,7 +1,7 @@
 """The verdict on one event and one peer, from the rows of all ledgers. Free of input and output.
 
-Only events that are not plainly in order are judged. A missing row counts as evidence only within the reach of the
-ledger: otherwise the event is pending or unproven, never missing and never delivered.
+Only events that are not plainly in order are judged. A missing row counts as evidence only where the coverage says that
+the ledger is sure to hold it. Elsewhere, an event is never counted as missing or disputed for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventd.lake.schema import Ledger
 
 
 class Outcome(StrEnum):
-    """How an event counts, by the names of a report; FOREIGN does not count, because no link selected it."""
+    """How an event counts at one peer, by the names of a report; FOREIGN does not count: no link selected it."""
 
     DELIVERED = "delivered"
     MISSING = "missing"
@@ -31,13 +31,15 @@ class Outcome(StrEnum):
 
 
 class Trail(NamedTuple):
-    """The rows of all ledgers on one event and one peer. Times are microseconds by the clock of the node of the row.
+    """The rows of all ledgers on one event and one peer, summed up.
 
-    `seq` is the event's at its source, 0 if unknown. `due` and `ahead` count the senders that had it for the peer and
-    whose link has passed it, or not yet. `sent` counts acknowledged deliveries by `senders` different nodes, `repeated`
-    those of a sender after its first. `due_*` is of the first sender that had to send it, `sent_node` a node that
-    delivered it, `sent_at` the first attempt and `done_at` the last acknowledgement. The peer recorded it at
-    `arrived_at` by a receipt, and at `held_at` by its own ledger.
+    Times are microseconds by the clock of the node of the row, and 0 without a row. `slot` is the minute of the event's
+    own time, `seq` its seq at its source, 0 if unknown. These count rows: `origin` of the source; `due` and `ahead` of
+    senders that had the event for the peer and whose link has passed it, or not yet; `sent` acknowledged deliveries;
+    `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer. `senders` counts the nodes that
+    delivered it, `repeated` the deliveries of a sender after its first. `due_*` is of the first sender that had to send
+    it, and recorded it at `due_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt, `done_at` the
+    last acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own ledger.
     """
 
     group: str
@@ -69,14 +71,14 @@ class Trail(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How the event counts, and its discrepancies."""
+    """How an event counts at one peer, and its discrepancies."""
 
     outcome: Outcome
     discrepancies: tuple[Discrepancy, ...]
 
 
 def judge(trail: Trail, coverage: Coverage) -> Verdict:
-    """Judge one event."""
+    """Judge one event at one peer."""
     found = [*_repeats(trail)]
     if trail.held and not trail.origin and _has_no_origin(trail, coverage):
         found.append(_discrepancy(trail, Kind.FORGED, NO_ORIGIN, seq=0))
@@ -103,7 +105,7 @@ def _repeats(trail: Trail) -> Iterator[Discrepancy]:
 
 
 def _outcome(trail: Trail, coverage: Coverage) -> tuple[Outcome, str]:
-    """Return how the event counts, and the disagreement about it; empty if there is none."""
+    """Return how the event counts, and the detail of a disagreement between sender and peer; empty if they agree."""
     if trail.sent:
         denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
         if not (trail.due or trail.ahead):
@@ -130,7 +132,7 @@ _ASIDE: Final = (("refused", Outcome.REFUSED), ("in_path", Outcome.IN_PATH), ("e
 
 
 def _would_hold(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the ledgers of the peer would hold the delivered event."""
+    """Return whether the peer's ledger is sure to hold the event if the deliveries that senders recorded took place."""
     if trail.arrived_at is not None:
         times = (trail.arrived_at, trail.arrived_at)
     else:
@@ -139,7 +141,7 @@ def _would_hold(trail: Trail, coverage: Coverage) -> bool:
 
 
 def _would_have_sent(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether a delivery by the sender that had to make it would be in its ledger."""
+    """Return whether the ledger of the sender that was due is sure to hold the delivery, if there was one."""
     acknowledged = _acknowledged_at(trail, coverage)
     return trail.due_at <= acknowledged and coverage.covers(
         trail.due_node, Ledger.DELIVERIES, trail.slot, (trail.due_at, acknowledged), position=trail.due_position
@@ -151,7 +153,7 @@ def _acknowledged_at(trail: Trail, coverage: Coverage) -> int:
 
 
 def _would_show(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the ledgers of the peer would hold the event if it had arrived another way."""
+    """Return whether the peer's ledger is sure to hold the event, if it arrived without a recorded delivery."""
     times = coverage.peer_times(
         trail.due_node, trail.peer, (trail.due_at, max(trail.due_at, _acknowledged_at(trail, coverage)))
     )
@@ -161,7 +163,7 @@ def _would_show(trail: Trail, coverage: Coverage) -> bool:
 
 
 def _has_no_origin(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether the ledger of the source would hold the event if the source had emitted it."""
+    """Return whether the ledger of the source is sure to hold the event, if the source emitted it."""
     _, last = coverage.peer_times(trail.peer, trail.source, (trail.held_at, trail.held_at))
     # Events are emitted soon after they occur: one from before the ledger begins may lie in its evicted part.
     first = min(trail.slot * MINUTE, last)

@@ -22,8 +22,10 @@ __all__ = ["EventdSource", "register"]
 
 
 class EventdSource(DataSource):
-    """The Spark data source of one ledger of one or many nodes. A schema given by the user selects among its
-    columns."""
+    """The Spark data source of one ledger of one or many nodes, or of node states.
+
+    A schema given by the user selects among the columns.
+    """
 
     @classmethod
     def name(cls) -> str:

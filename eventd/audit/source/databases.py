@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAGE_ROWS = 20_000
-"""Number of rows that are read in one transaction."""
+"""About how many rows are read in one transaction: a batch is never divided."""
 
 
 class DatabaseOrigin(NumberedOrigin):
@@ -51,7 +51,7 @@ class DatabaseOrigin(NumberedOrigin):
                 if ledger in self._places:
                     raise Invalid(
                         f"the node {node} is in two of the databases; {database.label()} is the second",
-                        hint="name one of them",
+                        hint="give only one of them",
                     )
                 self._places[ledger] = place
                 extents.append(LedgerExtent(ledger, span.first - 1, span.last))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _LedgerSegments(NamedTuple):
-    """The segments of a ledger, in order and without overlaps, in the lake `place`."""
+    """The segments of a ledger in the lake `place`, ascending and without overlaps, and the losses of the ledger."""
 
     place: str
     segments: Sequence[Segment]
@@ -42,7 +42,10 @@ class LakeOrigin:
             for ledger, held in self._segments_of(place):
                 if ledger in self._held:
                     other = connect(self._held[ledger].place).url
-                    raise Invalid(f"the node {ledger.node} is in two lakes, {other} and {self._storage(place).url}")
+                    raise Invalid(
+                        f"the node {ledger.node} is in two lakes, {other} and {self._storage(place).url}",
+                        hint="give only one of them",
+                    )
                 self._held[ledger] = held
         extents = [_reach(ledger, held) for ledger, held in self._held.items() if held.segments]
         return Snapshot(extents, [loss for held in self._held.values() for loss in held.losses])
@@ -85,8 +88,10 @@ class LakeOrigin:
     def _read_elsewhere(
         self, storage: Storage, partition: LedgerPartition, bad: Segment, columns: Sequence[str], reason: str
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a segment from other segments, because it is corrupt or was compacted after the read was
-        planned."""
+        """Yield the rows of a segment from other segments.
+
+        Its own file is corrupt, or is gone because it was compacted after the read was planned.
+        """
         place = bad.place
         span = Span(max(partition.after, place.after), min(partition.upto, place.upto))
         good = [one for one in survey(storage).segments if _ledger(one) == partition.ledger and one.place != place]
@@ -129,7 +134,10 @@ class LakeOrigin:
             )
 
     def _survey(self, place: str) -> Survey:
-        """Return the survey of a lake. Streams survey often, so manifests are read again only if files have changed."""
+        """Return the survey of a lake.
+
+        Streams survey often, so manifests are read again only if the list of files or the size of a file has changed.
+        """
         storage = self._storage(place)
         book = self._options.book.value
         # NODES is listed first, as in a survey, so that no state refers to a segment that is not listed.
@@ -151,7 +159,7 @@ def _ledger(segment: Segment) -> LedgerKey:
 
 
 def _reach(ledger: LedgerKey, held: _LedgerSegments) -> LedgerExtent:
-    """Return the extent up to the first gap that is not a known loss."""
+    """Return the extent from the first segment up to the first gap between segments that is not a known loss."""
     after = upto = held.segments[0].place.after
     for segment in held.segments:
         lost = [Span(loss.after, loss.upto) for loss in held.losses if loss.upto is not None]

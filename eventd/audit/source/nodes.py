@@ -60,7 +60,7 @@ class NodeOrigin(NumberedOrigin):
                 if ledger in self._places:
                     raise Invalid(
                         f"the node {node} answers at two addresses, {self._places[ledger]} and {place}",
-                        hint="name one of them",
+                        hint="give only one of them",
                     )
                 self._places[ledger] = place
                 extents.append(LedgerExtent(ledger, span["first"] - 1, span["last"]))
@@ -113,8 +113,10 @@ class _Api:
         self._connection: HTTPConnection | None = None
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Return the node's response. Raises the error that the node responded with, and Unavailable after several
-        attempts."""
+        """Return the node's response, decoded.
+
+        Raises the error that the node responded with, and Unavailable after several attempts.
+        """
         target = f"{self._address.prefix}{path}" + (f"?{urlencode(query)}" if query else "")
         for failures in range(1, TRIES + 1):
             try:

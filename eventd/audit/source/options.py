@@ -13,7 +13,7 @@ from eventd.lake.schema import Ledger
 
 
 class OnGap(StrEnum):
-    """The reaction to rows that are missing or corrupt."""
+    """Whether a read fails at rows that are missing or corrupt, or skips them."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -27,14 +27,14 @@ class Starting(StrEnum):
 
 
 class YesNo(StrEnum):
-    """Yes or no."""
+    """The values of an option that is on or off."""
 
     YES = "true"
     NO = "false"
 
 
 class OriginKind(StrEnum):
-    """The kind of place that rows are read from."""
+    """The kind of place that rows are read from; `url` is the API of a node."""
 
     LAKE = "lake"
     URL = "url"
@@ -84,7 +84,7 @@ _PLACES: Final = ("lake", "url", "database", "databasefile", "path")
 
 
 def read_options(given: Mapping[str, str]) -> Options:
-    """Validate options. Raises Invalid."""
+    """Validate the options that Spark passes, and fill in defaults. Raises Invalid."""
     given = {name.lower().replace("_", ""): value.strip() for name, value in given.items()}
     for name in given:
         if name not in _KNOWN and name != "path":
@@ -116,8 +116,10 @@ def read_options(given: Mapping[str, str]) -> Options:
 
 
 def _origin(given: Mapping[str, str]) -> tuple[OriginKind, tuple[str, ...]]:
-    """Return the kind of origin and its places. `load(path)` names a lake, and a file may hold the address of a
-    database."""
+    """Return the kind of origin and its places. The option `path`, which Spark sets for `load(path)`, names a lake.
+
+    The places of `databaseFile` are files that hold the address of a database. Raises Invalid.
+    """
     named = [name for name in _PLACES if given.get(name)]
     if len(named) != 1:
         found = f"{' and '.join(_KNOWN.get(name, name) for name in named)} are given" if named else "none is given"
@@ -152,7 +154,7 @@ def _count(given: Mapping[str, str], name: str, default: int, least: int) -> int
 
 
 def _choice(given: Mapping[str, str], name: str, kind: type[ChoiceT], default: ChoiceT, *others: str) -> ChoiceT:
-    """Return the chosen value of an enumeration. Raises Invalid."""
+    """Return the chosen value of an enumeration. Raises Invalid; `others` are values that its message adds."""
     text = given.get(name.lower(), "") or default.value
     try:
         return kind(text)

@@ -62,10 +62,10 @@ class Snapshot(NamedTuple):
 
 
 class LedgerPartition(InputPartition):
-    """The rows that one task reads: numbers in (after, upto] of `ledger`. Only the origin interprets `hint`.
+    """The rows that one task reads: numbers in (after, upto] of `ledger`, from one place of the options.
 
-    `resumed`: the stream has read all rows up to `after`, so evicted rows are a loss. A new stream loses nothing by
-    earlier evictions.
+    Only the origin interprets `hint`. `resumed`: the stream has read all rows up to `after`, so evicted rows are a
+    loss. A new stream loses nothing by earlier evictions.
     """
 
     resumed = False
@@ -79,15 +79,17 @@ class LedgerPartition(InputPartition):
 
 
 class Origin(Protocol):
-    """A place that rows are read from. It is used on the driver, except for `read`, which runs in tasks."""
+    """The interface of a place that rows are read from. `read` runs in tasks, all other methods on the driver."""
 
     def snapshot(self) -> Snapshot:
-        """Return the extent of each ledger. `split` and `limit` refer to the latest snapshot."""
+        """Return the extent of each ledger that the options select and that has rows, and the known losses.
+
+        `split` and `limit` refer to the latest snapshot.
+        """
         ...
 
     def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
-        """Return the number in (after, upto] up to which there are about `rows` rows; at least one number is
-        included."""
+        """Return a number in (after, upto], so that about `rows` rows have numbers after `after` and up to it."""
         ...
 
     def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
@@ -95,7 +97,10 @@ class Origin(Protocol):
         ...
 
     def read(self, partition: LedgerPartition, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows of a partition; rows with numbers outside of it may be among them. Raises RowsGone."""
+        """Yield the rows of a partition; rows with numbers outside of the partition may be among them.
+
+        Raises RowsGone.
+        """
         ...
 
     def close(self) -> None:
@@ -104,8 +109,10 @@ class Origin(Protocol):
 
 
 class NumberedOrigin:
-    """The common part of origins that read ranges of numbers: the place of each ledger, and the division of its
-    numbers."""
+    """The common part of origins that read ranges of numbers.
+
+    It keeps the place of each ledger, and divides the numbers of a ledger into partitions.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -61,7 +61,7 @@ class LedgerReader(DataSourceReader):
 
 
 class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streams all rows, as they are recorded."""
+    """Streams rows as they are recorded; without a checkpoint, the option `startingOffsets` says from where on."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_columns(options.book, schema)
@@ -85,7 +85,7 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _ends(self._origin.snapshot().extents)
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """Return the end of the next batch. Spark before 4.2 passes neither argument."""
+        """Return the offset at the end of the next batch. Spark before 4.2 passes neither argument."""
         began = dict(self._last if start is None else start)
         snapshot = self._origin.snapshot()
         ready = list(self._ready(began, snapshot))
@@ -165,7 +165,7 @@ def _fail_on(options: Options, losses: Sequence[Loss]) -> None:
 
 
 def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator[Loss]:
-    """Yield the losses within these extents."""
+    """Yield the losses that overlap these extents."""
     for ledger, after, upto in extents:
         for loss in losses:
             if loss.ledger == ledger and loss.after < upto and (loss.upto is None or loss.upto > after):
@@ -173,15 +173,17 @@ def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator
 
 
 def _evicted(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
-    """Yield the rows that retention evicted before the stream had read them."""
+    """Yield a loss for each ledger whose rows retention evicted before the stream had read them."""
     for ledger, after, _ in snapshot.extents:
         if (number := start.get(ledger.key, after)) < after:
             yield Loss(ledger, number, after, "retention has evicted them")
 
 
 def _ended_epochs(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
-    """Yield the unread rows of ended epochs: the node has begun a new epoch, and the rest of the old one is
-    in no lake."""
+    """Yield a loss for each ledger of `start` that the origin no longer has, if its node has begun a new epoch.
+
+    Whether that ledger had rows after the offset is unknown.
+    """
     here = {extent.ledger for extent in snapshot.extents}
     for key, number in start.items():
         node, epoch, book = key.rsplit("/", 2)

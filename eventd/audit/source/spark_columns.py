@@ -34,12 +34,12 @@ def spark_schema(book: Ledger) -> types.StructType:
 
 
 def check_columns(book: Ledger, schema: types.StructType) -> None:
-    """Check that the user's schema has only columns of the ledger. Raises Invalid."""
+    """Check that the user's schema has only columns of the ledger, of the same types. Raises Invalid."""
     check_among(spark_schema(book), book.value, schema)
 
 
 def check_among(columns: types.StructType, book: str, schema: types.StructType) -> None:
-    """Check that the user's schema has only these columns. Raises Invalid."""
+    """Check that the user's schema has only these columns, of the same types. Raises Invalid."""
     known = {field.name: field.dataType for field in columns}
     for field in schema:
         if field.name not in known:
@@ -55,7 +55,7 @@ def arrow_names(schema: types.StructType) -> Sequence[str]:
 
 
 def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> pa.Table:
-    """Build a table from lists: times in microseconds, digests as bytes."""
+    """Build a table of the columns `names` from lists: times in microseconds, digests as bytes."""
     import pyarrow as pa
 
     schema = arrow_schema(book)
@@ -66,8 +66,10 @@ def tabulate(book: Ledger, columns: Mapping[str, Sequence[Any]], names: Sequence
 
 
 def batches(table: pa.Table, schema: types.StructType, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with numbers in (after, upto] as Spark requires: the columns of `schema` in its order, and exactly
-    of its types."""
+    """Yield the rows with numbers in (after, upto] as Spark requires.
+
+    They have the columns of `schema` in its order, and exactly of its types.
+    """
     import pyarrow as pa
     from pyarrow import compute
     from pyspark.sql.pandas.types import to_arrow_schema

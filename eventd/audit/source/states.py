@@ -1,7 +1,7 @@
 """The states of the nodes of a lake: how far their ledgers reach, and up to which time they are complete.
 
-The offset of a stream is, for each `node/epoch`, the time of the latest state that was read. A node writes its state at
-every shipping interval, even if it has nothing to ship: so a stream of states has a batch whenever the lake may have
+The offset of a stream is, for each `node/epoch`, the `as_of` of the latest state that was read. A node writes its state
+at every shipping interval, even if it has nothing to ship: so a stream of states has a batch whenever the lake may have
 changed. The lake keeps only the latest state, so a repeated batch may read a later one than before.
 """
 
@@ -65,7 +65,7 @@ class StatesReader(DataSourceReader):
 
 
 class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streams the states, as nodes write them."""
+    """Streams the states that nodes write; a state that is replaced before a batch reads it is skipped."""
 
     def __init__(self, options: Options, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
@@ -91,7 +91,7 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _offset(_states_by_lake(self._options))
 
     def latestOffset(self, start: Mapping[str, int] | None = None, limit: ReadLimit | None = None) -> Offset:
-        """Return the end of the next batch. Spark before 4.2 passes neither argument."""
+        """Return the offset at the end of the next batch. Spark before 4.2 passes neither argument."""
         began = dict(self._last if start is None else start)
         now = _offset(_states_by_lake(self._options)) if self._target is None else self._target
         # Spark compares offsets as text, so their order must not depend on the lakes. A node whose state is gone keeps
@@ -119,15 +119,17 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _states_by_lake(options: Options) -> dict[str, dict[str, NodeState]]:
-    """Return the states by lake and `node/epoch`. Raises like `_states`, and Invalid for a state that is in
-    two lakes."""
+    """Return the states by lake and `node/epoch`.
+
+    Raises like `_states`, and Invalid for a state that is in two lakes.
+    """
     found: dict[str, dict[str, NodeState]] = {}
     for place in options.places:
         states = _states(options, place)
         for other, seen in found.items():
             for key in seen.keys() & states.keys():
                 lakes = f"{connect(other).url} and {connect(place).url}"
-                raise Invalid(f"the node {states[key].node} is in two lakes, {lakes}")
+                raise Invalid(f"the node {states[key].node} is in two lakes, {lakes}", hint="give only one of them")
         found[place] = states
     return found
 

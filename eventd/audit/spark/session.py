@@ -113,8 +113,10 @@ def _pyspark() -> Any:
 
 
 def _launch_settings(master: str, memory: str, place: Path, packages: Sequence[Path]) -> dict[str, str]:
-    """Return the settings needed before Java starts. Exports the variables that Spark reads only from the
-    environment."""
+    """Return the settings needed before Java starts.
+
+    Exports the variables that Spark reads only from the environment.
+    """
     _check_master(master)
     export_variables(
         {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -156,7 +158,10 @@ def _invalid_master(master: str) -> Invalid:
 
 
 def _check_master(master: str) -> None:
-    """Check that the master answers: Spark itself would retry for a minute, and then report a misleading error."""
+    """Check the form of a master; for `spark://`, also that one of its addresses accepts a connection.
+
+    Spark itself would retry for a minute, and then report a misleading error. Raises Invalid and SparkUnavailable.
+    """
     if _MASTER.match(master) is None:
         raise _invalid_master(master)
     if not master.startswith("spark://"):
@@ -186,7 +191,10 @@ def _start(kind: type[SparkSession], settings: Mapping[str, str]) -> SparkSessio
 
 @contextlib.contextmanager
 def quiet(spark: SparkSession) -> Iterator[None]:
-    """Suppress the log output about failed queries, of Java and of its bridge to Python; we report them in one line."""
+    """Suppress the log output about failed queries; we report these in one line.
+
+    The log of the bridge from Python to Java is restored at the end of the block, the loggers of Java stay off.
+    """
     bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
     before = [one.level for one in bridge]
     log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
@@ -202,7 +210,7 @@ def quiet(spark: SparkSession) -> Iterator[None]:
 
 
 def last_cause(text: str) -> str:
-    """Return the line of a Java error that names the cause."""
+    """Return the message of the last cause in a Java error, without its class, cut to 300 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     found = (causes or [line for line in lines if ": " in line] or lines or ["no reason was given"])[-1]
@@ -210,7 +218,7 @@ def last_cause(text: str) -> str:
 
 
 def _stop(*, keep_java: bool) -> None:
-    """Stop Spark and its Java process, which would otherwise run until this program exits."""
+    """Stop Spark and, unless `keep_java`, its Java process, which would otherwise run until this program exits."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
