@@ -21,7 +21,7 @@ def bare_environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return TCP ports of loopback on which nothing listens. Raises Unavailable if there are fewer than `count`."""
+    """Return `count` random TCP ports of 127.0.0.1 that are free now. Raises Unavailable if there are fewer."""
     found: list[int] = []
     for port in sorted(PORTS, key=lambda _: SYSTEM.fraction()):
         with closing(socket.socket()) as probe:

@@ -30,7 +30,7 @@ class EmitRun:
     _latencies: list[float] = field(default_factory=list)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Emit all events of the plan. Raises the node's error if it refuses an event."""
+        """Emit the events of the plan, or as many as fit in its duration. Raises the node's error if it refuses one."""
         client, supervisor = Client(str(self.door.address), self.door.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
@@ -70,7 +70,7 @@ class EmitRun:
             kept(now() - begun)
 
     async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """Return all events that the node holds in the group of the run, including any that were not sent."""
+        """Return all events that the node holds in the group of the run, including any that the run did not send."""
         found: list[StoredEvent] = []
         async for page in self.target.read(door):
             found += page

@@ -75,7 +75,7 @@ class Fanout:
         return UnverifiedResult(events, seconds, batches, busy / seconds, events * site.wanted.size, figures)
 
     async def _until_all_have(self, site: Site, live: list[Node], begun: float) -> list[float]:
-        """Return the seconds until each live peer held every event.
+        """Return the seconds until each live peer held every event; for one that did not, until the wait ended.
 
         Without progress at any of them for `PATIENCE_SECONDS` the wait ends: the verification reports what is missing.
         """

@@ -14,11 +14,14 @@ COMPARED = ("events_per_second", "p50_ms", "p95_ms", "p99_ms")
 MACHINE = ("system", "processor", "cores")
 """The fields that two results of one machine have in common; its load is only shown."""
 MOST = 5
-"""A new result is compared with the median of at most this many of the latest ones."""
+"""Maximum number of the latest results with whose median a new one is compared."""
 
 
 def read_kept(file: Path) -> list[dict[str, Any]]:
-    """Return all results of a file, oldest first. Raises `NotFound`, or `Invalid` with the line that is no result."""
+    """Return all results of a file in its order, oldest first.
+
+    Raises `NotFound`, and `Invalid` for a file that cannot be read or a line that is not a result.
+    """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -47,14 +50,14 @@ def _read(file: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def keep(file: Path, result: Mapping[str, Any]) -> None:
-    """Append a result."""
+    """Append a result to a file, which is created if it is missing."""
     text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
     with file.open("a", encoding="utf-8") as lines:
         lines.write(f"{text}\n")
 
 
 def alike(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the verified results of the same measurement with the same settings, on a machine like the result's."""
+    """Return those of `kept` that are verified and have the measurement, the settings and the machine of `result`."""
     return [one for one in kept if one["verified"] and _conditions(one) == _conditions(result)]
 
 

@@ -62,7 +62,7 @@ class Latency:
             line.close()
 
     def _next(self) -> bytes:
-        """Return the request for one more event."""
+        """Return the request for one more event, which counts as sent from now on."""
         numbers = self._pouring.ledger.take(0, 1)
         return self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
 

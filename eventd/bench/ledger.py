@@ -20,7 +20,7 @@ class Ledger:
         self._lines: list[int] = []
 
     def take(self, line: int, count: int) -> range:
-        """Return the next `count` numbers, for a batch on the connection `line`."""
+        """Return the next `count` numbers, for a batch on the connection `line`; they count as sent from now on."""
         taken = range(self.count, self.count + count)
         self._begins.append(self.count)
         self._lines.append(line)
@@ -32,7 +32,10 @@ class Ledger:
         return self._lines[bisect_right(self._begins, number) - 1]
 
     def problems(self, found: Iterable[int | str]) -> list[str]:
-        """Return how the numbers read back differ from those sent; a text stands for an event that was not sent."""
+        """Return a message for each way in which the numbers read back differ from those sent; empty if they do not.
+
+        A text in `found` stands for an event that was not sent.
+        """
         seen = bytearray(self.count)
         unknown: list[int | str] = []
         doubled: list[int] = []

@@ -36,7 +36,7 @@ async def links_of(sender: Node, group: str) -> dict[str, dict[str, Any]]:
 
 
 async def settle(sender: Node, group: str, receivers: Sequence[Node]) -> None:
-    """Wait until no event waits for the receivers, so that the last receipts are in the sender's ledger."""
+    """Wait up to `SETTLE_SECONDS` until no event waits for the receivers: the sender's ledger then has all receipts."""
     deadline, names = now() + SETTLE_SECONDS, {node.name for node in receivers}
     while any(link["lagEvents"] for name, link in (await links_of(sender, group)).items() if name in names):
         if now() > deadline:
@@ -60,7 +60,7 @@ async def last_receipt(door: NodeClient) -> int:
 
 
 async def seconds_of_batches(door: NodeClient, group: str, after: int) -> list[float]:
-    """Return the seconds from sending to the receipt, for each batch whose row in the ledger comes after the id."""
+    """Return the seconds from sending to the receipt for the group's batches in receipt ledger rows after `after`."""
     found: list[float] = []
     more, epoch = True, ""
     while more:

@@ -16,7 +16,7 @@ FLUSHES = 50
 
 
 def machine(folder: Path | None) -> dict[str, object]:
-    """Describe the machine; `folder` is on the disk that the nodes write to, None if it is not local."""
+    """Describe the machine, and the disk of `folder`, which the nodes write to; None: they write elsewhere."""
     found: dict[str, object] = {
         "system": platform.system(),
         "python": platform.python_version(),
@@ -34,7 +34,7 @@ def usable_cores() -> int:
 
 
 def _processor() -> str:
-    """Return the model of its processor, or the architecture if the system does not name it."""
+    """Return the model of the processor, or the machine's architecture if the system does not name the model."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -42,7 +42,7 @@ def _processor() -> str:
 
 
 def fsync_ms(folder: Path | None = None) -> float:
-    """Return the median milliseconds of a small durable write in a folder."""
+    """Return the median milliseconds of a small durable write in a folder; None: the one for temporary files."""
     times = []
     with tempfile.NamedTemporaryFile(prefix="eventd-bench-", dir=folder) as file:
         for _ in range(FLUSHES):

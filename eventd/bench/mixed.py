@@ -1,4 +1,4 @@
-"""`mixed`: for a while, events are written to A and sent to B, and records to a topic at A that has watchers.
+"""`mixed`: events are written to A and sent to B, while records are written to a topic at A that has watchers.
 
 Milliseconds are those of a request with events; how long the watchers wait is among the further figures.
 """
@@ -57,7 +57,7 @@ class Mixed:
         self._streams = await open_streams(a.door, [site.name] * self._watchers, turn, from_seq=0)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Run until the time is over, then wait for the events in flight to B."""
+        """Write until the plan is done, then wait for the events in flight to B."""
         supervisor, (_, b) = Supervisor(SystemClock()), site.nodes
         begun = now()
         try:
@@ -81,7 +81,7 @@ class Mixed:
         return UnverifiedResult(count, seconds, load.latencies, load.busy, count * site.wanted.size, figures)
 
     async def _pour(self, show: Show, beat: asyncio.Task[None]) -> LoadResult:
-        """Send the events. Raises the error of the writes to the topic as soon as they fail."""
+        """Send the events. Raises the error of `beat`, the writes to the topic, at the next report of progress."""
 
         def progress(words: str, done: int, of: int) -> None:
             show(words, done, of)
@@ -91,7 +91,7 @@ class Mixed:
         return await self._pouring.pour(progress, "all at once")
 
     async def _beat(self, site: Site) -> None:
-        """Write to the topic, one record after the other."""
+        """Write to the topic, one record after the other, until the events are written."""
         door = site.nodes[0].door
         line = await door.open(HttpConnection)
         try:

@@ -62,7 +62,7 @@ class Node:
         await self.door.call("GET", "/api/v1/status")
 
     async def declare(self, *documents: dict[str, Any]) -> None:
-        """Declare resources, to be removed at the end."""
+        """Declare resources, to be removed by `clear`."""
         text = "\n---\n".join(json.dumps(document) for document in documents)
         self._declared += [f"/api/v1/resources/{one['kind']}/{one['metadata']['name']}" for one in documents]
         await self.door.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
@@ -79,7 +79,7 @@ class Node:
             await pause(LOOK_SECONDS)
 
     async def declare_topic(self, topic: str, config: dict[str, Any]) -> None:
-        """Create a topic, to be removed at the end."""
+        """Create a topic, to be removed by `clear`."""
         path = f"/v0/topics/{topic}"
         self._declared.append(path)
         await self.door.call("PUT", path, config)
@@ -118,7 +118,7 @@ class OwnNode(Node):
 
     @property
     def file(self) -> Path:
-        """Return the SQLite file of the node; only if it was given no database."""
+        """Return the path of the node's SQLite file, which exists only if no database was given."""
         return self.home / "eventd.db"
 
     @property

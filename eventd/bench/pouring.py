@@ -16,7 +16,7 @@ from eventd.bench.wire import LoadResult, NodeClient, cpu_now, now
 KEEP = 512
 """Bytes kept of each answer, enough for its status and its counts."""
 MOST_PREPARED = 256 << 20
-"""Bytes of requests prepared before the clock starts; further requests are made during the run."""
+"""Approximate maximum bytes of requests prepared before the clock starts; others are made during the run."""
 LOOK_SECONDS = 0.01
 
 
@@ -59,7 +59,7 @@ class LoadRun:
             yield self._next(line)
 
     async def pour(self, show: Show, words: str) -> LoadResult:
-        """Send all events of the plan. Raises the node's error if it refuses an event."""
+        """Send the events of the plan, or as many as fit in its duration. Raises the node's error if it refuses one."""
         begun, wanted = now(), self.wanted
 
         def progress(answers: int) -> None:
@@ -68,10 +68,10 @@ class LoadRun:
 
         deadline = begun + wanted.seconds
         rows = [self._row(line, deadline) for line in range(wanted.in_flight)]
-        return await self.door.load(rows, keep=KEEP, told=progress)
+        return await self.door.load(rows, keep=KEEP, progress=progress)
 
     async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
-        """Return all events that a node holds in the target of the run, including any that were not sent."""
+        """Return all entries that a node holds in the target of the run, including any that the run did not send."""
         found: list[StoredEvent] = []
         pages: AsyncIterator[list[StoredEvent]] = self.target.read(door)
         async for page in pages:
@@ -80,12 +80,12 @@ class LoadRun:
         return found
 
     def problems(self, found: Sequence[StoredEvent]) -> list[str]:
-        """Return how what was read differs from what was sent."""
+        """Return a message for each way in which the entries read differ from those sent."""
         return self.ledger.problems(one.number for one in found)
 
 
 async def held(door: NodeClient, group: str) -> int:
-    """Return how many events of a group are durable on a node."""
+    """Return how many events of a group a node has stored; 0 without the group."""
     status = await door.call("GET", "/api/v1/status")
     return next((int(one["events"]) for one in status["groups"] if one["group"] == group), 0)
 

@@ -44,7 +44,7 @@ class Result:
         return not self.problems
 
     def show(self) -> dict[str, Any]:
-        """Return the result as a JSON object."""
+        """Return the fields of the JSON object that is printed and stored."""
         measured = self.measured
         seconds = max(measured.seconds, 1e-9)
         return {

@@ -13,7 +13,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Benchmark(Protocol):
-    """A measurement. `nodes` is the number of nodes that it needs."""
+    """The interface of a measurement. `nodes` is the number of nodes that it needs; `verify` returns the problems."""
 
     @property
     def name(self) -> str: ...
@@ -31,7 +31,7 @@ class Benchmark(Protocol):
 
 
 async def run_bench(bench: Benchmark, wanted: BenchPlan, show: Show, leftover: list[str]) -> Result:
-    """Run a measurement. `leftover` receives a description of each thing that could not be removed from the nodes."""
+    """Run a measurement, and add to `leftover` a description of each thing that could not be removed from the nodes."""
     at = machine(None)
     async with open_site(wanted, bench.nodes, show, leftover) as site:
         at |= machine(site.folder if site.are_own and not wanted.database else None) | {"load": at["load"]}

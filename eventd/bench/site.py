@@ -22,7 +22,10 @@ NAMES = ("bench-a", "bench-b")
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """The parameters that all measurements share. `seconds` replaces `events`, unless it is 0."""
+    """The parameters that all measurements share. `seconds` replaces `events`, unless it is 0.
+
+    `size` is the bytes of an event, `batch` the events of a request, `in_flight` the number of connections.
+    """
 
     events: int
     seconds: float = 0.0
@@ -73,8 +76,8 @@ class Site:
 async def open_site(wanted: BenchPlan, count: int, show: Show, leftover: list[str]) -> AsyncIterator[Site]:
     """Yield a site of `count` nodes, none started yet.
 
-    At the end the nodes are cleared and stopped; `leftover` receives a description of each thing that could not be
-    removed.
+    At the end the nodes are cleared and stopped; a description of each thing that could not be removed from them is
+    added to `leftover`.
     """
     async with AsyncExitStack() as stack:
         folder = _make_folder(wanted.folder)

@@ -116,7 +116,10 @@ def mark_of(number: int) -> bytes:
 
 
 async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int) -> list[Stream]:
-    """Open a watcher for each of these topics, with its own session, and wait until all have caught up."""
+    """Open a watcher for each of these topics, with its own session, and wait until all have caught up.
+
+    They receive the records after `from_seq`. Raises EventdError if that takes longer than `BEGIN_SECONDS`.
+    """
     asked = [_session(door, topic, from_seq) for topic in topics]
     sessions = (await door.load([asked])).jsons()[0]
     streams = []

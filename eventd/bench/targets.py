@@ -17,7 +17,7 @@ PAGE = 1000
 
 
 class StoredEvent(NamedTuple):
-    """One event that was read back: the number it was sent under, or the id of an unknown event, and its digest."""
+    """An event or record read back: the number it was sent under, or a text for an unknown one, and its digest."""
 
     number: int | str
     digest: bytes

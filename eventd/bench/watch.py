@@ -23,7 +23,7 @@ LONGEST = 60.0
 
 
 class Watch:
-    """A write is sent when all watchers have received the previous one. Each watcher's receipt counts as one event."""
+    """A write is sent when all watchers have received the one before. Each arrival at a watcher counts as one event."""
 
     name = "watch"
     nodes = 1
@@ -109,7 +109,7 @@ class WatchedWrites:
 
 
 def heard_wrongly(streams: Sequence[Stream], numbers: Sequence[int | str]) -> list[str]:
-    """Close the watchers. Returns how what they received differs from the topic."""
+    """Close the watchers. Returns a message for each watcher, up to 3, that did not receive what the topic has."""
     problems: list[str] = []
     for at, stream in enumerate(streams, 1):
         stream.close()

@@ -1,6 +1,6 @@
 """A light HTTP/1.1 client: requests are prepared bytes, answers are examined after the clock has stopped.
 
-A Python client is easily slower than what it measures, and here it shares the machine with it. This one spends some
+A Python client is easily slower than the node that it measures, and shares the machine with it. This client spends some
 microseconds on a request, and every run reports which share of a core it used (`busy`): near 1 the figures are those of
 the client.
 """
@@ -68,7 +68,7 @@ def read_answer(raw: bytes) -> Answer:
 
 
 def length_of(data: bytes | bytearray) -> int:
-    """Return the length of the answer that begins here, with its head; 0 if the head is incomplete."""
+    """Return the length of the answer at the start of `data`, with its head; 0 if the head is incomplete."""
     end = data.find(HEAD_END)
     if end < 0:
         return 0
@@ -133,7 +133,7 @@ class HttpConnection(asyncio.Protocol):
         return self._answer
 
     def close(self) -> None:
-        """Close it without waiting for unsent data."""
+        """Close the connection without waiting for unsent data."""
         self.transport.abort()
 
 
@@ -144,7 +144,7 @@ def _lost() -> Unavailable:
 class Caller(HttpConnection):
     """Sends a sequence of requests, each as soon as the previous one is answered, without waking a task.
 
-    It keeps the first `keep` bytes of an answer, 0 for all; an unsuccessful answer ends the sequence.
+    The first `keep` bytes of each answer are kept, 0 for all. An unsuccessful answer ends the sequence with an error.
     """
 
     def __init__(self, asked: Iterable[bytes], keep: int = 0) -> None:
@@ -157,7 +157,7 @@ class Caller(HttpConnection):
         self._begun = 0.0
 
     def begin(self) -> None:
-        """Send the next request, if any is left."""
+        """Send the next request, or end the sequence if none is left."""
         following = next(self._ahead, None)
         if following is None:
             self._end(None)
@@ -243,7 +243,7 @@ class NodeClient:
         return head.encode() + HEAD_END + content
 
     async def open(self, make: Callable[[], P], **where: Any) -> P:
-        """Open a connection; `where` may hold a connected socket. Raises `Unavailable`."""
+        """Open a connection; `where`, such as a connected `sock`, replaces the node's address. Raises `Unavailable`."""
         place = where or {"host": self.address.host, "port": self.address.port}
         secure = True if self.address.secure else None
         try:
@@ -271,11 +271,11 @@ class NodeClient:
         return read_answer(raw)
 
     async def load(
-        self, rows: Sequence[Iterable[bytes]], *, keep: int = 0, told: Callable[[int], None] = lambda _: None
+        self, rows: Sequence[Iterable[bytes]], *, keep: int = 0, progress: Callable[[int], None] = lambda _: None
     ) -> LoadResult:
         """Run one client per sequence of requests, each with its own connection, concurrently.
 
-        `told` is called about ten times a second with the number of answers so far. Raises the first error.
+        `progress` is called about ten times a second with the number of answers so far. Raises the first error.
         """
         callers: list[Caller] = []
         gc.collect()
@@ -287,7 +287,7 @@ class NodeClient:
             cpu, begun = cpu_now(), now()
             for caller in callers:
                 caller.begin()
-            await _all_done(callers, begun + SECONDS, told)
+            await _all_done(callers, begun + SECONDS, progress)
             seconds, busy = now() - begun, cpu_now() - cpu
         finally:
             gc.enable()
@@ -297,12 +297,12 @@ class NodeClient:
         return LoadResult([caller.answers for caller in callers], latencies, seconds, round(busy / seconds, 2))
 
 
-async def _all_done(callers: Sequence[Caller], deadline: float, told: Callable[[int], None]) -> None:
+async def _all_done(callers: Sequence[Caller], deadline: float, progress: Callable[[int], None]) -> None:
     waiting = {caller.done for caller in callers}
     while waiting:
         done, waiting = await asyncio.wait(waiting, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
         for future in done:
             future.result()
-        told(sum(len(caller.latencies) for caller in callers))
+        progress(sum(len(caller.latencies) for caller in callers))
         if now() > deadline:
             raise Unavailable(f"the node did not finish within {SECONDS:g} s")

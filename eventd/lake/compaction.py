@@ -40,13 +40,13 @@ DAY: Final = 86_400 * SECOND
 GRACE: Final = DAY
 """How long replaced and expired segments are kept for readers (microseconds)."""
 ARCHIVE_ROWS: Final = 2_000_000
-"""Rows in one file of the archive at most, unless a single segment has more."""
+"""Maximum number of rows in one file of the archive; a single segment with more rows is archived whole."""
 
 
 class Done(NamedTuple):
-    """The result of one step: how many segments were archived, deleted, or marked as expired.
+    """The result of one step: the number of segments copied to the archive, deleted, and marked as expired.
 
-    The state of an old epoch that is deleted counts as `removed` too.
+    A deleted state of an old epoch counts as `removed` too.
     """
 
     compacted: int = 0
@@ -89,9 +89,9 @@ def compacting(
 ) -> Iterator[Done]:
     """Compact the closed days of these nodes, one step per iteration.
 
-    `nodes` are names. A day is closed `after` microseconds past its end. Segments that a file of the archive replaces
-    are deleted when that file is `grace` microseconds old. `most` is the limit of rows in one file. Raises
-    LakeUnavailable, MissingExtra.
+    `nodes` are names. A day is closed `after` microseconds past its end. Data files that an interrupted run left are
+    deleted at once; segments that a file of the archive replaces, when that file is `grace` microseconds old. `most`:
+    see `ARCHIVE_ROWS`. Raises LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
     for key, files in sorted(_list(storage, names).items()):
@@ -103,7 +103,8 @@ def compacting(
 def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE) -> Iterator[Done]:
     """Mark segments of days older than `keep` as expired, and delete those marked at least `grace` ago.
 
-    Both are in microseconds. There is one step per iteration. Raises LakeUnavailable.
+    Both times are in microseconds. The state of a node is rewritten to no longer promise marked segments; states of old
+    epochs without segments are deleted. There is one step per iteration. Raises LakeUnavailable.
     """
     names = {slug(node): node for node in nodes}
     shelves = _list(storage, names)
@@ -118,7 +119,10 @@ def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, 
 def plan_retention(
     storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE
 ) -> list[Retention]:
-    """Return what `retaining` would do, for the ledgers that it would change. Raises like `retaining`."""
+    """Return the segments that `retaining` would mark or delete, by ledger, without changing the lake.
+
+    Ledgers without any are left out. Raises like `retaining`.
+    """
     names = {slug(node): node for node in nodes}
     states = _read_states(storage, names)
     plans = []
@@ -181,7 +185,7 @@ def _read_manifests(storage: Storage, places: Sequence[SegmentName]) -> list[Seg
 
 
 def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
-    """Group segments that follow each other without a hole, up to `most` rows per group."""
+    """Group segments that follow each other without a hole, up to `most` rows per group; a larger one is alone."""
     run: list[Segment] = []
     rows = 0
     for segment in segments:
@@ -195,7 +199,7 @@ def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
 
 
 def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
-    """Write the rows of a run of segments to one file of the archive.
+    """Write the rows of a run of segments to one file of the archive, and yield the segment written.
 
     If a segment is invalid, each half of the run is merged on its own, until only the invalid ones are left out.
     """
@@ -219,9 +223,9 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
 
 
 def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[Done]:
-    """Delete segments of the landing whose range a file of the archive covers, if that was written by `before`.
+    """Delete the landing segments in the range of an archive file that was written by `before` (microseconds).
 
-    A file of the archive that cannot be read is deleted instead.
+    An archive file that cannot be read is deleted instead.
     """
     for whole in files.archive:
         parts = [place for place in files.landing if whole.after <= place.after and place.upto <= whole.upto]
@@ -310,9 +314,9 @@ class _EpochRetention:
             self._note(book, step.kept)
 
     def _withdraw(self, book: Ledger, upto: int) -> None:
-        """Change the node's state so that it promises no row with a number up to `upto`.
+        """Rewrite the node's state so that it promises no row with a number up to `upto`.
 
-        It is read again first, because the node may have rewritten it.
+        The state is read again first, because the node may have rewritten it.
         """
         if self._state is None:
             return
@@ -333,9 +337,9 @@ class _EpochRetention:
 def _forget_epochs(
     storage: Storage, states: Mapping[tuple[str, str], NodeState], shelves: Mapping[_Key, _Files], before: int
 ) -> Iterator[Done]:
-    """Delete the states of epochs without segments that were last written before the day of `before` (microseconds).
+    """Delete the state and marks of each epoch that has no segments and whose state was last written before `before`.
 
-    The state of a node's latest epoch stays.
+    Whole days are compared; `before` is in microseconds. The state of a node's latest epoch stays.
     """
     newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
     for (node, epoch), state in states.items():
@@ -346,7 +350,7 @@ def _forget_epochs(
 
 
 def _prefix(files: _Files, day: str) -> list[SegmentName]:
-    """Return the segments in order, up to the first one that is not of a day before `day`."""
+    """Return the segments of days before `day`, in order, up to but not including the first one of a later day."""
     old = []
     for place in choose(files.both):
         if place.day >= day:

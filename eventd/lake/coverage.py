@@ -32,7 +32,11 @@ class Span(NamedTuple):
 
 
 def choose(ranges: Sequence[RangedT]) -> list[RangedT]:
-    """Return ranges that do not overlap, in order, and reach as far without a gap as any of the given ranges."""
+    """Return a selection of the ranges without overlaps, in order.
+
+    It begins with the chain from the lowest `after` that reaches farthest, and continues in the same way with the
+    ranges that begin at or after the end of that chain.
+    """
     chosen: list[RangedT] = []
     reach: int | None = None
     rest = sorted(ranges, key=lambda one: (one.after, one.upto))
@@ -65,7 +69,7 @@ def _farthest_way(ranges: Sequence[RangedT]) -> list[RangedT]:
 
 
 def holes(ranges: Sequence[RangedT], span: Span) -> list[Span]:
-    """Return the parts of the span that no range covers."""
+    """Return the parts of the span that no range covers, in order."""
     found, reach = [], span.after
     for one in sorted(ranges, key=lambda one: one.after):
         if one.after > reach and reach < span.upto:

@@ -31,7 +31,7 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 def read_expiry(storage: Storage, slug: str, epoch: str) -> Expiry:
     """Read the marks of one epoch of a node, given the node's slug. Raises LakeUnavailable.
 
-    An unreadable file counts as no marks, so that the segments stay longer.
+    A missing or unreadable file counts as no marks, so that the segments stay longer.
     """
     path = expiry_path(slug, epoch)
     text = storage.read_many([path]).get(path)

@@ -104,12 +104,12 @@ def parse_name(name: str) -> SegmentName | None:
 
 
 def state_path(node: str, epoch: str) -> str:
-    """Return the path of a node's state: the file in which it reports how far its ledgers of an epoch are shipped."""
+    """Return the path of a node's state, given the node's name: how far its ledgers of an epoch are shipped."""
     return f"{NODES}/{slug(node)}/{epoch}.json"
 
 
 def expiry_path(slug: str, epoch: str) -> str:
-    """Return the path of the file with the times at which retention marked a node's segments as expired.
+    """Return the path of a node's marks (when retention marked segments as expired), given the node's slug.
 
     A state cannot have this name: an epoch holds no dash.
     """

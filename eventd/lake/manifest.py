@@ -46,7 +46,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer's selection from `declared_at` on, under the version that ledger rows refer to."""
+    """A peer's selection since `declared_at`; ledger rows refer to it by `version`."""
 
     version: int
     declared_at: int
@@ -56,7 +56,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 class PeerState(msgspec.Struct, frozen=True, kw_only=True):
     """A link as its sender sees it: all positions up to `cursor` are settled, except in the ranges of `repairs`.
 
-    `repairs` are the ranges (after, upto] that are still to be sent.
+    It has been in `state` since `since`. `repairs` are the ranges (after, upto] that repairs still have to send.
     """
 
     peer: str

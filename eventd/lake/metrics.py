@@ -11,7 +11,7 @@ _SECOND: Final = 1_000_000
 
 
 class LakeFigures:
-    """Counters and gauges in a registry. On a node without a lake they have no values."""
+    """Counters and gauges in a registry. On a node without a lake they are absent, 0, or (a time) NaN."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -38,12 +38,12 @@ class LakeFigures:
         self._bytes.labels(book).inc(size)
 
     def held_up(self, state: str, reason: str) -> None:
-        """Count a failed attempt; `state` is the new state of the cursors."""
+        """Count a failed attempt to ship, and show `state` as the state of shipping."""
         self._failures.labels(reason).inc()
         self._show(state)
 
     def rested(self, complete_until: int) -> None:
-        """Show that everything recorded before this time (microseconds) is in the lake."""
+        """Show that everything recorded before this time (microseconds) is in the lake, and shipping as running."""
         self._until.set(complete_until / _SECOND)
         self._show("running")
 

@@ -47,10 +47,11 @@ class TroubleKind(StrEnum):
 
 
 class Trouble(NamedTuple):
-    """One problem. `name` is the name of a segment, existing or missing, or the path of a state.
+    """One problem. `name` is the name of a segment (of a missing one, without its folder) or the path of a state.
 
     It concerns the row numbers in (after, upto] of `book`; a problem of a whole node has neither ledger nor numbers.
-    `epoch` of EPOCHS and TWO_NODES problems is the later one; `message` names both and their times.
+    `node` is the slug if the name is unknown. `epoch` of EPOCHS and TWO_NODES problems is the later one; `message`
+    names both and their times.
     """
 
     kind: TroubleKind
@@ -142,7 +143,7 @@ class StateFile(NamedTuple):
 
 
 def state_files(storage: Storage) -> Iterator[StateFile]:
-    """Yield the states of all nodes and epochs, by path. Raises LakeUnavailable."""
+    """Yield the states of all nodes and epochs, sorted by path. Raises LakeUnavailable."""
     paths = [entry.path for entry in storage.list(NODES) if is_state(entry.path)]
     for path, text in sorted(storage.read_many(paths).items()):
         _, node, epoch = path.removesuffix(MANIFEST).split("/")
@@ -161,7 +162,7 @@ def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
 
 
 def read_state(storage: Storage, node: str, epoch: str) -> NodeState | None:
-    """Read the state of a node; None if it is missing or cannot be read. Raises LakeUnavailable."""
+    """Read the state of a node's epoch; None if it is missing or cannot be decoded. Raises LakeUnavailable."""
     path = state_path(node, epoch)
     try:
         return decode_state(storage.read_many([path]).get(path, b""), slug(node), epoch)
@@ -288,7 +289,10 @@ def _corrupt(key: _Key, node: str, name: str, span: Span | _InvalidSegment, mess
 
 
 def _histories(states: Sequence[NodeState]) -> Iterator[Trouble]:
-    """Yield a problem for each epoch of a node but its first: TWO_NODES if it began before the previous one ended."""
+    """Yield a problem for each epoch of a node but its first.
+
+    It is TWO_NODES if the epoch began before the state of the previous one was last written, and otherwise EPOCHS.
+    """
     by_node: defaultdict[str, list[NodeState]] = defaultdict(list)
     for state in states:
         by_node[state.node].append(state)
@@ -326,7 +330,7 @@ def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | No
 
 
 def open_segment(storage: Storage, segment: Segment) -> parquet_type.ParquetFile:
-    """Return the Parquet file of a segment in memory, with size and digest verified.
+    """Read the Parquet file of a segment into memory, and verify its size, digest, columns and number of rows.
 
     Raises BadSegment and LakeUnavailable.
     """

@@ -100,7 +100,7 @@ _DELIVERIES = (
     Column(
         "peer_recorded_at", Kind.TIME, "time the peer recorded it, by the peer's clock, from the receipt", null=True
     ),
-    Column("receipt_digest", Kind.WORD, "digest of the receipt, as in `receipts`; empty: the peer signs none"),
+    Column("receipt_digest", Kind.WORD, "digest of the receipt, as in `receipts`; empty: none"),
     Column("fingerprint", Kind.INT64, "fingerprint of the event, as in `events`"),
     Column("selector_version", Kind.INT32, "version of the selection it was made with"),
 )
@@ -142,7 +142,9 @@ _RECEIPTS = (
         Kind.STRING,
         "the `body` and the `headers` with the signature as JSON, enough to verify it again; empty: none",
     ),
-    Column("exceptions", Kind.STRING, "records of the range that were not sent, as JSON: `[[position, reason], …]`"),
+    Column(
+        "exceptions", Kind.STRING, "records of the range that were not delivered, as JSON: `[[position, reason], …]`"
+    ),
 )
 
 _INBOUND = (
@@ -202,12 +204,12 @@ OWN_TIME: Final[dict[Ledger, str]] = {
     Ledger.GAPS: "recorded_at",
     Ledger.REFUSALS: "last_at",
 }
-"""The column that gives a row of each ledger its time: when it was recorded, acknowledged or run, or the last refused
-request that it counts. A segment is filed under the day of its first row.
+"""The column that gives a row of each ledger its time: when it was recorded or acknowledged, or the time of the last
+refused request that it counts. A segment is filed under the day of its first row.
 """
 
 SLOTTED: Final = frozenset({Ledger.EVENTS, Ledger.DELIVERIES})
-"""Ledgers whose manifests list the slots of their events."""
+"""Ledgers whose manifests give the first and last slot of their events."""
 
 
 @cache

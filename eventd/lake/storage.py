@@ -22,8 +22,8 @@ from eventd.lake.extra import fsspec
 from eventd.lake.layout import HEAD, TEMPORARY
 from eventd.runtime.chance import Chance
 
-_TOLD = 200
-"""Characters of a foreign error message that are passed on."""
+_REASON_CHARACTERS = 200
+"""Maximum number of characters of a store's error that a message shows."""
 
 
 class Entry(NamedTuple):
@@ -41,17 +41,17 @@ class Written(NamedTuple):
 
 
 class Storage(Protocol):
-    """The files of a lake. Every method raises LakeUnavailable when the store fails."""
+    """The interface to the files of a lake. Every method raises LakeUnavailable when the store fails."""
 
     url: str
-    """The address to show: without password and query."""
+    """The address to show: without user, password and query."""
 
     def list(self, folder: str) -> list[Entry]:
-        """Return every complete file below a folder, by path; empty for a missing folder."""
+        """Return every complete file below a folder, sorted by path; empty for a missing folder."""
         ...
 
     def unfinished(self, folder: str) -> Sequence[str]:
-        """Return paths of files below a folder that are being written, or whose writer was killed."""
+        """Return paths of incomplete files below a folder, being written or left over; none in an object store."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -59,7 +59,7 @@ class Storage(Protocol):
         ...
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Read the files that exist, and return their contents by path."""
+        """Read files, and return their contents by path; missing files are left out."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
@@ -71,7 +71,7 @@ class Storage(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; missing files are no error."""
+        """Delete files; missing files are ignored."""
         ...
 
     def locate(self, path: str) -> str:
@@ -110,7 +110,7 @@ class Draft:
 
 
 def connect(url: str) -> Storage:
-    """Return the storage for a path or an fsspec address, without access to it.
+    """Return the storage for a path or an fsspec address, without contacting it.
 
     Raises MissingExtra, and LakeUnusable for an unsupported address.
     """
@@ -122,8 +122,8 @@ def connect(url: str) -> Storage:
 def open_lake(storage: Storage) -> manifest.Head:
     """Read the head of a lake.
 
-    Raises NotFound for a folder that is no lake, LakeUnusable for a head that cannot be decoded or has another schema
-    version, and LakeUnavailable.
+    Raises NotFound for a folder that is not a lake, LakeUnusable for a head that cannot be decoded or has another
+    schema version, and LakeUnavailable.
     """
     try:
         text = storage.read(HEAD)
@@ -140,7 +140,7 @@ def open_lake(storage: Storage) -> manifest.Head:
 
 
 def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.Head:
-    """Open a lake, creating it if it is missing. Raises LakeUnusable and LakeUnavailable like `open_lake`."""
+    """Return the head of a lake, creating it if it is missing. Raises LakeUnusable and LakeUnavailable."""
     try:
         return open_lake(storage)
     except NotFound:
@@ -173,7 +173,7 @@ class _Folder:
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(place / entry.name, path)
-            elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, also in a circle
+            elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, also in a cycle
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                     yield Entry(path, entry.stat(follow_symlinks=False).st_size)
 
@@ -342,9 +342,9 @@ def _local_trouble(what: str, url: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """Return a foreign error in one line, without secrets of the address."""
+    """Return an error of the store as one shortened line, without secrets of the address."""
     text = " ".join(str(error).replace(url, shown(url)).split())
-    return f"{type(error).__name__}: {shown(text)}"[:_TOLD]
+    return f"{type(error).__name__}: {shown(text)}"[:_REASON_CHARACTERS]
 
 
 def _make_folder(folder: Path) -> None:

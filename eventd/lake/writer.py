@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP: Final = 131_072
-"""Rows that are compressed and read together."""
+"""Maximum number of rows in a row group, which is compressed and read as one."""
 ZSTD_LEVEL: Final = 1
 
 

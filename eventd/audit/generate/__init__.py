@@ -14,9 +14,9 @@ __all__ = ["Settings", "Truth", "generate"]
 
 
 def generate(settings: Settings, lake: str, *, progress: Callable[[int], None] = lambda nodes: None) -> Truth:
-    """Write the ledgers to an empty lake (a path or an fsspec address), and return the findings of a correct audit.
+    """Write the ledgers to an empty lake (a path or an fsspec address), and return what a correct audit of it reports.
 
-    `progress` is called with the number of nodes whose ledgers are written. Raises Invalid for invalid settings,
+    `progress` is called after each node, with the number of nodes written so far. Raises Invalid for invalid settings,
     Conflict if the lake is not empty, MissingExtra, and LakeUnavailable.
     """
     from eventd.lake.extra import pyarrow

@@ -19,7 +19,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 def table(book: Ledger, columns: dict[str, Any]) -> Any:
-    """Return the rows of a ledger from its columns by name."""
+    """Return an Arrow table of a ledger's rows, given its columns by name."""
     schema = arrow_schema(book)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
@@ -58,10 +58,10 @@ def dictionary(names: Sequence[str] | Any, codes: NDArray[Any], missing: Missing
 
 
 def distinct(names: Sequence[str] | Any, empty: NDArray[np.bool_]) -> tuple[Any, Ints]:
-    """Return a dictionary of the names of rows that are not `empty`, which must be distinct, and the code of each row.
+    """Return the dictionary and the codes of a column with one name per row; `empty` rows have an empty string.
 
-    The `empty` rows share the last entry, an empty string.
-    A dictionary with a repeated entry would not be written as the same bytes every time.
+    The names of the other rows must be distinct: a dictionary with a repeated entry would not be written as the same
+    bytes every time.
     """
     listed: Any = pa.array(names, pa.string()) if isinstance(names, list) else names
     kept = listed.filter(pa.array(~empty))

@@ -23,7 +23,10 @@ _TABLE_ROWS: Final = 65_536
 
 
 class ReceiptsLedger:
-    """The receipts ledger of one node. `digests` holds the digest of each receipt once the segments are written."""
+    """The receipts ledger of one node. Once the segments are written, `digests` has the digest of each receipt.
+
+    It is an empty string for a batch in which nothing was sent.
+    """
 
     def __init__(self, world: World, node: int, batches: Batches) -> None:
         self._world, self._node, self._batches = world, node, batches

@@ -65,7 +65,7 @@ class Batches:
         return found
 
     def receipts(self, begin: int, end: int, *, kept: bool) -> list[Receipt | None]:
-        """Return the receipts of some batches, None for a batch in which nothing was sent.
+        """Return the receipts of batches `begin` up to but not including `end`, None where nothing was sent.
 
         `kept`: as the sender stores them, with the changes of `Flow.altered`; otherwise as the peer gave them.
         """
@@ -113,7 +113,7 @@ REASON: Final = "id_conflict"
 
 
 def evidence(receipt: Receipt, key_id: str, at: int) -> str:
-    """Return a receipt as its sender stores it, signed at a time in microseconds.
+    """Return a receipt as JSON, as the sender of the batch stores it, signed at a time in microseconds.
 
     It has the form of a real receipt, but its signature is not valid: the keys do not exist.
     """

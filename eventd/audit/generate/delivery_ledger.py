@@ -25,7 +25,7 @@ _ERRORS: Final = ["", REASON]
 
 
 class DeliveriesLedger:
-    """The deliveries ledger of one node. `receipts` holds the digest of each batch's receipt."""
+    """The deliveries ledger of one node. `receipts` has the digest of each batch's receipt, or an empty string."""
 
     def __init__(
         self, world: World, node: int, catalogue: EventCatalogue, batches: Batches, receipts: list[str]
@@ -100,7 +100,7 @@ class DeliveriesLedger:
             yield flow, np.arange(ends[at] - block.counts[at], ends[at])
 
     def _outcome(self, block: Block, numbers: Ints) -> NDArray[np.int8] | None:
-        """Return the outcome of each row; None if all events were delivered."""
+        """Return the outcome of each row as an index of `_OUTCOMES`; None if all events were delivered."""
         if self._plain:
             return None
         found = np.zeros(block.rows, np.int8)

@@ -16,7 +16,7 @@ class DeliverySimulator:
         self.world = world
 
     def connect(self) -> None:
-        """Link the nodes of every group."""
+        """Add the links of every group to the world, and deliver the events over them."""
         for group in range(len(self.world.groups)):
             for sender, peer in self.world.pairs:
                 link = Link(group, sender, peer, self.terms(sender, peer, group))
@@ -25,7 +25,7 @@ class DeliverySimulator:
                     self.send(link)
 
     def terms(self, sender: int, peer: int, group: int) -> tuple[SelectionTerms, ...]:
-        """Return the selections of a link: one that selects every event."""
+        """Return the selections of a link over time: a single one, which selects every event."""
         return (SelectionTerms(self.world.settings.start, {}),)
 
     def send(self, link: Link) -> LinkTiming:
@@ -43,11 +43,11 @@ class DeliverySimulator:
         return timing
 
     def select(self, link: Link, pending: PendingBatches, numbers: Ints) -> Ints:
-        """Return the events that the link's terms select."""
+        """Return the numbers of the events that the link's terms select: all of them."""
         return numbers
 
     def delay(self, link: Link, pending: PendingBatches, numbers: Ints, random: np.random.Generator) -> None:
-        """Hold batches back during outages of the peer."""
+        """Change the pending batches so that none is sent during an outage of the peer."""
         for begin, end in reversed(self.world.outages[link.peer]):
             pending.hold_back(numbers, begin, end)
         pending.ready = np.maximum.accumulate(pending.ready)
@@ -62,7 +62,7 @@ class DeliverySimulator:
         *,
         repair: bool = False,
     ) -> None:
-        """Add the flow of the pending batches."""
+        """Add the flow of the pending batches to the world."""
         sent, recorded, acked = timing.schedule(pending.ready)
         self.world.add_flow(
             group=link.group,

@@ -59,7 +59,7 @@ class Emitter:
     """The source of events. Commit k has the events from `first[k]` up to but not including `first[k + 1]`, all of
     `group[k]`, at true time `at[k]`.
 
-    The last of them was observed about `lag[k]` before that. `skew`: how far the node's clock is ahead. Times are in
+    Its last event was observed about `lag[k]` before that. `skew`: how far the node's clock is ahead. Times are in
     microseconds. `expiring` are the numbers of events that expire before they can be sent. `position` and `seq` of each
     commit's first event are set when the whole log is known. A ghost emits forged events: the node that they name never
     recorded them.
@@ -153,7 +153,7 @@ def make_emitters(
 ) -> list[Emitter]:
     """Return an emitter per node. Events come in bursts, more by day than by night.
 
-    `pending`: how many events of a node are emitted too late to be sent.
+    `pending`: by node, how many of its events are emitted too late to be sent.
     """
     random = random_of(settings.seed, "shares")
     share = random.uniform(0.6, 1.4, settings.nodes)

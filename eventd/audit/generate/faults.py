@@ -24,7 +24,7 @@ from eventd.errors import Invalid
 from eventd.runtime.clock import SECOND
 
 _ATTEMPTS = 10_000
-"""Attempts to draw an event that has no fault yet."""
+"""Maximum number of attempts to draw an event that has no fault yet."""
 _MOST_NEIGHBOURS = 3
 """Maximum number of adjacent events that are lost together."""
 
@@ -76,7 +76,7 @@ class FaultInjector:
         return set(range(self.world.settings.nodes))
 
     def kinds(self) -> list[tuple[int, Callable[[int], Iterator[Fault]]]]:
-        """Return the number of faults of each kind, and the function that makes them."""
+        """Return, for each kind, the number of faults and the function that injects that many."""
         settings = self.world.settings
         return [
             (settings.lose, self._lose),
@@ -86,7 +86,7 @@ class FaultInjector:
         ]
 
     def inject(self) -> list[Fault]:
-        """Inject all faults. Raises Invalid if there are too few events."""
+        """Inject all faults into the world, and return them. Raises Invalid if there are too few events."""
         faults = [fault for count, make in self.kinds() for fault in islice(make(count), count)]
         for flow in self.sent:
             flow.rows = without(flow.rows, self.unsent.get(flow.uid, ()))
@@ -108,7 +108,7 @@ class FaultInjector:
                 left -= 1
 
     def _neighbours(self, target: Target, most: int) -> Iterator[int]:
-        """Yield an event and the next ones while they are in the same batch and have no fault."""
+        """Yield the target's event and up to `most` - 1 next ones of its batch without a fault; mark them as used."""
         rows = target.flow.rows
         at = int(np.searchsorted(rows, target.number))
         yield target.number
@@ -179,8 +179,10 @@ class FaultInjector:
         return [one for (sender, _, within), one in self.by_link.items() if (sender, within) == (node, group)]
 
     def _pick_loop(self, kind: str) -> tuple[Target, Flow]:
-        """Return a delivered event, and a link from its peer back to its source, or on to another peer that also
-        receives it."""
+        """Return a delivered event, marked as used, and a flow over which it can be sent once more.
+
+        For TO_SOURCE that flow leads from the event's peer back to its source, otherwise to another peer of its source.
+        """
         for _ in range(_ATTEMPTS):
             target = self.pick(claim=False)
             flow = target.flow
@@ -195,7 +197,7 @@ class FaultInjector:
         raise Invalid("the ledgers have too few events for these faults", hint="raise --events or --nodes")
 
     def _sends_to(self, flow: Flow, peer: int, number: int) -> bool:
-        """Return whether the source also sends the event to another peer."""
+        """Return whether the flow's sender also sends the event to this other peer."""
         direct = self.by_link.get((flow.sender, peer, flow.group))
         return direct is not None and number in direct.rows[np.searchsorted(direct.rows, number) :][:1]
 
@@ -203,7 +205,7 @@ class FaultInjector:
     # --------------------------------------------------------------------------------------------
 
     def pick(self, *, among: Sequence[Flow] = (), claim: bool = True) -> Target:
-        """Return a random event that has no fault yet. `claim` marks it as used."""
+        """Return a random delivered event without a fault; `claim` marks it as used. Raises Invalid without any."""
         flows = among or self.flows
         for _ in range(_ATTEMPTS if flows else 0):
             flow = flows[int(self.random.integers(len(flows)))]
@@ -220,7 +222,7 @@ class FaultInjector:
         return (target.flow.source, number) not in self.used and target.flow.batch_of(number) == target.batch
 
     def time_after(self, at: int) -> int:
-        """Return a random time within a minute after `at` (microseconds)."""
+        """Return a random time from a second to a minute after `at` (microseconds)."""
         return at + int(self.random.integers(SECOND, MINUTE))
 
     def _send_again(self, back: Flow, feed: Flow, target: Target, begun: int, *, repair: bool) -> None:

@@ -92,7 +92,10 @@ class Flow:
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
     def count_events(self, expiring: Ints) -> None:
-        """Count the events of each batch. `expiring` are the source's events that expired before they could be sent."""
+        """Set the rows, and the numbers of accepted and refused events, of each batch.
+
+        `expiring` are the source's events that expired before they could be sent.
+        """
         self.row_at = np.searchsorted(self.rows, self.edges)
         self.held_at = np.searchsorted(self.held, self.edges)
         lines = np.diff(self.row_at)
@@ -134,7 +137,7 @@ class PendingBatches:
     attempts: Ints
 
     def hold_back(self, numbers: Ints, begin: int, end: int) -> None:
-        """Merge the batches that became ready during an outage of the peer into full batches, sent after its end."""
+        """Merge the batches that became ready during an outage of the peer into full batches, ready after its end."""
         first, beyond = np.searchsorted(self.ready, (begin, end))
         if first == beyond:
             return

@@ -19,7 +19,7 @@ _REASONS = ("unknown_key", "bad_signature", "stale", "no_signature")
 
 
 def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
-    """Yield segments with refused requests every few hours, with and without a known key."""
+    """Yield segments of requests that the node refused every few hours, with and without a known key."""
     settings = world.settings
     random = random_of(settings.seed, "refusals", node)
     at = np.arange(settings.start + 20 * MINUTE, settings.end - MINUTE, min(4 * HOUR, settings.span // 2))
@@ -46,7 +46,8 @@ def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
 def gaps_of(world: World, node: int) -> Iterator[SegmentRows]:
     """Yield a segment with one gap that a peer declared: its retention evicted events that it had received from others.
 
-    Nothing is missing because of it: the peer does not relay these events to the node.
+    Nothing is missing because of it: the peer does not relay these events to the node. There is no segment if no peer
+    received any.
     """
     random = random_of(world.settings.seed, "gaps", node)
     senders = {sender for sender, peer in world.pairs if peer == node}

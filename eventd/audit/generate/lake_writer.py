@@ -23,7 +23,10 @@ from eventd.lake.writer import Segment
 
 
 def write_lake(settings: Settings, url: str, *, progress: Callable[[int], None]) -> Truth:
-    """Write the ledgers of all nodes. Raises Invalid, Conflict, LakeUnavailable and MissingExtra."""
+    """Write the ledgers of all nodes, and return what a correct audit of them reports.
+
+    Raises Invalid, Conflict, LakeUnavailable and MissingExtra.
+    """
     storage = connect_empty(url)
     world, faults = plan(settings)
     write_head(storage, settings)
@@ -44,8 +47,8 @@ def connect_empty(url: str) -> Storage:
 
 
 def write_head(storage: Storage, settings: Settings) -> None:
-    """Write the lake's id, derived from the settings, so that an audit never resumes from the state of a different
-    lake."""
+    """Write the lake's head, with an id derived from the settings, so that an audit never resumes from the state of a
+    different lake."""
     lake = hashlib.sha256(msgspec.msgpack.encode(settings)).hexdigest()[:16]
     storage.put(HEAD, encode(Head(id=lake, made_at=settings.start)))
 

@@ -46,7 +46,7 @@ def number_all(world: World) -> None:
 
 
 def log_of(world: World, node: int) -> Journal:
-    """Return the commits to a node's log."""
+    """Return the commits to a node's log in order: of its own events, and of batches from its peers."""
     emitter = world.emitters[node]
     journals = [Journal(emitter.at, np.full_like(emitter.at, OWN), np.arange(len(emitter.at)))]
     for flow in world.flows:
@@ -102,7 +102,7 @@ def sizes_of(world: World, journal: Journal, emitter: Emitter) -> Ints:
 
 
 def by_flow(journal: Journal) -> list[tuple[int, Ints]]:
-    """Return each flow of a journal, with the indexes of its entries."""
+    """Return the uid of each flow in a journal, or OWN, with the indexes of its entries."""
     order = np.argsort(journal.flow, kind="stable")
     found, starts = np.unique(journal.flow[order], return_index=True)
     return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(found) else []
@@ -129,7 +129,10 @@ def _number_log(world: World, node: int) -> None:
 
 
 def _find_ranges(world: World, flows: Sequence[Flow]) -> None:
-    """Set the range of each batch in its sender's positions: a regular batch begins where the previous one ended."""
+    """Set the range of each batch in its sender's positions, and the peer's mark after it.
+
+    A regular batch begins where the previous one ended.
+    """
     ordinary = [one for one in flows if not (one.alone or one.repair)]
     for one in flows:
         ghost = world.emitters[one.source].ghost

@@ -14,7 +14,7 @@ from eventd.audit.report.findings import Discrepancy, Finding, group_findings
 
 
 def plan(settings: Settings) -> tuple[World, list[Fault]]:
-    """Return the federation and its faults. Raises Invalid for invalid settings."""
+    """Return the federation with numbered events, and its faults. Raises Invalid for settings that cannot be met."""
     check(settings)
     world = World(settings)
     DeliverySimulator(world).connect()

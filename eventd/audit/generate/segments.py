@@ -44,7 +44,7 @@ class SegmentRange(NamedTuple):
 
 
 def divide(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[SegmentRange]:
-    """Divide items at the ends of days and epochs and into full segments. Items without rows join the next ones."""
+    """Divide items into segments of up to `most` rows within one day and epoch; a larger item is one by itself."""
     total = np.append(0, np.cumsum(rows))
     bounds = np.flatnonzero((np.diff(times // _DAY) != 0) | (np.diff(epoch_indexes) != 0)) + 1
     for begin, end in zip(np.append(0, bounds), np.append(bounds, len(rows)), strict=True):
@@ -70,7 +70,7 @@ class Block:
         return int(self.counts.sum())
 
     def spread(self, values: Any) -> Any:
-        """Repeat a value of each item (of the whole journal) for each of its rows."""
+        """Return the value of each row's item; `values` has one for each item of the whole journal."""
         return np.repeat(values[self.items], self.counts)
 
     def within(self) -> Ints:
@@ -92,7 +92,10 @@ def blocks(rows: Ints, one: SegmentRange) -> Iterator[Block]:
 
 
 def numbers_of(world: World, journal: Journal, block: Block, starts: Ints, *, held: bool) -> Ints:
-    """Return the event number of each row. `starts`: where the rows of each item begin, in its flow or emitter."""
+    """Return the event number of each row. `starts`: where the rows of each item begin, in its flow or emitter.
+
+    `held`: the rows are the events that the peer recorded, otherwise those that were in the batch.
+    """
     begin = starts[block.items] + block.low
     pieces = []
     for uid, at, count in zip(journal.flow[block.items].tolist(), begin.tolist(), block.counts.tolist(), strict=True):

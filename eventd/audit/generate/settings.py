@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> int:
-        """Return the begin of the simulated period."""
+        """Return the start of the simulated period."""
         return START
 
     @property
@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fault_events(self) -> int:
-        """Return the number of events that the faults need at most."""
+        """Return the number of faults, which is also the maximum number of events with one."""
         return self.lose + self.duplicate + self.forge + self.loop
 
 

@@ -26,7 +26,7 @@ from eventd.runtime.clock import SECOND
 
 
 def ship(world: World, catalogue: EventCatalogue, node: int, storage: Storage) -> list[Segment]:
-    """Write all ledgers of a node, and its states. Raises LakeUnavailable."""
+    """Write all ledgers of a node and its states, and return the segments. Raises LakeUnavailable."""
     closed = world.closed(node)
     segments: list[tuple[int, Segment]] = []
     for part in _segments(world, catalogue, node):

@@ -1,4 +1,4 @@
-"""The findings that a correct audit of generated ledgers reports."""
+"""The findings and totals that a correct audit of generated ledgers reports."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class World:
 
     @cached_property
     def skews(self) -> Ints:
-        """Return how far each node's clock is ahead, in microseconds."""
+        """Return how far each node's clock is ahead, in microseconds; negative: behind."""
         most = self.settings.skew
         return random_of(self.settings.seed, "skew").integers(-most, most, self.settings.nodes, endpoint=True)
 
@@ -98,7 +98,7 @@ class World:
         return f"{key_of(self.settings.seed, 'epoch', node, epoch_index):016x}"[:12]
 
     def numbers(self, source: int, group: int) -> Ints:
-        """Return the numbers of the events of a source in a group that were sent before the end."""
+        """Return the numbers of a source's events in a group that it emitted before the end of the simulated period."""
         return self._numbers[source, group]
 
     @cached_property
@@ -113,7 +113,7 @@ class World:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Return the sender and peer of every link."""
+        """Return the sender and peer of every link; the same in each group."""
         return ring(self.settings.nodes, self.settings.nodes - 1)
 
     def closed(self, node: int) -> int:
@@ -121,7 +121,7 @@ class World:
         return self.settings.end + int(self.skews[node])
 
     def add_flow(self, **parts: Any) -> Flow:
-        """Add a flow."""
+        """Add a flow with the next uid, and return it."""
         flow = Flow(uid=len(self.flows), **parts)
         self.flows.append(flow)
         return flow

@@ -16,7 +16,7 @@ _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 def whole(value: int | None) -> str:
-    """Format an integer: `9,999,997`."""
+    """Format an integer: `9,999,997`; None as a dash."""
     return NONE if value is None else f"{value:,}"
 
 
@@ -31,9 +31,9 @@ def counted(value: int, noun: str, plural: str | None = None) -> str:
 
 
 def percent(part: int, total: int, *, exact: bool = False) -> str:
-    """Format a share, rounded down: 100 % is shown only if nothing is missing.
+    """Format a share with two decimals, rounded down: 100 % is shown only if nothing is missing.
 
-    `exact` adds decimals until the share differs from 100 %.
+    `exact` adds decimals until the share differs from 100 %. A `total` of 0 gives a dash.
     """
     if total <= 0:
         return NONE
@@ -66,7 +66,7 @@ def span(seconds: float | None) -> str:
 
 
 def short_span(seconds: float | None) -> str:
-    """Format a duration in its largest unit alone, rounded down: `2 min`, `3 h`."""
+    """Format a duration in its largest unit alone, rounded down: `2 min`, `3 h`; below a minute, like `span`."""
     if seconds is None or seconds < MINUTE:
         return span(seconds)
     size, unit = next((size, unit) for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")) if seconds >= size)
@@ -103,7 +103,7 @@ def size(octets: int) -> str:
 
 
 def micros(text: str | None) -> int | None:
-    """Return an RFC 3339 time as microseconds since 1970; None if it is not a valid time."""
+    """Return an RFC 3339 time as microseconds since 1970; None for None or an invalid time."""
     try:
         time = datetime.fromisoformat(text or "")
     except ValueError:
@@ -112,7 +112,7 @@ def micros(text: str | None) -> int | None:
 
 
 def moment(text: str | None) -> str:
-    """Format an RFC 3339 time, cut to the second: `2026-11-22 04:44:25 UTC`."""
+    """Format an RFC 3339 time, cut to the second: `2026-11-22 04:44:25 UTC`; an invalid time is returned as it is."""
     if not text:
         return NONE
     at = micros(text)

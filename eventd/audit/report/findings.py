@@ -69,11 +69,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def events(self) -> int:
-        """Return the number of discrepancies."""
+        """Return the number of ids before `ids` was shortened; 1 for a finding without ids."""
         return self.count or max(1, len(self.ids))
 
     def shortened(self, most: int = MOST_IDS) -> Finding:
-        """Return the finding with at most `most` ids."""
+        """Return the finding with its first `most` ids, and with `count` set if that leaves out any."""
         if len(self.ids) <= most:
             return self
         return msgspec.structs.replace(self, ids=self.ids[:most], count=self.events)
@@ -99,7 +99,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def group_findings(discrepancies: Iterable[Discrepancy]) -> list[Finding]:
-    """Group discrepancies into findings, listed `in_order`. The order of the discrepancies does not matter.
+    """Group discrepancies into findings, listed `in_order`. Their order does not matter, and repeated ones count once.
 
     Discrepancies without a seq form one finding per (kind, group, source, peer, detail), with sorted ids.
     """

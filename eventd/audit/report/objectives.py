@@ -29,13 +29,14 @@ class Objective(NamedTuple):
 
 
 Objectives = Mapping[str, Objective]
-"""Objectives by group."""
+"""Objectives by group; the one under ANY is for all other groups."""
 
 
 def read_objectives(path: str | None) -> dict[str, Objective]:
-    """Read the objectives from the FederationSLO documents of a file or folder; groups without one get the defaults.
+    """Return the objectives in the FederationSLO documents of a file or folder, and the default under ANY.
 
-    Raises Invalid with file and line of an invalid document.
+    Without a path, the default is the only one. Raises Invalid with file and line of an invalid document, or of a
+    second one for a group, and if there is none.
     """
     found = {ANY: Objective()}
     if path is None:
@@ -64,14 +65,14 @@ def read_objectives(path: str | None) -> dict[str, Objective]:
 
 
 def objective_of(objectives: Objectives, group: str) -> Objective:
-    """Return the objective of a group."""
+    """Return the objective of a group: its own, or else the default."""
     return objectives.get(group) or objectives[ANY]
 
 
 def judge_pair(pair: Pair, objective: Objective, *, late: int, sure: bool) -> Slo:
-    """Judge whether a pair met its objective; `late` deliveries took longer than it allows.
+    """Judge whether a pair met its objective; `late` is the number of its deliveries slower than `objective.fail`.
 
-    If the ledgers do not reach far enough (`sure` is False), an objective can be missed, but not met.
+    If the ledgers do not reach far enough (`sure` is False), the verdict is missed or unproven, never met.
     """
     waited = pair.lag or 0.0
     reasons = [
@@ -123,7 +124,10 @@ def read_conditions(texts: Sequence[str]) -> list[Condition]:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas. An empty text, as of an unset variable, is kept, so that it is refused as a condition."""
+    """Split at commas, without empty parts.
+
+    An empty text yields one empty part, so that it is refused (an unset variable must not mean no conditions).
+    """
     return [part.strip() for part in text.split(",") if part.strip()] or [""]
 
 

@@ -61,7 +61,7 @@ PairKey = tuple[str, str, str]
 
 
 class PairStatus(NamedTuple):
-    """The status of a pair: state, proven share, and a word beside it (the lag, or the problem)."""
+    """The status of a pair: state, proven share, and a word beside it (the lag, the link's state, or the problem)."""
 
     state: State
     share: str
@@ -69,7 +69,7 @@ class PairStatus(NamedTuple):
 
 
 def noun(kind: Kind) -> str:
-    """Return the noun for the discrepancies of a finding."""
+    """Return the noun for the discrepancies of a finding of this kind."""
     return _NOUNS.get(kind, "event")
 
 
@@ -79,7 +79,7 @@ def due(figures: Figures) -> int:
 
 
 def share_of(figures: Figures, *, exact: bool = False) -> str:
-    """Return the proven share of due deliveries; never 100 % if the ledgers do not reach far enough."""
+    """Format the proven share of due deliveries; `?` instead of 100 % if the ledgers do not reach far enough."""
     share = percent(figures.delivered, due(figures), exact=exact)
     return "?" if figures.completeness is None and figures.delivered == due(figures) else share
 
@@ -110,7 +110,7 @@ def status_of(pair: Pair, found: Counter[Kind]) -> PairStatus:
 
 
 def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
-    """Return the status of every source and peer of a group, including findings on pairs without a link."""
+    """Return the status of a group's pairs by (source, peer), including pairs that occur only in findings."""
     found = findings_by_pair(report.findings)
     by_pair = {
         (source, peer): status_of(Pair(group=group, source=source, peer=peer), kinds)
@@ -122,18 +122,21 @@ def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
 
 
 def is_idle(pair: Pair, status: PairStatus) -> bool:
-    """Return whether nothing was due and nothing is pending."""
+    """Return whether a pair is proven although nothing was due, and nothing is pending."""
     return status.state == "good" and not due(pair) and not pair.pending
 
 
 def is_waiting(pair: Pair) -> bool:
-    """Return whether events have been pending for longer than a delivery usually takes, or on a stopped link."""
+    """Return whether events have been pending for at least `NOTABLE_LAG`, or are pending on a stopped link."""
     stopped = pair.state not in ("running", "")
     return pair.pending > 0 and (stopped or (pair.lag or 0) >= NOTABLE_LAG)
 
 
 def reused_segments(work: Work) -> str:
-    """Describe the segments whose cells an audit reused: how many, how many were checked, and the earliest read."""
+    """Return the end of a sentence, from `; ` on, about the segments that an audit did not read again.
+
+    It says how many, how many of them were checked, and the earliest read; empty if there were none.
+    """
     if not work.segments_known:
         return ""
     words = f"; {counted(work.segments_known, 'segment')} not read again"
@@ -154,12 +157,12 @@ def short_count(value: int) -> str:
 
 
 def groups(report: Report) -> list[str]:
-    """Return the groups that have pairs, in order."""
+    """Return the groups that have pairs, sorted by name."""
     return sorted({pair.group for pair in report.pairs}, key=natural)
 
 
 def worst_first(report: Report) -> list[Pair]:
-    """Return all pairs, the worst first."""
+    """Return all pairs: wrong ones first, then unproven, waiting and proven ones, each by most missing events."""
     found = findings_by_pair(report.findings)
     rank = {"bad": 0, "none": 1, "open": 2, "good": 3}
 

@@ -25,7 +25,7 @@ class Figures(msgspec.Struct, kw_only=True):
     expected = delivered + expired + in_path + dead_lettered + pending + missing + disputed + unproven. `delivered`
     counts an event once however often it was sent; `disputed` events are delivered by the ledger of one side only.
     `completeness` is the proven share, in percent, of due deliveries (expected without expired, in_path, dead_lettered,
-    pending), rounded down; None if the ledgers do not reach far enough.
+    pending), rounded down, 100 if none is due; None if the ledgers do not reach far enough.
     """
 
     expected: int = 0
@@ -43,7 +43,10 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 class Totals(Figures, kw_only=True):
-    """The whole lake. `events` counts those that entered a log at their source, `deliveries` counts ledger rows."""
+    """The whole lake. `events` counts those that entered a log at their source, `deliveries` counts ledger rows.
+
+    `findings` counts findings, and `by_kind` the discrepancies in them.
+    """
 
     events: int = 0
     deliveries: int = 0
@@ -107,7 +110,7 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a pair met its objective, and the reason in words. `late` deliveries took longer than it allows."""
+    """Whether a pair met its objective, the reason in words, and the number of `late` deliveries, above its `fail`."""
 
     verdict: Verdict
     reason: str
@@ -249,7 +252,10 @@ class Limitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups."""
+    """The requested audit. `slo` has the objectives in seconds per group; '' is the default of all other groups.
+
+    After `patience` seconds, a node that does not report counts as silent.
+    """
 
     slo: dict[str, dict[str, int]]
     fail_on: tuple[str, ...] = ()
@@ -327,7 +333,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def to_json(report: Report) -> bytes:
-    """Return the content of report.json, indented by two."""
+    """Return the content of report.json, indented by two, with invisible characters as escapes."""
     text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     return spelled_out(text.decode()).encode()
 

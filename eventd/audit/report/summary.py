@@ -142,7 +142,7 @@ def _legend() -> Text:
 
 
 def _doubts(report: Report) -> Iterator[Text]:
-    """Yield the limitations of the verdict, a line each."""
+    """Yield a line for each limitation of the verdict and each note on pairs, and the number of lines left out."""
     lines = [f"{one.where}: {one.message}" for one in report.troubles]
     notes: dict[str, list[str]] = {}
     for pair in report.pairs:

@@ -14,7 +14,7 @@ from eventd.log.core.scan import BYTES_PER_READ, blocks_at
 from eventd.store.engine.database import fetch, fetch_in
 
 AHEAD: Final = 64
-"""Maximum number of blocks whose columns other than the text one query reads."""
+"""Maximum number of blocks that one query reads, with all columns except the text."""
 
 Part = tuple[BlockColumns, Sequence[int]]
 """Some records of a block by their indexes in it; a range object if they are adjacent."""
@@ -24,7 +24,7 @@ _OUTLINE: Final = ", ".join([*Block._fields[:-1], "''"])
 
 
 class PositionRange(NamedTuple):
-    """The positions `(after, upto]` of a topic; `own`: only records that entered the log at this node."""
+    """The positions `(after, upto]` of a topic; `own`: without the blocks of events that came from other nodes."""
 
     topic_id: int
     after: int
@@ -33,15 +33,18 @@ class PositionRange(NamedTuple):
 
 
 def walk_back(
-    conn: sa.Connection, memory: Memory, stretch: PositionRange, skips: Callable[[Block], bool]
+    conn: sa.Connection, memory: Memory, positions: PositionRange, skips: Callable[[Block], bool]
 ) -> Iterator[BlockColumns]:
-    """Yield the blocks with records in a range, the last one first, except those for which `skips` is true."""
-    topic_id, after, upto, _ = stretch
+    """Yield the topic's blocks with records in a range, the last one first, except those for which `skips` is true.
+
+    A block is yielded whole, also if it begins before the range or ends after it.
+    """
+    topic_id, after, upto, _ = positions
     at = upto
     while at > after:
         known = memory.holding(at)
         if known is None:
-            near = _outlines_back(conn, stretch, at)
+            near = _outlines_back(conn, positions, at)
             if not near:
                 return
             new = [*takewhile(lambda block: memory.holding(block.position) is None, near)]
@@ -54,15 +57,15 @@ def walk_back(
         at = known.block.position - 1
 
 
-def _outlines_back(conn: sa.Connection, stretch: PositionRange, at: int) -> list[Block]:
+def _outlines_back(conn: sa.Connection, positions: PositionRange, at: int) -> list[Block]:
     """Read the next blocks of the range backwards from position `at`, the last one first, without their text."""
-    own = "AND own = 1" if stretch.own else ""
+    own = "AND own = 1" if positions.own else ""
     sql = (
         f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position <= ? AND position > ? {own}"
         " ORDER BY position DESC LIMIT ?"
     )
-    rows = fetch(conn, sql, (stretch.topic_id, at, stretch.after - BLOCK_RECORDS, AHEAD))
-    return [block for block in map(Block._make, rows) if block.last > stretch.after]
+    rows = fetch(conn, sql, (positions.topic_id, at, positions.after - BLOCK_RECORDS, AHEAD))
+    return [block for block in map(Block._make, rows) if block.last > positions.after]
 
 
 def _affordable(found: Sequence[Block]) -> Sequence[Block]:
@@ -82,7 +85,7 @@ def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Ite
 
 
 def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> list[Part]:
-    """Return the records at these positions (ascending) that still exist, block by block."""
+    """Return the records at these positions that still exist, block by block; `positions` must be ascending."""
     parts: list[Part] = []
     unknown: list[int] = []
     for place in positions:

@@ -13,11 +13,11 @@ from eventd.log.delivery.states import read_versions
 from eventd.store.engine.database import fetch
 
 LOOKED_AT: Final = 4000
-"""Approximate limit of batches in one extract."""
+"""Approximate maximum number of batches in one extract."""
 PORTION: Final = 200
-"""Batches that are read together."""
+"""Maximum number of batches that one query reads."""
 _TEXT: Final = 1024
-"""Characters of receipts and exceptions that count as much as one row."""
+"""Characters of receipts and exceptions that count as one row of deliveries, or as an eighth of a row of receipts."""
 _COLUMNS: Final = (
     "id, cursor, batch_id, epoch, incarnation, after, upto, events, selector_version, exceptions, picked, attempts,"
     " sent_at, acked_at, status, protocol, key_id, receipt"
@@ -27,8 +27,8 @@ _COLUMNS: Final = (
 class BatchRow(NamedTuple):
     """One delivered batch.
 
-    `exceptions` has the reason why a record was not delivered, by position. `picked` are the positions that a repair
-    sent; empty for other batches.
+    `events` counts the delivered ones. `exceptions` has the reason why a record was not delivered, by position.
+    `picked` are the positions that a repair sent; empty for other batches.
     """
 
     id: int
@@ -52,7 +52,7 @@ class BatchRow(NamedTuple):
 
 
 class BatchPage(NamedTuple):
-    """Batches in order of id; `upto` is the last id that was read, and `full` says that more may exist."""
+    """Batches in order of id; `upto` is the last id that was read, and with `full` later batches may exist."""
 
     batches: Sequence[BatchRow]
     upto: int
@@ -60,8 +60,9 @@ class BatchPage(NamedTuple):
 
 
 def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> BatchPage:
-    """Read the batches after the id `after` that make about `rows` rows: one row each, or `expanded` to one for each
-    event.
+    """Read the batches after the id `after`, until they make about `rows` ledger rows.
+
+    A batch makes one row, or with `expanded` one row for each event; a long receipt counts as more.
     """
     weight = "events + (length(exceptions) + length(receipt)) / ?" if expanded else "1 + length(receipt) / (8 * ?)"
     sql = f"SELECT id, {weight} FROM batches WHERE id > ? ORDER BY id LIMIT ?"

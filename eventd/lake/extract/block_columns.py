@@ -79,7 +79,7 @@ class Memory:
         return found
 
     def keep(self, block: Block) -> BlockColumns:
-        """Split a block and cache it."""
+        """Return the columns of a block, cached; beyond `MOST_BYTES`, the blocks used longest ago are dropped."""
         known = self._apart.get(block.position)
         if known is not None and known.block.records == block.records:
             return known

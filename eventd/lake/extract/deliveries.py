@@ -47,7 +47,7 @@ def spread(
         _add(columns, parts, evidence)
         for outcome, error, left_out in _left_out(conn, batch, memory):
             missing += len(left_out.positions) - count(left_out.parts)
-            _add(columns, left_out.parts, evidence | _but(outcome, error))
+            _add(columns, left_out.parts, evidence | _undelivered_columns(outcome, error))
         if missing > 0:
             bounds = (batch.epoch, batch.after, batch.upto)
             lost.append(EvictedRows(peer.place.group, peer.peer, *bounds, missing, "deliveries_lost"))
@@ -57,7 +57,7 @@ def spread(
 def _delivered(
     conn: sa.Connection, batch: BatchRow, peer: PeerCursor, selections: Selections, memory: Memory
 ) -> list[Part]:
-    """Return the stored records that the batch delivered and the peer did not refuse."""
+    """Return the delivered records that are still stored, in order; none if the batch's selection is unknown."""
     if batch.picked:
         return find_at(conn, memory, [place for place in batch.picked if place not in batch.exceptions])
     selection = selections.of(batch.cursor, batch.selector_version)
@@ -65,8 +65,8 @@ def _delivered(
         return []
     found: list[Part] = []
     open_ = batch.events
-    stretch = PositionRange(peer.topic_id, batch.after, batch.upto, own=not selection.relay)
-    for apart in walk_back(conn, memory, stretch, lambda block: selection.settles(block) is False):
+    within = PositionRange(peer.topic_id, batch.after, batch.upto, own=not selection.relay)
+    for apart in walk_back(conn, memory, within, lambda block: selection.settles(block) is False):
         indexes = _selected(apart, batch, selection)[-open_:]
         if indexes:
             found.append((apart, indexes))
@@ -96,22 +96,22 @@ class _LeftOut(NamedTuple):
 
 
 def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
-    """Yield the outcome, the error class, and the records that the batch did not deliver for these."""
+    """Yield the records of the range that the batch did not deliver, grouped by outcome and error class."""
     if not batch.exceptions:
         return
     refused = [place for place, reason in batch.exceptions.items() if reason not in _NOT_SENT]
-    letters = _letters(conn, batch.cursor, refused)
+    reasons = _read_reasons(conn, batch.cursor, refused)
     kinds: dict[tuple[str, str], list[int]] = {}
     for place, reason in sorted(batch.exceptions.items()):
         sent = reason not in _NOT_SENT
-        kind = (DeliveryState.REFUSED.value, letters.get(place, reason)) if sent else (reason, "")
+        kind = (DeliveryState.REFUSED.value, reasons.get(place, reason)) if sent else (reason, "")
         kinds.setdefault(kind, []).append(place)
     for (outcome, error), positions in kinds.items():
         yield outcome, error, _LeftOut(positions, find_at(conn, memory, positions))
 
 
-def _letters(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
-    """Return the reasons of refused records from their dead letters; a record without one was dropped or requeued."""
+def _read_reasons(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
+    """Return why each position was refused, from its dead letter; positions whose letter is gone are absent."""
     if not positions:
         return {}
     sql = "SELECT position, reason FROM dead_letters WHERE cursor = ? AND position {in}"
@@ -143,8 +143,8 @@ def _evidence_columns(batch: BatchRow, peer: PeerCursor, epoch: str) -> dict[str
     }
 
 
-def _but(outcome: str, error: str) -> dict[str, Any]:
-    """Return the columns that differ for an event that was not delivered. An event that was not sent has no answer."""
+def _undelivered_columns(outcome: str, error: str) -> dict[str, Any]:
+    """Return the column values that an undelivered event has instead of those of `_evidence_columns`."""
     if outcome in _NOT_SENT:
         unsent = {"attempts": 0, "status": 0, "peer_recorded_at": None, "receipt_digest": ""}
         return {"outcome": outcome, **unsent}
@@ -152,7 +152,7 @@ def _but(outcome: str, error: str) -> dict[str, Any]:
 
 
 def _add(columns: Columns, parts: Sequence[Part], said: Mapping[str, Any]) -> None:
-    """Append the rows of some records, whole ranges of columns at a time."""
+    """Append the rows of some records; `said` has the column values that these rows share."""
     total = 0
     for apart, indexes in parts:
         block = apart.block

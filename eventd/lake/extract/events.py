@@ -18,7 +18,7 @@ from eventd.log.core.scan import BYTES_PER_READ
 from eventd.store.engine.database import fetch, fetch_in
 
 LOOKED_AT: Final = 2000
-"""Blocks that one extract reads at most, including those of other topics."""
+"""Maximum number of blocks that one extract looks at, including those of other topics."""
 MOST_BYTES: Final = 32 << 20
 """Bytes of event bodies after which one extract ends."""
 _COLUMNS: Final = ", ".join(Block._fields)
@@ -43,7 +43,7 @@ class _BlockSelection(NamedTuple):
 def read_events(
     conn: sa.Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory
 ) -> Extract:
-    """Read about `rows` events after the position `after`."""
+    """Read about `rows` events of the groups in `places` after the position `after`, whole blocks at a time."""
     chosen = _choose(conn, places, after, rows)
     columns = no_rows(Ledger.EVENTS)
     for block in _read(conn, chosen.positions):

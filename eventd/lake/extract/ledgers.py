@@ -17,7 +17,7 @@ from eventd.lake.schema import Ledger
 from eventd.log.cursors.trimmed import read_forgotten
 
 MOST_LISTED: Final = 5000
-"""Rows of a plain table in one extract at most: each may hold a receipt."""
+"""Maximum number of rows that one extract reads from a plain table: each may hold a receipt."""
 
 
 def read_ledger(
@@ -62,7 +62,10 @@ def table_of(book: Ledger) -> str:
 
 
 def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
-    """Note in an extract which rows were deleted before they were read; without later rows, it ends after them."""
+    """Return an extract with the rows that retention deleted before they were read added to `lost`.
+
+    If no rows come after these, `upto` is moved to the last of them.
+    """
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)
     edge = min(forgotten, upto)

@@ -70,7 +70,7 @@ def receipts(batches: Sequence[BatchRow], places: Scope, selections: Selections)
 
 
 def inbound(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
-    """Yield the rows of `inbound`: this node's answers to batches of its peers."""
+    """Yield the rows of `inbound`: this node's answers to batches of its peers, without groups outside the scope."""
     for number, topic_id, node, batch_id, key_id, covers, digest, receipt, recorded_at in rows:
         place = places.topics.get(topic_id)
         if place is not None:
@@ -113,7 +113,7 @@ def _covered(text: str) -> dict[str, Any]:
 
 
 def gaps(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
-    """Yield the rows of `gaps`."""
+    """Yield the rows of `gaps`, without groups outside the scope."""
     for number, topic_id, node, epoch, after, upto, reason, recorded_at in rows:
         place = places.topics.get(topic_id)
         if place is not None:
@@ -128,7 +128,7 @@ def gaps(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
 
 
 def refused(rows: Sequence[Sequence[Any]], places: Scope) -> Iterator[Row]:
-    """Yield the rows of `refusals`."""
+    """Yield the rows of `refusals`, without groups outside the scope."""
     groups = {place.group: place for place in places.topics.values()}
     for number, group, peer, key_id, reason, count, first_at, last_at in rows:
         if group in groups:

@@ -33,8 +33,9 @@ class EvictedRows(NamedTuple):
 class Extract:
     """The rows of a ledger with numbers in `(after, upto]`.
 
-    `columns` has every column of the ledger in its order. `full`: more rows may exist. `upto` may lie beyond the last
-    row when the numbers between belong to other groups. The caller that stores the rows records `lost` by `note_lost`.
+    `columns` has every column of the ledger in its order. `full`: rows after `upto` may exist already. `upto` may lie
+    beyond the last row, because the numbers between belong to other groups or to deleted rows. The caller that stores
+    the rows must pass `lost` to `note_lost`.
     """
 
     book: Ledger

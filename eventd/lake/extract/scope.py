@@ -43,7 +43,7 @@ class Scope(NamedTuple):
 
 
 def read_groups(conn: sa.Connection) -> dict[str, str]:
-    """Return this node's name in each declared group."""
+    """Return this node's name in each declared group, by group."""
     return {row.name: str(row.spec.get("nodeName", "")) for row in read_resources(conn, "EventGroup")}
 
 

@@ -52,7 +52,10 @@ class GroupState(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The numbers of a ledger that can still be read: `first` to `last`; `last` is 0 before the first row."""
+    """The numbers of a ledger that can still be read, `first` to `last` inclusive; none if `first` is `last` + 1.
+
+    `last` is 0 before the first row. For `events` it is the log's last position, of any topic.
+    """
 
     first: int
     last: int

@@ -19,9 +19,9 @@ from eventd.text.invisible import spelled_out
 MOST_FINDINGS = 100
 """Maximum number of rows in the table of a kind."""
 MOST_IDS_SHOWN = 4_000
-"""Maximum number of ids shown on the page, apart from the embedded files."""
+"""Approximate maximum number of ids shown on the page, apart from the embedded files."""
 MOST_OCTETS = 250_000
-"""Maximum length of each embedded file."""
+"""Approximate maximum length of each embedded file, in bytes."""
 
 _OPENS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -52,7 +52,7 @@ def _kind(kind: Kind, every: Iterable[Finding], share: int) -> dict[str, Any]:
 
 
 def number_range(one: Finding) -> str:
-    """Format the first and last seq (or ledger row) of a finding, inclusive: `48,211 – 48,212`."""
+    """Format the first and last seq (or ledger row) of a finding, inclusive: `48,211 – 48,212`; a dash without them."""
     if not one.last:
         return NONE
     return f"{one.first:,}" if one.first == one.last else f"{one.first:,} – {one.last:,}"

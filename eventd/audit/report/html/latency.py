@@ -14,14 +14,14 @@ from eventd.audit.report.pair_status import pair_key
 from eventd.audit.report.report import Bin, Latency, Pair, Report
 
 SMALL_MULTIPLES = 12
-"""Number of pairs whose charts are shown without unfolding, the slowest first."""
+"""Maximum number of pairs whose charts are shown without unfolding, the slowest first."""
 MOST_RIDGES = 800
 """Maximum number of pairs with a chart."""
 NEGLIGIBLE = 0.0005
 """The share of deliveries at each end that is drawn at the edge of a chart, so that outliers do not compress it."""
 PER_DECADE, FINEST, LEAST = 12, 19, 40
-"""Columns of a chart: per power of ten of seconds, the most per power of ten (about one per bin), and the least per
-chart."""
+"""Columns of a chart: `PER_DECADE` for each power of ten of seconds, but at least `LEAST` per chart, unless that makes
+more than `FINEST` for each power of ten (about one per bin)."""
 RIDGE, RIDGE_WIDTH, RIDGE_TOP = 48, 760, 6
 
 LEGS = {
@@ -73,7 +73,7 @@ def latencies(report: Report) -> dict[str, Any] | None:
 
 
 def overall(report: Report) -> Latency | None:
-    """Return the latency of all pairs together; None if nothing was measured."""
+    """Return the latency of all pairs together, of the longest measured leg of each; None if nothing was measured."""
     measured = [_longest(pair) for pair in report.pairs if _longest(pair).bins]
     return merge(measured) if measured else None
 
@@ -102,7 +102,7 @@ def _percentile(bins: Sequence[Bin], share: float, slowest: float | None) -> flo
 
 
 def _longest(pair: Pair) -> Latency:
-    """Return the longest leg that was measured: up to the peer's record, otherwise up to its acknowledgement."""
+    """Return the leg from the event to the peer's record; if it was not measured, the one to the acknowledgement."""
     return pair.latencies.whole if pair.latencies.whole.bins else pair.latencies.delivered
 
 
@@ -127,7 +127,7 @@ def _describe(latency: Latency) -> str:
 
 
 def _scale(latencies: Iterable[Latency]) -> LogScale:
-    """Return a scale of at least one decade that omits outliers, within 100 µs and 100 days."""
+    """Return a scale from 0 to 1 of at least a factor of ten, without outliers, within 100 µs and 10,000,000 s."""
     whole = merge(latencies)
     low, high = (_percentile(whole.bins, share, whole.max) or 0.0 for share in (NEGLIGIBLE, 1 - NEGLIGIBLE))
     low = min(max(low / 1.5, 1e-4), 1e6)
@@ -135,7 +135,7 @@ def _scale(latencies: Iterable[Latency]) -> LogScale:
 
 
 def _ticks(scale: LogScale, left: float, right: float, skip: int = 1) -> list[Tick]:
-    """Return a line for every power of ten; one in `skip` of them has a label."""
+    """Return a line for every tick of the scale; one in `skip` of them has a label."""
     ticks = []
     for place, value in enumerate(scale.ticks()):
         x = left + scale.at(value) * (right - left)
@@ -163,7 +163,7 @@ def _columns(latency: Latency, scale: LogScale) -> list[float]:
 
 
 def _area_chart(latency: Latency, scale: LogScale, left: float, right: float, base: float, height: float) -> AreaChart:
-    """Draw a distribution above a base line, up to the given height."""
+    """Draw a distribution that has bins above a base line, its peak at the given height."""
     columns = _columns(latency, scale)
     peak, width = max(columns), (right - left) / len(columns)
     filled = [place for place, column in enumerate(columns) if column]

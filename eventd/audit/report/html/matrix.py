@@ -12,7 +12,7 @@ from eventd.audit.report.report import Pair, Report
 MOST_NODES = 40
 """Maximum number of rows and columns of one matrix. Of more nodes, those with most problems are shown."""
 DENSE = 9
-"""Number of nodes from which column names are vertical and cells small."""
+"""Number of columns from which their names are vertical and the cells small."""
 
 Statuses = dict[tuple[str, str], PairStatus]
 
@@ -47,7 +47,7 @@ def _grid(report: Report, group: str) -> dict[str, Any]:
 
 
 def _names(by_pair: Statuses) -> list[str]:
-    """Return the nodes to show, ordered by name."""
+    """Return the nodes to show, sorted by name: the `MOST_NODES` that are in most pairs with a problem."""
     problems: Counter[str] = Counter()
     for (source, peer), status in by_pair.items():
         problems.update({source: status.state != "good", peer: status.state != "good"})

@@ -88,7 +88,7 @@ def _kicker(report: Report) -> Iterator[str]:
 
 
 def _shares(report: Report) -> list[tuple[str, int, str]]:
-    """Return the parts of all expected deliveries: fill, number and label."""
+    """Return the parts of all expected deliveries that are not 0: fill, number and label."""
     totals = report.totals
     parts = (
         ("good", totals.delivered, "proven"),

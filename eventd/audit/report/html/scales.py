@@ -73,7 +73,7 @@ class TimeScale:
         return self.left + (inside - self.first) / max(self.last - self.first, 1) * (self.right - self.left)
 
     def ticks(self, most: int = 8) -> list[tuple[int, str]]:
-        """Return at most `most` round moments, each with its label: the time of day, or the date at the start
+        """Return up to `most` + 1 round moments, each with its label: the time of day, or the date at the start
         of a day."""
         length = max(self.last - self.first, 1)
         step = next(

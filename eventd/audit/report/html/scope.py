@@ -18,7 +18,7 @@ MOST_NAMES = 6
 
 
 class Doubt(NamedTuple):
-    """A reason why something is unproven: a sentence, which may begin with the pairs concerned."""
+    """A reason why something is unproven: a sentence of the names of `pairs`, if any, followed by `words`."""
 
     words: str
     pairs: tuple[Pair, ...] = ()
@@ -40,7 +40,7 @@ def _of_totals(report: Report) -> Iterator[Doubt]:
 
 
 def _of_notes(pairs: Iterable[Pair]) -> Iterator[Doubt]:
-    """Yield each note once, with its pairs."""
+    """Yield each note once with its pairs, up to `MOST_NOTES`, and then a line that counts the others."""
     noted: dict[str, list[Pair]] = defaultdict(list)
     for pair in sorted(pairs, key=lambda one: (-one.unproven, pair_key(one))):
         for note in pair.notes:

@@ -1,4 +1,4 @@
-"""The timeline: deliveries due in each hour, and the spans in which events were missing or pending."""
+"""The timeline: expected deliveries in each hour, and the spans in which events were missing or pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventd.audit.report.pair_status import PairKey
 from eventd.audit.report.report import Gap, Report
 
 MOST_LANES = 30
-"""Maximum number of lanes; the pairs with most missing events are drawn."""
+"""Maximum number of lanes; the pairs with most missing or lost events are drawn."""
 LEFT, RIGHT = 190, 1068
 LANE, VOLUME = 22, 64
 _INSET = {"bad": 4, "open": 6, "none": 8}
@@ -20,7 +20,7 @@ _KEY = {"bad": "missing", "open": "pending", "none": "a loss declared by the nod
 
 
 class TimelineSpan(NamedTuple):
-    """Part of a lane: its begin and end (microseconds), its fill, and its title."""
+    """Part of a lane: its start and end (microseconds), its fill, and its title."""
 
     since: int
     until: int
@@ -73,7 +73,7 @@ def timeline(report: Report) -> dict[str, Any] | None:
 
 
 def lasted(gap: Gap) -> str:
-    """Format the length of a gap."""
+    """Format the length of a gap; a dash if its start or end is not a valid time."""
     since, until = micros(gap.since), micros(gap.until)
     return short_span((until - since) / SECOND) if since is not None and until is not None else NONE
 
@@ -92,7 +92,7 @@ def _summary(report: Report, lanes: Lanes) -> str:
 
 
 def _lanes(report: Report, last: int) -> Lanes:
-    """Return the spans of each pair that has any, in the order of drawing."""
+    """Return the spans of each pair that has any, in the order of drawing: pending, declared, missing."""
     lanes: Lanes = defaultdict(list)
     for pair in report.pairs:
         open_since = micros(pair.oldest_open_gap.since) if pair.oldest_open_gap else None
@@ -137,7 +137,7 @@ def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeS
 
 
 def _volume(report: Report) -> Counter[int]:
-    """Return the deliveries due in each hour, by its begin in microseconds; empty for a single hour."""
+    """Return the expected deliveries of each hour, by its start in microseconds; empty for a single hour."""
     expected: Counter[int] = Counter()
     for hour in report.hours:
         if (at := micros(hour.hour)) is not None:
@@ -151,5 +151,5 @@ def _bars(volume: Counter[int], scale: TimeScale) -> list[Bar]:
     for at, count in sorted(volume.items()):
         x, height = scale.at(at), count / highest * (VOLUME - 6)
         width = max(scale.at(at + HOUR * SECOND) - x - 1, 0.75)
-        bars.append(Bar(x, VOLUME - height, width, height, f"{counted(count, 'delivery', 'deliveries')} due"))
+        bars.append(Bar(x, VOLUME - height, width, height, f"{counted(count, 'delivery', 'deliveries')} expected"))
     return bars
