@@ -1,4 +1,4 @@
-"""Applied event groups as the database has them: their peers and topic, links, subscriptions and retention.
+"""Reads the state of applied event groups (peers, topic, links, subscriptions), and applies their retention.
 
 May import: egress, egress.subscriptions, log.core, log.cursors, log.delivery, log.retention, resources,
     resources.kinds, runtime, store.engine, store.rows.

@@ -1,5 +1,7 @@
 """The append-only log, its cursors, and everything that is stored by position.
 
+The code is in the packages inside this one, each of which says what it may import.
+
 May import: nothing of the project.
 """
 
