@@ -60,9 +60,10 @@ def target_of(cursor: str) -> tuple[str, str]:
 
 
 def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> list[Cursor]:
-    """Create, adjust and delete cursors to match the declarations. Return those of links, subscriptions and repairs.
+    """Create, adjust and delete cursors to match the declarations; return all cursors of links and subscriptions.
 
-    A new cursor begins at the oldest stored record. A wider selector gets a repair for the records that the old one
+    Cursors of repairs and backfills are included. Missing topics of groups are created. A new cursor begins at the
+    oldest stored record. A wider selector gets a repair for the records that the old one
     excluded. Parts derived for a deleted subscription end after their grace.
     """
     groups = effective(stored)
@@ -176,7 +177,10 @@ class _CursorReconciler:
             begin_backfill(self._conn, name, cursor, self._now)
 
     def delete_others(self) -> list[str]:
-        """Delete the cursors of undeclared peers and subscriptions. Return the names of those of subscriptions."""
+        """Delete the cursors of undeclared peers and subscriptions, and of their repairs and backfills.
+
+        The runs of subscriptions are detached. Returns the names of the deleted cursors of subscriptions and backfills.
+        """
         others = [c for c in self._cursors.values() if (c.kind, *target_of(c.name)) not in self._wanted]
         delete_cursors(self._conn, [cursor.name for cursor in others])
         ended = [cursor.name for cursor in others if cursor.kind in (SUBSCRIPTION, BACKFILL)]
@@ -193,7 +197,10 @@ def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> Non
 
 
 def pause_all(conn: Connection, paused: Iterable[Cursor], now: int, *, at: int | None, by: str) -> None:
-    """Pause these cursors at the time `at`, or resume them if it is None. A paused one keeps its time and operator."""
+    """Pause these cursors as of `at`, by the operator `by`; `at` None: resume them, and clear their failures.
+
+    A cursor that is paused already keeps its time and operator.
+    """
     for cursor in paused:
         if at is None or cursor.paused_at is None:
             set_paused(conn, cursor.name, at=at, by=by)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ from typing import TypeVar, cast
 N = TypeVar("N", bound=ast.AST)
 ROOT = Path(__file__).parents[2]
 _CACHES = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
+_TABLES = {
+    "eventd/api/routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
+    "eventd/cli/routerctl_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
+}
+"""Files whose strings name functions that are loaded when needed: the package, and the form of such a string."""
 _NOT_OURS = _CACHES | {".git", ".venv", "build", "dist", "eventd-data"}
 
 
@@ -49,10 +55,12 @@ class Source:
     def imports(self) -> list[tuple[int, str]]:
         """Return (line, dotted name) of every import, also those inside functions and by name at run time.
 
-        `from eventd.store.rows import keys` is `eventd.store.rows.keys`: a module and a name in one look alike.
+        `from eventd.store.rows import keys` is `eventd.store.rows.keys`: a module and a name in one look alike. What
+        the route table and the command tree name is imported, too.
         """
         nodes = (*self.nodes(ast.Import), *self.nodes(ast.ImportFrom), *self.nodes(ast.Call))
-        return sorted(found for node in nodes for found in self._imports_of(node))
+        written = (found for node in nodes for found in self._imports_of(node))
+        return sorted([*written, *self._imports_of_table()])
 
     @cached_property
     def uses(self) -> list[tuple[int, str]]:
@@ -86,6 +94,12 @@ class Source:
             case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")):
                 if node.args and isinstance(node.args[0], ast.Constant):
                     yield node.lineno, str(node.args[0].value)
+
+    def _imports_of_table(self) -> Iterator[tuple[int, str]]:
+        if self.path in _TABLES:
+            package, form = _TABLES[self.path]
+            named = ((line, text) for line, text in self.strings if form.fullmatch(text))
+            yield from ((line, f"{package}.{text.replace(':', '.')}") for line, text in named)
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:

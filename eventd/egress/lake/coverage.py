@@ -1,4 +1,4 @@
-"""Determines how far the ledgers of a node are in a lake, from file names alone; no manifest is opened."""
+"""Determines how far the ledgers of a node are in a lake, from its state and file names; no manifest is opened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LakeCoverage:
     states: dict[str, NodeState]
 
     def note(self, kept: LedgerKey, after: int, upto: int) -> None:
-        """Add a segment."""
+        """Extend the range of a ledger by a segment, which covers `(after, upto]`."""
         before = self.reaches.get(kept)
         self.reaches[kept] = SegmentRange(after=after if before is None else min(before.after, after), upto=upto)
 
@@ -70,7 +70,7 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
 
 
 def read_states(storage: Storage, nodes: Collection[str], epoch: str) -> dict[str, NodeState]:
-    """Return the readable states of these nodes in this epoch, by name. Raises LakeUnavailable."""
+    """Return the readable states of these nodes in this epoch, by the node's name. Raises LakeUnavailable."""
     paths = {state_path(node, epoch): node for node in nodes}
     states = {}
     for path, text in storage.read_many(paths).items():

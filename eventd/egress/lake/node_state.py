@@ -23,7 +23,10 @@ def describe(
     payloads: bool = False,
     interval: int = 0,
 ) -> NodeState:
-    """Build the state of a node. `positions` are those of its cursors; None before anything was shipped."""
+    """Return the state of a node; nothing is written. `positions` are those of the cursors of its ledgers.
+
+    `positions` None, before anything was shipped: the state lists no groups.
+    """
     return NodeState(
         node=node,
         epoch=state.epoch,
@@ -45,7 +48,7 @@ def describe(
 
 
 def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, SegmentRange]:
-    """Return the range of each ledger that segments cover."""
+    """Return the range that segments cover of each ledger of this node."""
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 
 

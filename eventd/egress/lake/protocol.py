@@ -16,8 +16,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What to ship, and where; the first frame.
 
     `lake` is its URL; `rows` how many rows a segment has at most. Segments are compacted at the age `compact_after` and
-    deleted at the age `retention`, in microseconds; 0 for never. `interval`: how often a round begins, in microseconds.
-    `claim` names the claim of the node on its database. `nice`: how far the process lowers its priority, from 0 to 19.
+    deleted at the age `retention`, in microseconds; 0 for never. `interval`: the time from the end of a round to the
+    next one, in microseconds, unless it begins early. `claim` names the claim of the node on its database. `nice`: how
+    far the process lowers its priority, from 0 to 19.
     """
 
     database: str
@@ -44,9 +45,9 @@ class TidyRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Cursors are missing, or belong to another lake: the node creates them, at the beginning, for each ledger.
+    """Cursors are missing, or belong to another lake: the node must create them, at position 0, for each ledger.
 
-    `lake` is the id of the lake, empty as long as it was not reached.
+    `nodes` are the node names whose ledgers are shipped; `lake` is the id of the lake, empty until it was reached.
     """
 
     nodes: tuple[str, ...]
@@ -89,7 +90,7 @@ class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How many segments were compacted into the archive and how many deleted. `more`: tidying is not finished."""
+    """How many segments a step compacted into the archive, and how many it deleted. `more`: tidying is not finished."""
 
     compacted: int = 0
     removed: int = 0
@@ -119,7 +120,7 @@ def frame(value: msgspec.Struct) -> bytes:
 
 
 def cursor_name(node: str, book: Ledger) -> str:
-    """Return the name of the cursor of a ledger of the node with this name."""
+    """Return the name of the cursor for one ledger of the node with this name."""
     return f"{SEGMENTS}/{node}/{book}"
 
 

@@ -32,7 +32,7 @@ def _array(column: Column, values: list[Any], schema: pa.Schema) -> pa.Array:
 
 
 def _is_one(values: list[Any]) -> bool:
-    """Return whether all values are equal."""
+    """Return whether there are values, all equal."""
     return bool(values) and values[0] == values[-1] and values.count(values[0]) == len(values)
 
 

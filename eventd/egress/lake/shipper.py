@@ -45,10 +45,11 @@ if TYPE_CHECKING:
 
 EXTRACT_ROWS: Final = 20_000
 """Rows of one extract: a long read keeps SQLite from truncating its write-ahead log."""
-TELL_SECONDS: Final = 60
-"""Seconds between two states of a node at most."""
+STATE_SECONDS: Final = 60
+"""Seconds after which a node's state is written again, even if it has not changed, and during a long round."""
 SETTLING: Final = 10 * SECOND
-"""An event gets its time slightly before its commit: older events are assumed to be stored (microseconds)."""
+"""Events that are at least so many microseconds older than a round are assumed to be stored: an event gets its time
+slightly before its commit."""
 
 
 PAYLOAD_ROWS: Final = 1_000
@@ -85,7 +86,7 @@ class Shipper:
         self._terms = terms
         self._database = database
         self._memory = Memory()
-        self._told_at: dict[str, int] = {}
+        self._state_written_at: dict[str, int] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -105,7 +106,10 @@ class Shipper:
             return _failed(error)
 
     def tidy(self, now: int) -> Answer:
-        """Compact or delete a small part. An `EventdError` is returned as a `Failure`."""
+        """Compact or delete a small part, or nothing before the lake was read.
+
+        An `EventdError` is returned as a `Failure`.
+        """
         if self._storage is None or self._coverage is None:
             return TidyResult()
         if self._tidying is None:
@@ -184,7 +188,7 @@ class Shipper:
             if moved is None and cursor.position < round_.state.books[book].last:
                 moved = self._ship(round_.state.epoch, node, book, cursor.position, now)
             if moved is not None and moved.upto > cursor.position:
-                self._tell_meanwhile(node, look, now)
+                self._write_interim_state(node, look, now)
                 return moved
             round_.books.pop(0)  # the ledger is shipped as far as the round goes, or as far as possible
         until = round_.began - SETTLING
@@ -194,7 +198,7 @@ class Shipper:
         return RoundEnd(complete_until=until)
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
-        """Adopt segments beyond the cursor: they were written, but the cursor was not moved."""
+        """Return the shipment of segments that the lake has beyond the cursor's `position`; None if it has none."""
         reach = self._known.reaches.get(LedgerKey(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
@@ -229,7 +233,7 @@ class Shipper:
     # --- the states of the nodes --------------------------------------------------------------------------------
 
     def _write_state(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
-        """Write the node's state if it changed, or some time has passed."""
+        """Write the node's state of the round if it changed, or after `STATE_SECONDS`."""
         before = self._known.states[node]
         state = describe(
             round_.state,
@@ -245,8 +249,8 @@ class Shipper:
         if node in round_.shipped or state.groups != before.groups or self._is_time(node, now):
             self._write(state, now)
 
-    def _tell_meanwhile(self, node: str, look: _Look, now: int) -> None:
-        """Write the state during a long round: the segments shipped so far, but the node's data of before the round."""
+    def _write_interim_state(self, node: str, look: _Look, now: int) -> None:
+        """Every `STATE_SECONDS` of a long round, write the last state again, with the segments shipped so far."""
         if self._is_time(node, now):
             before = self._known.states[node]
             segments = segments_of(node, self._known)
@@ -254,10 +258,10 @@ class Shipper:
             self._write(replace(before, books=books, segments=segments, as_of=now, closed_at=0), now)
 
     def _is_time(self, node: str, now: int) -> bool:
-        return abs(now - self._told_at.get(node, 0)) >= TELL_SECONDS * SECOND
+        return abs(now - self._state_written_at.get(node, 0)) >= STATE_SECONDS * SECOND
 
     def _write(self, state: NodeState, now: int) -> None:
-        """Write a state without promising segments again that another program has deleted."""
+        """Write a state; it does not list segments again that another program has deleted, by the state in the lake."""
         there = read_states(self._at, [state.node], state.epoch).get(state.node)
         if there is not None:
             removed = {book: reach.after for book, reach in there.segments.items()}
@@ -267,7 +271,7 @@ class Shipper:
             state = replace(state, segments=segments_of(state.node, self._known))
         write_state(self._at, state)
         self._known.states[state.node] = state
-        self._told_at[state.node] = now
+        self._state_written_at[state.node] = now
 
     @property
     def _at(self) -> Storage:

@@ -55,7 +55,7 @@ logger = logging.getLogger("eventd.lake")
 
 
 class LakeMetrics(Protocol):
-    """The metrics of shipping: see `eventd.lake.metrics`."""
+    """Interface of the metrics of shipping: see `eventd.lake.metrics`."""
 
     def shipped(self, book: str, rows: int, size: int) -> None: ...
 
@@ -70,7 +70,7 @@ class LakeMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundPage:
-    """A page without rows, because only the shipping process reads them. It never says that there are no more."""
+    """A page without rows, because only the shipping process reads them. It always claims that there may be more."""
 
     upto: int
     full: bool = True
@@ -88,7 +88,7 @@ class LakeAck(Ack):
 
 
 class LakeSink:
-    """Ships in rounds: one begins every `interval` seconds, or as soon as the log has `rows` new entries."""
+    """Ships in rounds: the next begins `interval` seconds after one ended, or once the log has `rows` new entries."""
 
     own = False
 
@@ -220,7 +220,7 @@ class LedgerCursors:
             logger.info("segment adopted", extra={"cursor": name, "upto": shipment.upto})
 
     async def postpone(self, failure: Postponement) -> None:
-        """Store the failure with every cursor."""
+        """Store the failure with the cursor of every ledger, and keep it in memory."""
         self._metrics.held_up(failure.state, failure.reason)
         self._clear = True
         for cursor in await self._log.database.read(read_cursors, SEGMENTS):
@@ -239,7 +239,8 @@ class LedgerCursors:
 def enrol(conn: Connection, nodes: Sequence[str], lake: str, now: int) -> None:
     """Create the cursors of these nodes' ledgers, for the lake with this id, in the open transaction.
 
-    A cursor of another lake begins anew: a lake gets every row that the node still has.
+    A cursor of another lake is replaced by a new one: a lake gets every row that the node still has. With an empty
+    `lake`, only missing cursors are created.
     """
     lock_head(conn)
     known = {cursor.name: cursor.selection.get("lake") for cursor in read_cursors(conn, SEGMENTS)}

@@ -42,11 +42,14 @@ class WorkerClient:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, None without one."""
+        """Return the id of the process; None without one."""
         return None if self._child is None else self._child.process.pid
 
     async def ask(self, request: Request) -> Answer:
-        """Perform one request. Raises WorkerLost; the next call starts another process."""
+        """Let the process perform one request, and return its answer; start the process if there is none.
+
+        Raises WorkerLost; the next call then starts another process.
+        """
         try:
             if self._child is None:
                 self._child = _Process(self._terms, self._environment, self._clock)
@@ -102,7 +105,7 @@ class _Process:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
-        self._tell_errors()
+        self._log_errors()
         if self._answer.done():
             return self._answer.result()
         if self.process.exited.done():
@@ -111,8 +114,8 @@ class _Process:
             raise WorkerLost(f"the shipping process {how}")
         raise WorkerLost(f"the shipping process has not answered for {STEP_SECONDS:g} s")
 
-    def _tell_errors(self) -> None:
-        """Log what it wrote to standard error."""
+    def _log_errors(self) -> None:
+        """Log the text that the process wrote to standard error since the last call."""
         self._stderr.drain(_KEPT)
         if text := self._err.decode(errors="replace").strip():
             logger.error("shipping process output", extra={"text": text})

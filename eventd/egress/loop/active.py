@@ -27,7 +27,10 @@ class _ActiveConsumer(Generic[PurposeT]):
 
 
 class Consumers(Generic[PurposeT]):
-    """Consumers by cursor name. `start` creates one for a cursor and its purpose, which can be compared."""
+    """The running consumers by cursor name. `start` creates one for a cursor and its purpose.
+
+    A purpose is any value that can be compared with `==`.
+    """
 
     def __init__(self, keep: KeepTask, start: Callable[[Cursor, PurposeT], Consumer[Any]]) -> None:
         self._keep = keep
@@ -46,7 +49,7 @@ class Consumers(Generic[PurposeT]):
         return list(self._running)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
-        """End consumers whose purpose changed or is gone. Returns their names.
+        """Cancel consumers whose purpose changed or is gone; return their names. `purpose_of` gets a cursor's name.
 
         They must be stopped before their cursors are adjusted: what one of them delivered by its old selection could be
         counted as delivered by the new one.
@@ -56,7 +59,11 @@ class Consumers(Generic[PurposeT]):
         return stale
 
     async def adjust(self, wanted: Mapping[str, Cursor], purpose_of: Callable[[str], PurposeT | None]) -> None:
-        """Run a consumer for each of these cursors, and no others. One of an outdated selection is replaced."""
+        """Run a consumer for each of these cursors (by name) that has a purpose, and no others.
+
+        A consumer that has ended, or has an outdated selection, is replaced; the others read their cursor again if it
+        was paused, resumed, or is to be tried at once.
+        """
         done = [
             name
             for name, one in self._running.items()

@@ -37,22 +37,22 @@ from eventd.runtime.clock import SECOND, Countdown
 from eventd.runtime.supervisor import SpawnTask
 
 IDLE_WRITE = 5.0
-"""Seconds after which a cursor is stored that has only passed records its destination did not select."""
+"""Seconds after which a cursor is stored if it has only passed records that are not selected for its destination."""
 BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot record a failure."""
 
 REOPEN_AFTER = 1.0
-"""Seconds after a comparison of marks in which a restart of the other side does not cause another one."""
+"""Seconds after a comparison of marks in which a restart of the other side does not cause another comparison."""
 CALM = 600.0
-"""Seconds without a rewind, or four times the cap of the back-off if that is longer, after which rewinds are counted
-from one.
+"""Seconds without a rewind, or four times the cap of the back-off if that is longer, after which the count of rewinds
+begins again.
 """
 DATABASE = "database"
 """The reason of a link while this node's own database is unavailable."""
 REWINDS = "rewinds"
 """The reason of a link whose other side rewinds repeatedly."""
 AT_CAP = 64
-"""Attempts whose delay is the cap: a refused link waits for a change, and is only probed meanwhile."""
+"""A number of failures whose delay is the cap: a refused link waits for a change, and is only probed meanwhile."""
 RESULTS = (LinkError, Rewind, EventdError)
 """Errors of a delivery that this loop handles."""
 
@@ -118,23 +118,25 @@ class Consumer(Generic[PageT]):
         self._rewound_at = float("-inf")
 
     def wake(self) -> None:
-        """The other side has called: wait only as long as after a first failure.
+        """Shorten the wait after failures to that after a first one, because the other side has called.
 
-        Not shorter: a peer that calls often but refuses this node would be contacted as often.
+        It is not shorter: a peer that calls often but refuses this node would be contacted as often. A wait after
+        repeated rewinds is not shortened.
         """
         self._called = True
         self.look_again()
 
     def look_again(self) -> None:
-        """Read the cursor again if the consumer is waiting; deliveries under way are not disturbed."""
+        """Read the cursor again if the consumer waits for its next attempt; an attempt under way is not disturbed."""
         if self._resting:
             self.reread()
 
     def reopen(self) -> None:
-        """The other side was restarted and may have lost records: compare again, unless that was just done.
+        """Compare marks with the other side again, which was restarted and may have lost records.
 
-        Two nodes notify each other; without this limit each would cause the other's comparison, forever. Deliveries
-        under way are settled first, because their answers may precede the restart.
+        Nothing happens if that was done within `REOPEN_AFTER`: two nodes notify each other; without this limit each
+        would cause the other's comparison, forever. Deliveries under way are settled first, because their answers may
+        precede the restart.
         """
         if self._monotonic() - self._opened_at > REOPEN_AFTER:
             self._doubted = True
@@ -145,12 +147,15 @@ class Consumer(Generic[PageT]):
             self.reread()
 
     def reread(self) -> None:
-        """The cursor was changed by other code (paused, resumed): read it again at once."""
+        """Read the cursor again at once, because other code has changed it (paused, resumed).
+
+        An attempt under way ends, and its deliveries are cancelled.
+        """
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
     def finish(self) -> None:
-        """Start no further deliveries, settle those under way, then return from `run`."""
+        """Let `run` start no further deliveries, settle those under way, and then return. Does not wait for that."""
         self._finishing = True
         self._sink.wind_down()
         self.reread()
@@ -196,7 +201,7 @@ class Consumer(Generic[PageT]):
         await self._first(nudge, [], None if seconds == float("inf") else seconds)
 
     async def _attempt(self, cursor: Cursor) -> bool:
-        """Run until an error or a signal. Returns whether the cursor has reached its end."""
+        """Deliver until an error, which is recorded, or a signal; return whether the cursor has reached its end."""
         progress = _Progress(
             cursor.position,
             cursor.sent_upto,

@@ -10,7 +10,7 @@ from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursor
 
 
 class CursorStore(Protocol):
-    """A consumer's position and its failures."""
+    """Interface: reads and stores a consumer's position and its failures."""
 
     async def read(self) -> Cursor:
         """Return the cursor: its position, and when to try next. Raises `NotFound` if it was deleted."""
@@ -24,7 +24,7 @@ class CursorStore(Protocol):
         ...
 
     async def postpone(self, failure: Postponement) -> None:
-        """Record a failed attempt."""
+        """Record a failed attempt, with the time of the next one."""
         ...
 
 

@@ -17,7 +17,7 @@ from eventd.log.core.units import Effect
 from eventd.log.cursors.cursors import Batch, Cursor, DeadLetter
 
 LONGEST = 500
-"""Characters of the other side's text that are stored at most."""
+"""Maximum number of characters of the other side's text that are stored."""
 
 
 def plain(text: str) -> str:
@@ -77,7 +77,7 @@ class OpenResult:
 
 
 class OutboundRecord(Protocol):
-    """A record to send: its position in this node's log, and its event's id."""
+    """Interface of a record to send: its position in this node's log, and its event's id."""
 
     @property
     def position(self) -> int: ...
@@ -114,7 +114,7 @@ class OutboundBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordRefusal:
-    """A record that the other side refused for good. `attempts` is how often it was sent, 0 if unknown."""
+    """A record that the other side refused for good. `attempts`: how often it was sent; 0: as often as its batch."""
 
     record: OutboundRecord
     reason: str
@@ -126,9 +126,10 @@ class RecordRefusal:
 class Ack:
     """The result of a delivery.
 
-    The cursor moves to `upto`. It lies before the batch's end after a `failure`, or if the sink delivered only a part;
-    beyond it, if the sink read further by itself. `effect` is written in the transaction that moves the cursor. Dead
-    letters are stored under the cursor name `ledger_cursor`; if empty, under that of the batches or the cursor's own.
+    The cursor moves to `upto`. This position lies before the batch's end after a `failure`, or if the sink delivered
+    only a part, and beyond the batch's end if the sink read further by itself. `refused` records become dead letters,
+    stored under the cursor name `ledger_cursor`; if empty, under that of the batches or the cursor's own. `effect` is
+    written in the transaction that moves the cursor.
     """
 
     upto: int
@@ -141,12 +142,12 @@ class Ack:
 
     @property
     def asked(self) -> bool:
-        """Whether the other side was contacted: a batch that was not sent proves nothing about the link."""
+        """Whether the result proves that the link works: a batch with nothing to send proves nothing."""
         return self.effect is not None or any(batch.status for batch in self.batches)
 
 
 def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) -> list[DeadLetter]:
-    """Return the dead letters of a batch."""
+    """Return the dead letters for the refused records of a batch."""
     # A repair stores them under the name of the peer's own cursor, which outlives it.
     name = ack.ledger_cursor or (ack.batches[0].cursor if ack.batches else cursor.name)
     return [
@@ -165,7 +166,7 @@ def dead_letters(cursor: Cursor, outbound: OutboundBatch, ack: Ack, now: int) ->
 
 
 class PageBounds(Protocol):
-    """The position up to which a page was read, and whether more records may exist beyond it."""
+    """Interface of a page: the position up to which it was read, and whether more records may exist beyond."""
 
     @property
     def upto(self) -> int: ...
@@ -178,7 +179,7 @@ PageT = TypeVar("PageT", bound=PageBounds)
 
 
 class Sink(Protocol[PageT]):
-    """Delivers pages of records, in the form it needs: as records, or as lines for the wire."""
+    """Interface of a destination: reads pages of the log in the form that it needs, and delivers their records."""
 
     @property
     def window(self) -> int:
@@ -203,7 +204,10 @@ class Sink(Protocol[PageT]):
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> OutboundBatch | None:
-        """Return the batch to deliver; None if the page has nothing for this sink."""
+        """Return the batch to deliver from a page; None if the page has nothing for this sink.
+
+        `after` is the end of the previous batch's range, `attempts` the number of deliveries, this one included.
+        """
         ...
 
     async def deliver(self, outbound: Any) -> Ack:

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from eventd.runtime.clock import Clock
 
 LEAST = 64 << 10
-"""Bytes that a link gets at least, or waits for: a small batch costs nearly as much as a large one."""
+"""Minimum bytes that a link gets or else waits for, unless its batches are smaller: small batches cost nearly as much
+as large ones."""
 PATIENCE = 2.0
 """Seconds in which no batch is returned before links use the other half: of many batches that are answered at all, one
 is answered within milliseconds.
@@ -43,7 +44,7 @@ class BudgetShare:
 
 
 class Grant(NamedTuple):
-    """Bytes of one half or the other."""
+    """Bytes that a link got from one half of the budget."""
 
     half: BudgetShare
     size: int
@@ -72,7 +73,7 @@ class Budget:
         return len(self.main.queue) + len(self.first.queue)
 
     def offer(self, link: Allowance) -> Grant | None:
-        """Return the bytes that a link with nothing under way may use now; None if it has to wait."""
+        """Return the bytes that a link with nothing under way may use now; None if it has to wait. Reserves nothing."""
         if link.answers and self.main.fits(link.wanted):
             return Grant(self.main, link.wanted)
         if link.uses_main and not self._is_stuck:
@@ -147,7 +148,7 @@ class Allowance:
 
     @property
     def wanted(self) -> int:
-        """Return the most bytes that the next batch may take; `needed` are the least."""
+        """Return the maximum bytes that the next batch may take; `needed` is the minimum."""
         return max(self._most, self.needed)
 
     def window(self, wide: int) -> int:
@@ -166,24 +167,24 @@ class Allowance:
             nudge.set_result(None)
 
     def try_its_turn(self) -> bool:
-        """Take what is available and continue. Returns whether anything was."""
+        """Reserve what is available, and set the nudge of `wait`; return whether any bytes are reserved."""
         self._take_offer()
         if self._taken.size and self._nudge is not None and not self._nudge.done():
             self._nudge.set_result(None)
         return self._taken.size > 0
 
     def take(self) -> int:
-        """Reserve room for a page, unless that is done. Returns the bytes of events it may have."""
+        """Reserve room for a page, unless that is done already; return the bytes of events that the page may have."""
         if not self._taken.size:
             self._take_offer()
         self._asked = self._again or min(self._events, self._taken.size * 8 // 9)
         return self._asked
 
     def keep(self, size: int) -> bool:
-        """Return whether a page that was read may be kept, now that its size is known.
+        """Keep a page that was read, now that its size is known; return False if it was dropped instead.
 
-        If it is larger than what was reserved, and there is no room for that, it must be read again in its turn: a
-        waiting link must not hold what others wait for.
+        A page that is larger than what was reserved, and than what is free, is dropped and must be read again in its
+        turn: a waiting link must not hold what others wait for.
         """
         half, taken = self._taken
         if size > taken and half.held + size - taken > half.size and half.held > taken:

@@ -66,11 +66,11 @@ class OutboundLines(Sequence[OutboundLine]):
 
 @dataclass(frozen=True, slots=True)
 class PeerBatch(OutboundBatch):
-    """A batch of lines."""
+    """An outbound batch whose records are lines for a peer."""
 
     records: OutboundLines
 
     def picked(self, upto: int) -> list[int]:
-        """Return every position up to `upto` that a repair sends or leaves out: the ledger lists them."""
+        """Return, in order, the positions up to `upto` that a repair sends or leaves out: its ledger row lists them."""
         positions = [*(line.position for line in self.records), *(at for at, _ in self.exceptions)]
         return sorted(position for position in positions if position <= upto)

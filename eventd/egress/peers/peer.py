@@ -24,7 +24,7 @@ from federation.ranges import Mark
 
 
 class PeerMetrics(Protocol):
-    """Receives what was delivered, for metrics. Times are in seconds."""
+    """Interface of what is notified of deliveries and failures, for metrics. Times are in seconds."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
 
@@ -99,7 +99,7 @@ class PeerSink:
 
     @property
     def own(self) -> bool:
-        """A peer gets records of other nodes only with relay."""
+        """Return whether the peer gets only records that entered the log at this node, as it does without relay."""
         return self._wanted.own
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> WirePage:
@@ -122,7 +122,7 @@ class PeerSink:
         return page
 
     async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
-        """Find out the protocol, and compare what the peer has with what the ledger says."""
+        """Find out the protocol; over v2, except for a repair, compare the peer's mark with what it has confirmed."""
         opened = await self._open(cursor, page)
         self._opened = True
         return opened
@@ -146,7 +146,9 @@ class PeerSink:
         return OpenResult(reached=True, proven=V2)
 
     def _compare(self, cursor: Cursor, page: WirePage, mark: Mark | None) -> None:
-        """Compare the peer's mark with what it has confirmed. Raises `Rewind`, or `Blocked` for a mark beyond the log.
+        """Compare the peer's mark with what the peer has confirmed before, and set how the next range begins.
+
+        Raises `Rewind` if the mark is less, and `Blocked` if it is beyond the end of this log.
 
         A confirmation counts in the epoch in which it was given, whatever the present one is. A mark of any other epoch
         cannot be compared with it: the peer may have lost everything, and ids make sending it again harmless.
@@ -200,7 +202,7 @@ class PeerSink:
         return (edge, after) if edge > after else (after, None)
 
     async def deliver(self, outbound: PeerBatch) -> Ack:
-        """Deliver over the protocol that was found."""
+        """Deliver over the protocol that was found; without anything to send, only return the ledger row."""
         if not outbound.goes:
             return Ack(outbound.upto, (self._unsent(outbound),))
         try:

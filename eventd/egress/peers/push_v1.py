@@ -21,11 +21,11 @@ from federation.v1 import is_page, refuses_event_v1, sign_request_v1
 
 V1 = "v1"
 PAGE = 64
-"""Events of a batch at most; each batch is one ledger row."""
+"""Maximum number of events in a batch, which is one ledger row."""
 
 
 class PushV1:
-    """The v1 side of one link."""
+    """Sends the batches of one link over v1."""
 
     def __init__(self, link: Link, transport: Transport, ring: Callable[[], KeyRing], clock: Clock) -> None:
         self._link = link
@@ -34,7 +34,10 @@ class PushV1:
         self._clock = clock
 
     async def push(self, outbound: PeerBatch) -> Ack:
-        """Deliver the batch. Raises `LinkError` when not even its first event was accepted."""
+        """Deliver the batch; if the link fails after some events, the `Ack` covers these and has the failure.
+
+        Raises `LinkError` if the link fails at the first event.
+        """
         key = self._key()
         sent_at = self._clock.now()
         refused: list[RecordRefusal] = []

@@ -41,9 +41,9 @@ from federation.wire import (
 
 V2 = "v2"
 REFUSAL = 128
-"""Bytes that a refused line adds to a receipt, without its id."""
+"""Bytes that a receipt may have for each line that it refuses, besides the line's id."""
 BATCH_IDS = 64
-"""Batches without a receipt whose ids are remembered for the next attempt."""
+"""Maximum number of batches without a receipt whose ids are remembered for the next attempt."""
 
 
 class V2Unsupported(Exception):
@@ -68,6 +68,7 @@ class Link:
     """One direction, from `node` to `peer`. `endpoint` is the peer's base URL; `seconds` the time limit of an answer.
 
     `cursor` is the name under which deliveries are recorded; `window` the group's replay window in microseconds.
+    `repair`: batches are sent for a repair, so that they report no range of the cursor.
     """
 
     cursor: str
@@ -82,7 +83,7 @@ class Link:
 
 
 class PushV2:
-    """The v2 side of one link.
+    """Sends the batches of one link over v2.
 
     `ring` returns the current keys, `random` random bytes; `skewed` gets the seconds by which the peer's clock is
     ahead.
@@ -205,9 +206,9 @@ class PushV2:
         )
 
     def _batch_id(self, outbound: PeerBatch, body: bytes) -> str:
-        """Return the id of the batch.
+        """Return the id of the batch, a new one unless the same bytes over the same range were sent without a receipt.
 
-        The same bytes over the same range keep it over all attempts, so a lost receipt is given again.
+        By that id the peer recognizes the batch and gives a lost receipt again.
         """
         key = (self._range(outbound), hash(body))
         if key not in self._batch_ids:

@@ -47,10 +47,10 @@ class Asker:
     random: Callable[[int], bytes]
 
     async def ask(self, question: Question, kind: type[R]) -> R:
-        """Return the answer of this kind.
+        """Return the answer, decoded as the type `kind`; a busy peer is asked again for up to `BUSY_SECONDS`.
 
-        Raises `QueryUnsupported` if the peer does not know the query, `HistoryEnded`, `Unavailable` while it cannot be
-        queried, and `Conflict` if it refuses, or answers without proof.
+        Raises `QueryUnsupported` if the peer does not know the query, `HistoryEnded`, `Unavailable` while the peer
+        cannot be queried, and `Conflict` if it refuses, or answers without proof.
         """
         body = encode_question(question)
         end = self.clock.monotonic() + BUSY_SECONDS
@@ -87,7 +87,7 @@ class Asker:
         return None
 
     async def _judge(self, answer: Answer, *, may_wait: bool) -> None:
-        """Pause if asking again may help, raise otherwise."""
+        """Pause if asking again may help and `may_wait`; raise otherwise."""
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):

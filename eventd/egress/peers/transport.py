@@ -25,12 +25,12 @@ from federation.event import micros
 from federation.wire import read_error
 
 MAX_ANSWER = 64 << 10
-"""Bytes of an answer at most, unless the request allows more."""
+"""Maximum bytes of an answer's body, unless the request allows more."""
 CONNECT_SECONDS = 10.0
 
 
 class Origin(NamedTuple):
-    """The endpoint of a connection."""
+    """The host and port that a connection leads to; `secure`: over TLS."""
 
     secure: bool
     host: str
@@ -87,7 +87,10 @@ class Transport:
         return exchange
 
     def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
-        """Return what an answer other than 2xx says about the link to the peer at `endpoint`."""
+        """Return the error that an answer other than 2xx means for the link to the peer at `endpoint`.
+
+        `code` is the error code in the answer, if it has one: it becomes the reason.
+        """
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")
         message = (
@@ -105,7 +108,7 @@ class Transport:
         return Blocked(reason, message)
 
     def _retry_after(self, answer: Answer) -> float | None:
-        """Return the seconds, from either form of the header (RFC 9110, 10.2.3); None for any other form."""
+        """Return the seconds in `Retry-After`, in either form (RFC 9110, 10.2.3); None without a valid header."""
         text = answer.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
             return float(text[:9])

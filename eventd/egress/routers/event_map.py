@@ -25,7 +25,7 @@ from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
 
 BAD_EVENT = "bad_event"
-"""Why a record becomes a dead letter: the result is no valid event, or too large for the group."""
+"""The reason of a dead letter whose record gives an event that is not valid, or too large for the group."""
 
 _FIELD = re.compile(r"\$(?:\$|\{([^{}]*)\}|)")
 _NAMES = ("node", "tag", "topic", "seq", "id", "data", "meta")
@@ -43,7 +43,7 @@ class RecordFields:
     trees: dict[str, Any] = field(default_factory=dict)
 
     def value(self, name: str) -> str:
-        """Return the value of `${name}`."""
+        """Return the value of `${name}`; empty if the record has none."""
         root, _, path = name.partition(".")
         if path:
             return _written(_member(self._tree(root), path.split(".")))
@@ -71,7 +71,7 @@ def _written(value: Any) -> str:
 
 
 def fill(template: str, fields: RecordFields) -> str:
-    """Fill in a template."""
+    """Return the text of a template with its fields filled in."""
     return _FIELD.sub(lambda found: "$" if found[1] is None else fields.value(found[1]), template)
 
 
@@ -86,7 +86,7 @@ class RenderedEvent:
 
 
 def render_event(fields: RecordFields, templates: EventMap | None) -> RenderedEvent:
-    """Return the event's fields for a record. Its `id` is empty unless a template gives one."""
+    """Return the event's fields for a record; the event's `id` is empty unless a template gives one."""
     templates = templates or EventMap()
     usual = fields.stored.tag or UNTAGGED
     payload = {"data": fields.stored.data} | ({"meta": fields.stored.meta} if fields.stored.meta is not None else {})
@@ -124,7 +124,7 @@ def _check_field(place: str, written: str, name: str | None) -> None:
 def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage:
     """Return the copies of a page that a router makes for a group.
 
-    Records that give no valid event become dead letters.
+    Records that give no valid event are its `failures`, which become dead letters.
     """
     shape, origin = Shape.of(router), Origin.of(page)
     made: list[tuple[Original, Draft]] = []

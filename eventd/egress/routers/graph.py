@@ -23,7 +23,7 @@ MOST_COPIES = 10_000
 class CopyForecast(NamedTuple):
     """How many copies of one record a topic gets, and how many of these are duplicates.
 
-    `endless`: there were more than a forecast counts.
+    `endless`: the forecast stopped counting at `MOST_COPIES`, so that the numbers are too low.
     """
 
     copies: int
@@ -45,11 +45,11 @@ class Graph:
         self._parts: dict[str, int] | None = None
 
     def out(self, topic: str) -> Sequence[Router]:
-        """Return the routers that read a topic, by name."""
+        """Return the routers that read a topic, sorted by name."""
         return self._out.get(topic, ())
 
     def into(self, topic: str) -> Sequence[Router]:
-        """Return the routers that write to a topic, by name."""
+        """Return the routers that write to a topic, sorted by name."""
         return self._into.get(topic, ())
 
     def meets(self, router: Router) -> Router | None:
@@ -64,7 +64,9 @@ class Graph:
         return others[0]
 
     def cycle_closed_by(self, router: Router) -> list[str] | None:
-        """Return the topics of a forbidden cycle that the new router would close, its own source first and last.
+        """Return the topics of a forbidden cycle that the new router would close; None if it closes none.
+
+        The router's own source is first and last.
 
         A cycle in which each router keeps identities is allowed. A cycle through a group must be of that kind, because
         events have no hops; any other cycle requires the new router to allow it.
@@ -124,7 +126,7 @@ class Graph:
                 way.append((edge.dest, iter(self.out(edge.dest))))
 
     def upstream(self, topic: str) -> list[Router]:
-        """Return all routers through which a record may come to a topic, the farthest first."""
+        """Return all routers through which a record may reach a topic, the farthest first."""
         found: dict[str, Router] = {}
         seen, waiting = {topic}, deque([topic])
         while waiting:
@@ -136,7 +138,10 @@ class Graph:
         return [*found.values()][::-1]
 
     def predict(self, topic: str) -> dict[str, CopyForecast]:
-        """Return how many copies of one record written to a topic each topic gets, ignoring filters."""
+        """Return, by name, how many copies of one record written to `topic` each topic gets, ignoring filters.
+
+        Topics that get none are left out.
+        """
         holds: defaultdict[str, list[int]] = defaultdict(list, {topic: [0]})
         waiting, made = deque([(topic, 0, 0)]), 0
         while waiting and made < MOST_COPIES:
@@ -204,7 +209,7 @@ def _way(came: dict[_Step, _Step | None], step: _Step | None) -> list[str]:
 
 
 def _label(router: Router) -> str:
-    """Return a router's name and options."""
+    """Return a text with a router's name and, if set, `fan_in`, `allow_cycle`, `exactly_once` and the filter."""
     options = router.options
     marks = [
         *(["fan_in"] if options.fan_in else []),

@@ -15,13 +15,14 @@ from eventd.log.topics.predicate import Predicate, parse
 CYCLE_HOPS = 8
 """Hops after which a router that may close a cycle stops forwarding a record."""
 FAN_IN_HOPS = 64
-"""The same for routers that keep identities. Their ids end every cycle; the limit ends one whose ids were forgotten."""
+"""Hops after which a router with `fan_in` stops forwarding a record. Ids end every cycle; this limit ends one whose ids
+are no longer stored."""
 STAMP = "_topics_router"
 """The member of meta that says of which record of which source this is a copy."""
 WRAPPED = "_topics_original_meta"
-"""The member that holds an original meta to which the stamp could not be added."""
+"""The member that holds an original meta, beside the stamp, if it is not an object or has too many members."""
 MOST_KEYS = 64
-"""Members of a meta beyond which the stamp is not added."""
+"""A meta with so many members, besides a stamp, is wrapped (see `WRAPPED`); the stamp is added in any case."""
 
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -73,7 +74,7 @@ def decode_options(text: str) -> Options:
 
 
 class Router(NamedTuple):
-    """A named rule: every record of the topic `source` is copied to the topic `dest`."""
+    """A named rule that copies records of the topic `source` to the topic `dest`, as the options say."""
 
     name: str
     source: str
@@ -82,7 +83,7 @@ class Router(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What determines the content of a copy: routers of one shape make the same copies.
+    """The options that determine the content of a copy: routers of one shape make the same copies.
 
     `stamp` names the router if its copies name their originals; empty otherwise.
     """
@@ -110,18 +111,18 @@ class Shape(NamedTuple):
 
     @property
     def verbatim(self) -> bool:
-        """Whether a copy has the body of its original."""
+        """Whether a copy has exactly the body of its original."""
         return self.preserve_node and self.preserve_tag and not self.stamp
 
     def wants(self, original: Original) -> bool:
-        """Return whether a record is copied."""
+        """Return whether a record is copied, by the filter and the limit of hops."""
         if self.most_hops is not None and original.hops >= self.most_hops:
             return False
         return self.filter is None or self.filter.matches(tag_of(original.body))
 
 
 class Origin(NamedTuple):
-    """The source of copies, as stamps name it."""
+    """The source of copies, as their stamps and event ids identify it; `epoch` is that of the log."""
 
     topic: str
     topic_id: int
@@ -157,10 +158,10 @@ def _reworded(original: Original, shape: Shape, origin: Origin) -> str:
 
 
 def _stamped(meta: str | None, router: str, origin: Origin, original: Original) -> str:
-    """Return a record's meta with the stamp, wrapped if no member can be added.
+    """Return a record's meta with the stamp; the original meta is wrapped if it is not an object, or has many members.
 
-    The stamp is the same whenever the copy is made, and differs if a seq was given to another record, as may happen
-    after a power loss in a topic that is not flushed: hence the time.
+    The stamp is the same whenever the copy is made. It contains the record's time, so that it differs if the seq is
+    later assigned to another record, as may happen after a power loss in a topic that is not flushed.
     """
     seq, epoch = original.seq, f"{origin.instance}.{original.recorded_at // 1000}"
     stamp = {

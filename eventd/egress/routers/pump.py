@@ -39,26 +39,26 @@ from eventd.resources.effective import GroupConfig
 from eventd.runtime.supervisor import SpawnTask
 
 LANES = 4
-"""Sources that are read concurrently."""
+"""Maximum number of sources that are read concurrently."""
 PAGE_RECORDS = 256
-"""Records of a page."""
+"""Maximum number of records in a page, divided by the number of different copies made of each."""
 PAGE_BYTES = 256 << 10
-"""Approximate bytes of a page."""
+"""Approximate maximum bytes of a page."""
 KINDS = 64
-"""Different copies of each record, at most, that are made of one page."""
+"""Maximum number of different copies that are made of each record of one page."""
 LOOKED_AT_ONCE = 200
 """Sources after which the loop yields while they are checked."""
 PAGES = 8
 """Pages of one source after which another has its turn."""
 RETRY_SECONDS = 1.0
-"""Seconds after which a held router, and one that only passed records over, is tried again."""
+"""Seconds after which a held router is tried again, and the position of a router that made no copies is stored."""
 RETRY_SOON = 0.05
-"""Seconds after which a reader of its destination makes a held router try again."""
+"""A reader of its destination makes a router try again that has been held for more than so many seconds."""
 DRIVE_SECONDS = 5.0
-"""Seconds that a reader waits at most for copies under way."""
+"""Maximum time that a reader waits for copies under way, in seconds."""
 
 NO_GROUP = "no_group"
-"""Why a router is held whose destination is a group that this node is no member of."""
+"""The reason (`RouterState.held`) why a router waits: its destination is a group without this node as a member."""
 
 logger = logging.getLogger("eventd.egress")
 
@@ -125,7 +125,11 @@ class Routing:
                 self._on_growth(None)
 
     def changed(self) -> None:
-        """Load the routers again: they, topics or groups may have changed. Cheap if no version changed."""
+        """Load the routers again, in the background, because routers, topics or groups may have changed.
+
+        They are read only if `topics_version` changed, or the position of one is unknown. Then routers that wait for a
+        group try again.
+        """
         self._stale = True
         if self._reloading is None or self._reloading.done():
             self._reloading = self._spawn(self._reload(), "routers that were changed")  # tries again by itself
@@ -147,13 +151,13 @@ class Routing:
         self._release([router for router in self._registry.routers.values() if router.held == NO_GROUP])
 
     def put(self, line: RouterRow, version: int | None) -> None:
-        """Take over a router declared through this process. `version`: of the topics, if that changed it."""
+        """Load a router that was declared in this process. `version`: the new `topics_version`; None: not changed."""
         self._queue(self._registry.adopt(DeclaredRouter.of(line), tip=self._log.wakeups.head))
         if version is not None:
             self._follow(version)
 
     def removed(self, names: Iterable[str], version: int) -> None:
-        """Drop routers that were deleted through this process. `version`: of the topics, after that."""
+        """Drop routers that were deleted in this process. `version`: the new `topics_version`."""
         for name in names:
             self._registry.drop(name)
         self._follow(version)
@@ -168,7 +172,7 @@ class Routing:
     # --- when to move them ----------------------------------------------------------------------------------------
 
     def _on_growth(self, topics: Collection[int] | None) -> None:
-        """Topics have grown or changed: their routers may have work, and routers into them room."""
+        """Queue sources that have grown or changed (None: any may have), and let held routers into them try again."""
         if topics is None:
             self._look_everywhere()
             return
@@ -179,7 +183,7 @@ class Routing:
             self._release(self._registry.into(topic_id))
 
     def _look_everywhere(self) -> None:
-        """Any topic may have grown: find out which ones with one query, instead of reading each."""
+        """Find out, with one query in the background, which sources have grown, because any may have."""
         for source in self._registry.sources.values():
             source.tip = self._log.wakeups.head
         self._unsure = True
@@ -205,7 +209,7 @@ class Routing:
                 return
 
     def _release(self, routers: Iterable[RouterState]) -> None:
-        """Let held routers try again."""
+        """Let those of the routers that are held try again."""
         for router in routers:
             if router.held:
                 router.held = ""
@@ -258,7 +262,7 @@ class Routing:
         self._fill()
 
     async def run_for_ever(self) -> None:
-        """Check held routers, and those that only passed records over, from time to time.
+        """Retry held routers and failed reads, and store how far routers without copies have read, until cancelled.
 
         Growth is noticed without it.
         """
@@ -318,9 +322,9 @@ class Routing:
         self._wait(source)
 
     async def _step(self, source: SourceState, batch: RouterBatch) -> None:
-        """Move routers at one position over the next page."""
+        """Move routers at one position over the next page, except held ones."""
         groups = self._groups()
-        routers = [router for router in batch.routers if not self._is_barred(router, groups)]
+        routers = [router for router in batch.routers if not self._is_held(router, groups)]
         if not routers:
             return
         batch, holes = RouterBatch(routers, batch.until), source.holes
@@ -343,19 +347,19 @@ class Routing:
                 router.holes = router.holes if router.held else holes
 
     def _wait(self, source: SourceState) -> None:
-        """Check a source again after a while."""
+        """Let `run_for_ever` check a source again after `RETRY_SECONDS`."""
         self._pending[source] = None
         self._waits.set()
 
-    def _is_barred(self, router: RouterState, groups: Mapping[str, GroupConfig]) -> bool:
-        """Return whether a router leads to a group that this node is no member of; then it is held."""
+    def _is_held(self, router: RouterState, groups: Mapping[str, GroupConfig]) -> bool:
+        """Return whether a router is held; first hold it if this node is not a member of its destination's group."""
         if router.group and router.group not in groups:
             router.held = NO_GROUP
             self._wait(router.source)
         return bool(router.held)
 
     async def _submit(self, moves: Sequence[tuple[RouterState, RouterStep]]) -> None:
-        """Commit the steps, a slice in each transaction."""
+        """Commit the steps, a part in each transaction, and apply their results."""
         slices = [*slices_of(moves)]
         futures = [
             self._log.submit(CommitSteps([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
@@ -372,14 +376,14 @@ class Routing:
             return
         router.settle(moved, self._log.clock.monotonic())
         if move.lost:
-            self._tell_of_hole(move.dest_id)
+            self._announce_hole(move.dest_id)
         if moved.held:
             self._wait(router.source)
         if moved.refused:
             logger.warning("dead letters added", extra={"cursor": move.cursor, "count": moved.refused})
 
-    def _tell_of_hole(self, topic_id: int) -> None:
-        """A topic got a hole, which moves no head: notify its followers."""
+    def _announce_hole(self, topic_id: int) -> None:
+        """Notify the followers of a topic that got a hole, which does not move the head."""
         if topic_id in self._registry.sources:
             self._registry.sources[topic_id].holes += 1
         self._log.wakeups.touch(topic_id)
@@ -389,7 +393,7 @@ class Routing:
     async def drive(self, topic_id: int) -> None:
         """Wait until a topic has the copies of what its sources held at the time of the call, over any number of hops.
 
-        A held router (its destination is full, say) is not waited for.
+        Returns without them after `DRIVE_SECONDS`. A held router (its destination is full, say) is not waited for.
         """
         upstream = self._registry.upstream(topic_id)
         if not upstream:

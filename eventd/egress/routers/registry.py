@@ -13,7 +13,7 @@ ADOPTED_AT_ONCE = 200
 
 
 class RouterRegistry:
-    """The loaded routers. For one loop."""
+    """The loaded routers. For one event loop."""
 
     def __init__(self) -> None:
         self.sources: dict[int, SourceState] = {}
@@ -38,7 +38,7 @@ class RouterRegistry:
         return self._into[topic_id].values() if topic_id in self._into else ()
 
     def adopt(self, declared: DeclaredRouter, *, tip: int) -> SourceState:
-        """Load a declared router. Returns the state of its source, which may have grown up to `tip`."""
+        """Load a declared router, new or known; return the state of its source, which may have grown up to `tip`."""
         line = declared.line
         router = self.routers.get(line.name)
         if router is not None and router.line.id != line.id:
@@ -59,7 +59,7 @@ class RouterRegistry:
         return source
 
     def drop_others(self, names: Iterable[str]) -> None:
-        """Drop all routers but these."""
+        """Drop all loaded routers except those with these names."""
         for name in sorted(self.routers.keys() - {*names}):
             self.drop(name)
 
@@ -83,7 +83,7 @@ class RouterRegistry:
             raise failed
 
     def drop(self, name: str) -> None:
-        """Drop a router."""
+        """Drop the router of this name, if it is loaded, and mark its state as `gone`."""
         router = self.routers.pop(name, None)
         if router is None:
             return
@@ -98,7 +98,7 @@ class RouterRegistry:
         self._fed -= Counter([router.line.dest])
 
     def upstream(self, topic_id: int) -> list[RouterState]:
-        """Return all routers through which a record may come to a topic, the farthest first."""
+        """Return all routers through which a record may reach a topic, the farthest first."""
         found: dict[str, RouterState] = {}
         seen, waiting = {topic_id}, deque([topic_id])
         while waiting:

@@ -22,11 +22,11 @@ from eventd.store.engine.database import Connection
 from federation.event import DECODER
 
 FEWEST_RECORDS = 16
-"""Records of a page at least, however many different copies are made of it."""
+"""Minimum for the limit of records in a page, however many different copies are made of it."""
 
 SLICE_WEIGHT = 250
 SLICE_BYTES = 1 << 20
-"""Copies, and bytes of them, in one transaction, so that other writers do not wait long."""
+"""Maximum number of copies, and of their bytes, in one transaction, unless one step has more: other writers wait."""
 ROUTER_WEIGHT = 2
 """A router counts as this many copies in a transaction, in addition to its own."""
 
@@ -60,16 +60,17 @@ class DeclaredRouter(NamedTuple):
 
 
 def read_declared(conn: Connection) -> tuple[int, list[DeclaredRouter]]:
-    """Return the stored version of the topics, and all routers."""
+    """Return the stored `topics_version`, and all routers, sorted by name."""
     return read_head(conn).topics_version, [*map(DeclaredRouter.of, read_routers(conn))]
 
 
 class RouterState:
     """A running router.
 
-    `position`, `seq` and `state` are stored; it has `seen` everything up to a position and a seq. `held` says why it
-    waits for its destination, since `held_at` (monotonic seconds); empty if it does not. `lost`: another process has
-    moved it, so its position must be read. `gone`: it was deleted. `holes`: how many holes of its source it knows.
+    `position`, `seq` and `state` are stored; it has `seen` everything up to a position and a seq. `held` is the reason
+    why it waits for its destination, since `held_at` (monotonic seconds); empty if it does not wait. `lost`: another
+    process has moved it, so its position must be read. `gone`: it was deleted. `holes`: the number of holes of its
+    source that it has read over.
     """
 
     __slots__ = (
@@ -95,7 +96,7 @@ class RouterState:
         self.lost = False
 
     def declare(self, declared: DeclaredRouter) -> bool:
-        """Load a declaration. Returns whether it changed."""
+        """Load a declaration; return True if the router restarts at its stored position: it changed, or was `lost`."""
         if self.lost or declared.line.version != self.line.version:
             self._begin(declared)
             return True
@@ -115,12 +116,12 @@ class RouterState:
         return self.seen_seq > self.seq and not (self.lost or self.gone)
 
     def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
-        """Return its step over a page."""
+        """Return its step over a page: it writes the copies `cut`; `lost` records the source had lost, or never got."""
         upto, seq = page.upto, page.upto_seq
         return self._step(upto, seq, cut, lost, admission, self.state != "running", self.durable)
 
     def note(self) -> tuple[RouterState, RouterStep]:
-        """Return the step that stores what it has passed over."""
+        """Return this router and the step that stores how far it has read, without any copies."""
         return self, self._step(self.seen, self.seen_seq, NO_COPIES, 0, None, False, False)
 
     def _step(self, *what: Any) -> RouterStep:
@@ -136,7 +137,7 @@ class RouterState:
 
 
 class RouterBatch(NamedTuple):
-    """Routers at one position, and the position of the next one, where they join it."""
+    """Routers at one position, and the position `until` of the next router ahead, where they join it; None: none."""
 
     routers: list[RouterState]
     until: int | None
@@ -146,9 +147,9 @@ class SourceState:
     """A topic that routers read.
 
     `tip`: the last position at which it may have grown. `queued` and `moving`: its routers wait for their turn, or have
-    it. `trouble`: they could not be moved, and wait. `writes`: what they passed over is to be stored. `holes`: how
-    often it got a hole. `rests_until`: when they may be moved again (monotonic seconds), unless a reader waits;
-    `resting`: they wait for it. `passed`: records read in this pass.
+    it. `trouble`: they could not be moved, and wait. `writes`: how far they have read is to be stored. `holes`: how
+    often it got a hole. `rests_until`: when its routers may be moved again (monotonic seconds), unless a reader waits;
+    `resting`: a timer for that time is set. `passed`: how many seqs were read in this pass.
     """
 
     def __init__(self, topic_id: int, name: str) -> None:
@@ -168,12 +169,15 @@ class SourceState:
         return self.writes or any(router.is_due for router in self.routers.values())
 
     def begin(self, now: float) -> None:
-        """Its routers start to move."""
+        """Note that its routers start to move, at `now` (monotonic seconds)."""
         self.passed = 0
         self._steady = now - self._ended_at < STEADY_SECONDS
 
     def rest(self, now: float, *, watched: bool) -> None:
-        """Its routers have caught up: pause if more is expected soon."""
+        """Note that its routers have caught up at `now`; they pause if the source is growing steadily.
+
+        `watched`: a destination has followers.
+        """
         self._ended_at = now
         if self._steady or self.passed > 1:
             self.rests_until = now + (REST_WATCHED_SECONDS if watched else REST_SECONDS)
@@ -184,27 +188,34 @@ class SourceState:
         return any(not move.done() for move in self._moves)
 
     def next_move(self) -> asyncio.Future[None]:
-        """Return a future that is done when its routers have moved once more, or rest."""
+        """Return a future that is done at the next call of `moved`; until then, a reader waits (`is_awaited`)."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._moves = [each for each in self._moves if not each.done()]
         self._moves.append(future)
         return future
 
     def moved(self) -> None:
-        """Its routers have moved, or rest."""
+        """Complete the futures of `next_move`: the routers have moved over a page, or their pass has ended."""
         moves, self._moves = self._moves, []
         for future in moves:
             if not future.done():
                 future.set_result(None)
 
     def look(self, head: int, head_seq: int) -> None:
-        """Note that the topic ended at `head_seq` when the log ended at `head`: it has no entries in between."""
+        """Note that the topic ended at `head_seq` when the log ended at `head`.
+
+        The topic has no entries in between, so routers that have read up to `head_seq` have seen everything up to
+        `head`.
+        """
         for router in self.routers.values():
             if router.seen_seq == head_seq and router.holes == self.holes:
                 router.seen = max(router.seen, head)
 
     def next_batch(self, kinds: int) -> RouterBatch:
-        """Return the routers that are farthest behind and at one position, up to a number of kinds."""
+        """Return the due routers that are farthest behind, all at one position and of at most `kinds` kinds.
+
+        The batch is empty if none is due.
+        """
         places: defaultdict[tuple[int, int], list[RouterState]] = defaultdict(list)
         for router in self.routers.values():
             if router.is_due:
@@ -219,7 +230,7 @@ class SourceState:
     def ask(
         self, batch: RouterBatch, groups: Mapping[str, GroupConfig], *, now: int, records: int, size: int
     ) -> PageRead:
-        """Return the page to read for a batch, and for each kind of copies a router that defines it."""
+        """Return the request for the next page of a batch; nothing is read yet. `size`: the page's limit in bytes."""
         first = batch.routers[0]
         wanted = {router.kind: (router, groups.get(router.group)) for router in batch.routers}
         limit = max(FEWEST_RECORDS, records // len(wanted))
@@ -227,7 +238,7 @@ class SourceState:
 
 
 def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[StepBatch]:
-    """Yield the steps of each transaction."""
+    """Divide steps, in order, into batches of one transaction each."""
     part: list[tuple[RouterState, RouterStep]] = []
     weight = size = 0
     for each in moves:
@@ -243,14 +254,14 @@ def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[StepB
 
 
 class StepBatch(NamedTuple):
-    """The steps of one transaction, and as how many copies they count."""
+    """The steps of one transaction, and their cost (`weight`), as a number of copies."""
 
     moves: list[tuple[RouterState, RouterStep]]
     weight: int
 
 
 class PageRead(NamedTuple):
-    """A page to read, and for each kind a router that defines its copies."""
+    """A page to read, and for each kind of copies a router that defines them, with its group if it leads to one."""
 
     topic_id: int
     position: int
@@ -270,7 +281,7 @@ class Ready(NamedTuple):
 
 
 def prepare(conn: Connection, ask: PageRead) -> Ready | None:
-    """Read a page and make its copies, off the loop, on a snapshot; None when the topic is gone."""
+    """Read a page and make its copies, off the event loop, on a snapshot; None if the topic was deleted."""
     page = read_source(
         conn,
         ask.topic_id,
@@ -297,8 +308,8 @@ def moves_of(
 ) -> list[tuple[RouterState, RouterStep]]:
     """Return the steps of routers over a page.
 
-    A router without copies only passes the page, which is stored later. A hole of the source is passed on, but not by
-    routers of a cycle, where it would return.
+    A router without copies gets no step: only its `seen` moves, which is stored later. Records that the source never
+    got (`trimmed`) make a hole in the destination, too, but not for `cyclic` routers, to which the hole would return.
     """
     moves: list[tuple[RouterState, RouterStep]] = []
     page, admissions = ready.page, {name: _admission(group) for name, group in groups.items()}
@@ -317,7 +328,7 @@ def _admission(group: GroupConfig) -> GroupAdmission:
 
 
 def _screen(conn: Connection, drafts: Drafts, now: int) -> Mapping[int, str]:
-    """Return which events report a client that this node itself captures."""
+    """Return, by index, why events are refused: they report a client that this node itself captures."""
     if OBSERVED not in drafts.types:
         return {}
     events = [DECODER.decode(body) for body in drafts.bodies]

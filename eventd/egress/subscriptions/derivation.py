@@ -23,8 +23,8 @@ from federation.lenient import parse_time
 class PluginEvent(msgspec.Struct, rename="camel"):
     """An event as a plugin writes it.
 
-    Without a payload, `attributes` become one, with `message` among them. Without `expires_at`
-    it expires a `ttl` after the result's observation, or with the result's own ttl; if that is 0 or less, never.
+    Without a payload, `attributes` become one, with `message` among them. Without `expires_at`, the event expires `ttl`
+    (by default the result's own ttl) after the result was observed; never if that ttl is 0 or less.
     """
 
     type: str
@@ -94,6 +94,6 @@ def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
 
 
 def _chain(batch: Batch, derivation: str) -> list[str]:
-    """Return the subscriptions by which the events of a batch were derived, and this one."""
+    """Return the subscriptions by which the events of a batch were derived, and then this one, each once."""
     before = (name for one in batch.kept for name in one.event.payload.get(DERIVED_BY, "").split())
     return [*dict.fromkeys([*before, derivation])]

@@ -15,7 +15,7 @@ from eventd.store.parts.parts import NewerEvents, NewPart, put_part, withdraw
 from eventd.store.rows.runs import NewRun, RunEnd, begin_run, end_run
 
 NAMED = 20
-"""Ids that a message lists at most."""
+"""Maximum number of ids that a message lists."""
 
 
 class StoredResult(NamedTuple):
@@ -30,7 +30,7 @@ class StoredResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """A part, new events, the end of earlier parts' resources for some subjects, and the end of the run.
+    """What a run writes: a part, new events, the end of earlier parts' resources for some subjects, and its own end.
 
     `ended` are these subjects. `ending` returns the run's end for a time and a result. `ceiling` is the topic's limit
     in bytes. `late` is the last position of a backfill's batch: results of events beyond it are kept; None: no

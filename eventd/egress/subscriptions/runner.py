@@ -28,7 +28,7 @@ from eventd.store.engine.database import Database
 from eventd.store.rows.runs import NewRun, Run, RunEnd, RunStatus, begin_run, end_run, interrupt_runs, last_run
 
 KEPT = 2000
-"""Characters of a plugin's message that are stored with a dead letter."""
+"""Maximum number of characters of a plugin's message that are stored with a dead letter."""
 UNFINISHED = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.BLOCKED, RunStatus.INTERRUPTED)
 CRASHES = 3
 """The allowed attempts of a batch are multiplied by this if the node ended during its last run: the plugin need not be
@@ -40,7 +40,7 @@ NOT_STORED = "the result of the run was not stored: the subscription was paused,
 
 
 class SubscriptionMetrics(Protocol):
-    """Notified of runs, for metrics. Times are in seconds."""
+    """Interface of what is notified of runs, for metrics. Times are in seconds."""
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None: ...
 
@@ -60,7 +60,9 @@ class SubscriptionDependencies:
 
 
 class PluginRunner:
-    """The attempts of one cursor. `until` is the end of a batch that was tried before and is not done.
+    """Runs the plugin for one cursor, and counts the attempts.
+
+    `until` is the end of a batch that was tried before and is not done; None if there is none.
 
     A batch that has used up its attempts is run by halves. While these succeed, the next attempt is with the rest of
     the whole, without a new count: it must contain the event that the plugin cannot process.
@@ -89,13 +91,16 @@ class PluginRunner:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the earlier attempts: their batch is done."""
+        """Forget the earlier attempts, in memory: their batch is done."""
         self.until: int | None = None
         self._attempt = 1
         self._exhausted: Run | None = None  # the last run of a batch that must not be tried again as a whole
 
     async def recall(self, position: int) -> None:
-        """Read from the stored runs which batch beyond this position was tried before, and how often."""
+        """Read from the stored runs which batch beyond this position was tried before, and how often.
+
+        A run that is still stored as running is first stored as failed: the node ended during it.
+        """
         await self._break_off()
         self.forget()
         last = await self._database.read_for_delivery(last_run, self._cursor)
@@ -112,14 +117,14 @@ class PluginRunner:
             self._exhausted = last if counts and last.attempt >= most else None
 
     def settled(self, ack: Ack) -> None:
-        """The result of a run is stored."""
+        """Note that the result of a run is stored; forget its attempts unless the rest of the batch must be run."""
         self._open = ""
         searching = self._attempt > self._config.max_attempts and not ack.refused
         if not (searching and self.until is not None and ack.upto < self.until):
             self.forget()
 
     async def given_up(self) -> None:
-        """A run that was not settled is void; it does not count as an attempt."""
+        """Mark a run that was not settled as interrupted, so that it does not count as an attempt."""
         with suppress(EventdError):  # `recall` does it if the database is unavailable now
             await self._break_off()
 
@@ -129,7 +134,7 @@ class PluginRunner:
             self._open = ""
 
     def note_loss(self, after: int, upto: int) -> Ack:
-        """Return the result for positions `(after, upto]`, which retention evicted: the row of a lost run."""
+        """Return the result for evicted positions `(after, upto]`; settling it stores the row of a lost run."""
         error = f"retention removed the events from position {after + 1} to {upto}: no run will receive them"
         return Ack(
             upto,
@@ -138,7 +143,11 @@ class PluginRunner:
         )
 
     async def run(self, batch: Batch) -> Ack:
-        """Run the plugin with a batch, or with the first part of it. Raises `Blocked` and `LinkUnavailable`."""
+        """Run the plugin with a batch, or with the first part of it, and return the result, which is not stored yet.
+
+        The plugin is not run without events for it, or if the attempts of a single event are used up. Raises `Blocked`
+        and `LinkUnavailable`.
+        """
         if not batch.kept:
             return Ack(batch.upto, effect=self._effect(batch), ledger_cursor=self._ledger_cursor)
         if self._exhausted is not None:
@@ -197,7 +206,7 @@ class PluginRunner:
         )
 
     async def _once(self, batch: Batch, run_id: int) -> Ack:
-        """Run once. Raises `PluginFailed`."""
+        """Run the plugin once, check its result and return it. Raises `PluginFailed`, also for a refused result."""
         assert self._plugin is not None
         self._begun = self._dependencies.log.clock.monotonic()
         events = [one.event for one in batch.kept]
@@ -263,8 +272,9 @@ class PluginRunner:
     # --- failing ----------------------------------------------------------------------------------------------
 
     async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
-        """Store the failed run. If the plugin itself is the cause, raise `Blocked`, or `LinkUnavailable` if it may
-        pass.
+        """Store the failed run, and return if an event may be the cause.
+
+        If the plugin itself is, raise `LinkUnavailable` if that may pass, or else `Blocked`.
         """
         status = RunStatus.BLOCKED if failure.about_plugin else RunStatus.FAILED
         await self._database.write(end_run, run_id, ended_badly(failure, at=self._now()))

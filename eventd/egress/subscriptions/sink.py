@@ -70,7 +70,7 @@ class SubscriptionSink:
         """Set the nudge at once: there is always room."""
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[TriggerEvent]:
-        """Read matching events after `after`, up to the end of a batch that is tried again."""
+        """Read matching events after the position `after`, up to the end of a retried batch or of the backfill."""
         self._at = after
         return await self._find(after, self._most, MOST_BYTES)
 
@@ -95,7 +95,7 @@ class SubscriptionSink:
         return self._until if self._tries.until is None else self._tries.until
 
     async def open(self, cursor: Cursor, page: MatchingPage[TriggerEvent]) -> OpenResult:
-        """Read whether the next events were tried before. Nothing else is needed."""
+        """Read from the stored runs whether the next events were tried before; the result is always `reached`."""
         self._follows = False
         await self._tries.recall(cursor.position)
         return OpenResult(reached=True)
@@ -114,23 +114,26 @@ class SubscriptionSink:
     # --- delivering -------------------------------------------------------------------------------------------
 
     async def deliver(self, outbound: WindowBatch) -> Ack:
-        """Collect until the window closes, run the plugin, and return its result."""
+        """Collect until the window closes, run the plugin, and return its result.
+
+        Nothing is settled if the node stops before that; evicted events are reported first, without a run.
+        """
         if outbound.gone is not None:  # reported first and alone: the following events are read again
             return self._tries.note_loss(*outbound.gone)
         batch = await self._gather(outbound)
         return Ack(0) if batch is None else await self._tries.run(batch)
 
     def settled(self, ack: Ack) -> None:
-        """The parts may have changed: notify their followers."""
+        """Note that the result is committed, and notify the followers of parts, which may have changed."""
         self._tries.settled(ack)
         self._changed()
 
     async def given_up(self) -> None:
-        """Mark the unfinished runs in the ledger."""
+        """Mark unfinished runs as interrupted."""
         await self._tries.given_up()
 
     def wind_down(self) -> None:
-        """Collect no further; a running plugin may finish."""
+        """Collect no further events; a running plugin may finish."""
         if not self._stopping.done():
             self._stopping.set_result(None)
 
@@ -187,7 +190,7 @@ def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[Tr
 
 
 def _in_force(seen: Sequence[TriggerEvent], now: int) -> list[TriggerEvent]:
-    """Return the events without those that expired while they were collected; these still revoke earlier ones."""
+    """Return the events that have not expired, and expired ones that revoke others: these are not run."""
     return [
         one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
         for one in seen

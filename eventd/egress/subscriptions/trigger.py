@@ -24,8 +24,12 @@ by blanks."""
 
 
 @lru_cache(maxsize=256)
-def _occurs(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], object]:
-    """Return a function that searches canonical events, as text, for these types: they write a type in only one way."""
+def _type_search(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], object]:
+    """Return a function that searches a text of canonical events for `types`, which may have wildcards, and `endings`.
+
+    A false result proves that no such event is in the text, because the canonical form spells each type in one way
+    only.
+    """
     if "*" in types or not types:
         return bool
     begun = [written(name.removesuffix("*"))[: -1 if name.endswith(".*") else None] for name in (*types, *endings)]
@@ -69,8 +73,8 @@ class Trigger:
 
     `derivation` is `<node>/<subscription>`: events derived by it do not trigger it again. `selector` tests all fields
     but the payload, whose pairs must all be equal. `withdraws`: types `….expired` revoke those called `….observed`.
-    Events that have expired at `now` are not selected; at 0, none has. `positions`, if given, limits the
-    events; `without` is an earlier, narrower trigger whose events were run.
+    Events that have expired at `now` are not selected; at 0, none has. `positions`, if not empty, limits the events;
+    `without` is the earlier trigger of a subscription that was changed, whose events were run.
     """
 
     selector: Selector
@@ -93,11 +97,11 @@ class Trigger:
         )
 
     def at(self, now: int) -> Self:
-        """Return the trigger without the events that have expired at this time."""
+        """Return a trigger that does not select events that have expired at this time (microseconds)."""
         return replace(self, now=now)
 
     def only(self, positions: Iterable[int]) -> Self:
-        """Return the trigger limited to these positions."""
+        """Return a trigger that selects only events at these positions; none given: no limit."""
         return replace(self, positions=frozenset(positions))
 
     @property
@@ -119,11 +123,11 @@ class Trigger:
         )
 
     def may_be(self, text: str) -> object:
-        """Return whether a requested type, or one that revokes it, occurs in the text, perhaps in another field."""
-        return _occurs(self.selector.types, self._endings)(text)
+        """Return a true value if a requested type, or one that revokes it, is in the text, perhaps in another field."""
+        return _type_search(self.selector.types, self._endings)(text)
 
     def take(self, record: Record) -> TriggerEvent | None:
-        """Return the event of a record if it matches and has not expired."""
+        """Return the event of a record if it matches or revokes, and has not expired; None otherwise."""
         if not is_alive(record.expires_at, self.now) or (self.positions and record.position not in self.positions):
             return None
         runs = self._fits(record, record.tag)
@@ -167,7 +171,7 @@ class Trigger:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form."""
+        """Return the stored form, without `now`."""
         found: dict[str, Any] = {
             "types": list(self.selector.types),
             "subjectPrefixes": list(self.selector.subject_prefixes),

@@ -12,14 +12,14 @@ from eventd.egress.subscriptions.trigger import TriggerEvent
 from eventd.runtime.clock import SECOND
 
 MOST_EVENTS = 1024
-"""Events of one run at most."""
+"""Maximum number of events in one run."""
 MOST_BYTES = 4 << 20
 """Bytes of events after which a window closes at once."""
 MOST_SEEN = 8 * MOST_EVENTS
 """Records, and `MOST_SEEN_BYTES` bytes of them, after which a window closes even if the plugin gets few of them."""
 MOST_SEEN_BYTES = 4 * MOST_BYTES
 LONGEST = 60 * SECOND
-"""How long a window that has only a debounce stays open at most, in microseconds."""
+"""Maximum time that a window with only a debounce stays open, in microseconds."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """Return how many more events fit."""
+        """Return how many more events for the plugin fit."""
         return self.most - len(self._kept)
 
     @property
@@ -70,7 +70,7 @@ class Window:
         return most or self.room <= 0 or self.room_bytes <= 0
 
     def closes_in(self, now: int) -> int:
-        """Return in how many microseconds it closes without new events; 0 for at once.
+        """Return in how many microseconds it closes without new events; 0: at once, also if the plugin gets no event.
 
         `now` is by the wall clock as it was when the window opened: see `shift`.
         """
@@ -90,8 +90,9 @@ class Window:
 class Batch:
     """The events of one run: matching records in `(after, upto]`, in log order.
 
-    `kept` are the events the plugin gets, by time of observation; of several with one type and dedupe key only the last
-    one, and `coalesced` are the ids of the others. `ended` are the subjects whose last event revokes earlier ones.
+    `kept` are the events the plugin gets, sorted by time of observation; of several with one type and dedupe key only
+    the last one, and `coalesced` are the ids of the others. `ended` are the subjects whose last event revokes earlier
+    ones.
     """
 
     after: int
@@ -116,7 +117,7 @@ class Batch:
         return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
 
     def first_half(self) -> Batch:
-        """Return the first half of the events, to find the one that the plugin cannot process.
+        """Return a batch of the first half of the events in log order, to find the one the plugin cannot process.
 
         An event that a later one of the whole batch replaced stays replaced.
         """
@@ -128,6 +129,6 @@ class Batch:
 
 
 def _replaced(seen: Sequence[TriggerEvent], kept: Sequence[TriggerEvent]) -> list[str]:
-    """Return the ids of events that others of the batch replace."""
+    """Return, in log order, the ids of events that later ones of the batch replace."""
     ids = {one.event.id for one in kept}
     return [*dict.fromkeys(one.event.id for one in seen if one.runs and one.event.id not in ids)]

@@ -1,7 +1,7 @@
 """Compaction: removes the records of finished jobs, when that pays.
 
 An ack is one row in the table of leases. Rewriting a block for each ack would cost as much as a thousand acks, so a
-block after the floor is rewritten when half of its content belongs to finished jobs, and removed when all of it does.
+block after the floor is rewritten when half of its bytes belong to finished jobs, and removed when all of them do.
 Until then readers skip finished jobs; see `acked_seqs`. The head must be locked.
 """
 
@@ -20,11 +20,11 @@ from eventd.store.engine.database import execute_many, fetch, fetch_in
 from eventd.store.rows.leases import acked_seqs
 
 _PLACES = 250
-"""Seqs looked up in one statement."""
+"""Maximum number of seqs looked up in one statement."""
 
 
 class _Share(NamedTuple):
-    """A block, and how many bytes of its content belong to finished jobs (`done`)."""
+    """A block without its lines, and how many of its bytes belong to finished jobs (`done`)."""
 
     position: int
     seq: int
@@ -38,8 +38,10 @@ class _Share(NamedTuple):
 
 
 def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
-    """Remove the records of jobs, given by seq in order, that have just finished: those right after the floor at once,
-    others when it pays."""
+    """Remove records of jobs that have just finished, given by their seqs in order, at least one.
+
+    Those right after the floor are removed at once, others when that pays.
+    """
     topic = read_topic_by_id(conn, topic_id)
     if seqs[0] == topic.evicted_seq + 1:
         topic = advance_floor(conn, topic, now)
@@ -50,7 +52,7 @@ def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -
 
 
 def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
-    """Return the blocks that may contain these seqs."""
+    """Return the shares of the blocks that may contain these seqs."""
     firsts: set[int] = set()
     start = "SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= place"
     for at in range(0, len(seqs), _PLACES):

@@ -43,13 +43,13 @@ from eventd.store.schema.topic_tables import queues
 FOUND_BYTES = 16 << 20
 """Bytes of data and meta that one claim returns, approximately: the next claim gets the rest."""
 MOST_LETTERS = 1000
-"""Jobs that become dead letters in one claim at most."""
+"""Maximum number of jobs that become dead letters in one claim."""
 HOLD_SECONDS = 5
-"""How long a job waits until it is tried again, if the topic of dead letters refuses it."""
+"""How long a job that the topic of dead letters refused waits in the queue until that topic is tried again."""
 _KEPT_BLOCKS = 8
 _EVERYWHERE = 1 << 62
 _PORTION = 16
-"""Returned jobs that are read together at least, since some of them may become dead letters."""
+"""Minimum number of returned jobs that are read together, since some of them may become dead letters."""
 
 
 class AvailableJob(NamedTuple):
@@ -93,7 +93,10 @@ class QueueTransaction:
 
     @classmethod
     def open(cls, tx: Transaction, line: TopicRow) -> QueueTransaction:
-        """Return the transaction's changes to a queue. Each unit that opens them must call `settle` in its `finish`."""
+        """Return the transaction's changes to a queue; the first call removes expired records and ends overdue leases.
+
+        Each unit that opens them must call `settle` in its `finish`.
+        """
         found: QueueTransaction | None = tx.shared.get(("queue", line.id))
         if found is None:
             line = apply_ttl(tx.conn, line, tx.now)
@@ -104,9 +107,10 @@ class QueueTransaction:
         return found
 
     def find(self, most: int, dead: DeadLetters) -> list[AvailableJob]:
-        """Return the next jobs, at most `most`: first the returned ones, then those that were never claimed.
+        """Return the next jobs to claim, at most `most` and about `FOUND_BYTES`; the caller writes the leases.
 
-        Jobs that were claimed too often are added to `dead` instead, if the queue has a topic of dead letters.
+        Returned jobs come first, then those that were never claimed, each by seq. Jobs that were claimed too often are
+        added to `dead` instead, if the queue has a topic of dead letters.
         """
         limit = self.line.config.max_deliveries if self.line.config.dead_letter else 0
         found: list[AvailableJob] = []
@@ -141,7 +145,7 @@ class QueueTransaction:
                 yield AvailableJob(self._claimed_seq, 0, content_size(record[1]), *record)
 
     def remove(self, leases: Sequence[Lease]) -> None:
-        """Count these jobs as finished; their rows are already marked."""
+        """Subtract jobs that are marked as done from the topic's counters; `settle` compacts their blocks."""
         size = sum(lease.size for lease in leases)
         sql = "UPDATE topics SET deleted = deleted + ?, bytes = bytes - ? WHERE id = ?"
         execute(self.conn, sql, (len(leases), size, self.topic_id))
@@ -150,7 +154,7 @@ class QueueTransaction:
         self._done += [lease.seq for lease in leases]
 
     def settle(self) -> JobCounts:
-        """Write the counters and compact blocks of finished jobs; return the counts of the queue."""
+        """Write the counters and compact blocks of finished jobs, at the first call; return the counts of the queue."""
         if self._counts is None:
             if self._done:
                 compact(self.conn, self.topic_id, sorted(self._done), self.at.wall)
@@ -168,7 +172,7 @@ class QueueTransaction:
 
 
 def _read_claimed(conn: sa.Connection, topic_id: int) -> int:
-    """Return the seq up to which all jobs were claimed at least once."""
+    """Return the seq up to which all jobs were claimed at least once; create the queue's row if it is missing."""
     sql = "SELECT claimed_seq FROM queues WHERE topic_id = ?"
     if not (rows := fetch(conn, sql, (topic_id,))):
         fresh = {"topic_id": topic_id, "claimed_seq": 0, "held": 0, "delayed": 0, "dead_lettered": 0}
@@ -192,7 +196,7 @@ class _Records:
         self._latest = None
 
     def read(self, seq: int) -> tuple[int, str] | None:
-        """Return when a record was recorded, and its body; None if it is removed."""
+        """Return when a record was recorded (microseconds), and its body; None if it is removed."""
         found = self._holding(seq)
         if found is None or found[0].seq > seq:
             return None
@@ -200,12 +204,12 @@ class _Records:
         return (found[0].recorded_at, body) if body else None
 
     def first_from(self, seq: int) -> int | None:
-        """Return the first seq from this one on that a block contains."""
+        """Return the first seq from this one on that a block contains; None if there is none."""
         found = self._holding(seq)
         return None if found is None else max(seq, found[0].seq)
 
     def _holding(self, seq: int) -> tuple[Block, list[str]] | None:
-        """Return the block of a seq, or the first one after it, and its bodies."""
+        """Return the block of a seq, or else the first block after it, with its bodies; None if there is none."""
         latest = self._latest
         if latest is None or not latest[0].seq <= seq <= latest[0].last_seq:
             latest = self._latest = self._fetch(seq)
@@ -234,20 +238,20 @@ class DeadLetters:
 
     @property
     def topic_id(self) -> int | None:
-        """Return the topic they are written to; None if there are none."""
+        """Return the id of the topic they are written to; None before `admit`, and if none are written."""
         return None if self._dest is None else self._dest.id
 
     def add(self, job: AvailableJob) -> bool:
-        """Let a job become a dead letter; return False, and leave the job, if `MOST_LETTERS` of this claim have."""
+        """Add a job that is to become a dead letter; return False, and add nothing, if there are `MOST_LETTERS`."""
         if len(self._jobs) == MOST_LETTERS:
             return False
         self._jobs.append(job)
         return True
 
     def admit(self, tx: Transaction, queue: QueueTransaction, random: Callable[[int], bytes]) -> Drafts:
-        """Remove the jobs from the queue, and return their drafts for the topic of dead letters.
+        """Remove the jobs from the queue, and return their drafts for the topic of dead letters, created if missing.
 
-        If that topic refuses them, they stay in the queue, and are tried again after `HOLD_SECONDS`.
+        If that topic refuses them, or cannot be created, the jobs stay in the queue for another `HOLD_SECONDS`.
         """
         if not self._jobs:
             return NOTHING
@@ -275,7 +279,7 @@ class DeadLetters:
             apply_limits_once(tx, self._dest)
 
     def _takes(self, tx: Transaction, dest: TopicRow, drafts: Drafts) -> bool:
-        """Return whether a topic has room now for these records, which leave the queue."""
+        """Return whether a topic takes these records, which leave the queue; a group's topic takes none."""
         if dest.of_group:
             return False
         try:

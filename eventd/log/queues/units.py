@@ -61,8 +61,8 @@ class Job(NamedTuple):
 class ClaimResult(NamedTuple):
     """The jobs for each request, in order, and the counts of the queue afterwards.
 
-    If `gather_ms` is not 0, no job was claimed: the caller collects claims on this queue for so many milliseconds, and
-    then makes them together.
+    If `gather_ms` is not 0, no job was claimed and the counts are 0: the caller must collect claims on this queue for
+    so many milliseconds, and then submit them together.
     """
 
     topic_id: int
@@ -72,7 +72,7 @@ class ClaimResult(NamedTuple):
 
 
 class _ClaimUnit:
-    """Assigns jobs to requests. Raises `TopicNotFound`, `NotAQueue`, and `Invalid` for an empty node."""
+    """Base of the units that assign jobs to requests. Raises `TopicNotFound` and `NotAQueue`."""
 
     cursor = None
     durable = False  # a queue may require it
@@ -106,7 +106,7 @@ class _ClaimUnit:
         return queue, self._dead.admit(tx, queue, self._random)
 
     def _hand_out(self, tx: Transaction, queue: QueueTransaction, found: Sequence[AvailableJob]) -> list[list[Job]]:
-        """Distribute the jobs over the requests, and write the leases."""
+        """Write the leases, and return the jobs for each request."""
         hands: list[list[Job]] = [[] for _ in self._wishes]
         secret = self._random(8).hex()
         fresh: list[Lease] = []
@@ -131,12 +131,12 @@ def _turns(wishes: Sequence[JobRequest]) -> Sequence[int]:
 
 
 def bounded(lease_ms: int | None, line: TopicRow) -> int:
-    """Return the duration of a lease, in milliseconds: as requested, within the limits, or the queue's default."""
+    """Return the milliseconds of a lease: as requested, but within `LEASE_MS`; for None, the queue's default."""
     return line.config.lease_ms if lease_ms is None else max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
 
 
 def require_node(node: str) -> None:
-    """Raises `Invalid` for a node name that cannot hold a job."""
+    """Raise `Invalid` for a node name that cannot hold a job: empty, too long, or with U+0000."""
     if not node:
         raise Invalid("`node` is empty", hint="name the node that claims the jobs")
     if not is_plain(node) or len(node.encode()) > MOST_NODE_BYTES:
@@ -146,9 +146,9 @@ def require_node(node: str) -> None:
 class ClaimJobs(_ClaimUnit):
     """Assign jobs to several nodes in turn, one to each, as long as there are any.
 
-    Result: `ClaimResult`. `gathered`: the claims were collected already; otherwise, a queue with `claim_jitter_ms` only
-    answers with `gather_ms`. Jobs that were claimed as often as the queue allows become dead letters instead, within
-    the `ceilings` of all topics.
+    Result: `ClaimResult`. Also raises `Invalid` for a node that cannot hold a job. `gathered`: the claims were
+    collected already; otherwise, a queue with `claim_jitter_ms` only answers with `gather_ms`. Jobs that were claimed
+    as often as the queue allows become dead letters instead, within the `ceilings` of all topics.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class JobHolder(NamedTuple):
 
 
 class RefillResult(NamedTuple):
-    """For each holder the seqs it still holds, and its new jobs.
+    """For each holder, in order, the seqs of the jobs it still holds (`kept`), and its new jobs.
 
     `look_at`: when the next lease or delay of the queue ends, in microseconds of the steady clock; None: there is none.
     """
@@ -245,10 +245,10 @@ class JobHandle(NamedTuple):
 
 
 class SettlementResult(NamedTuple):
-    """The jobs of a request: those that were settled (`done`), and those its node does not hold, both in its order.
+    """The seqs of a request: those that were settled (`done`), and those its node does not hold, both in its order.
 
-    `deadline` is the new end of extended leases, in microseconds; 0 for any other settlement. `room`: the queue refuses
-    writes when it is full, and one that it refused may fit now.
+    `deadline` is the new end of extended leases, in microseconds; 0 for any other settlement. `room`: the queue is one
+    that refuses writes when it is full (`discard: reject`), whether or not this settlement freed any room.
     """
 
     topic_id: int
@@ -260,9 +260,9 @@ class SettlementResult(NamedTuple):
 
 
 class _SettlementUnit(ABC):
-    """Acks, nacks or extends jobs that one node holds. Result: `SettlementResult`.
+    """Base of the units that ack, nack or extend jobs that one node holds. Result: `SettlementResult`.
 
-    Raises `TopicNotFound` and `NotAQueue`.
+    Jobs that the node does not hold are skipped. Raises `TopicNotFound` and `NotAQueue`.
     """
 
     topic_id = None
@@ -303,7 +303,7 @@ class _SettlementUnit(ABC):
 
     @abstractmethod
     def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
-        """Write the settlement; return the deadline of extended leases, in microseconds."""
+        """Write the settlement of the `held` jobs; return the new end of extended leases in microseconds, else 0."""
 
     def finish(self, tx: Transaction, appended: AppendResult) -> SettlementResult:
         assert self._settled is not None
@@ -311,7 +311,7 @@ class _SettlementUnit(ABC):
 
 
 class Ack(_SettlementUnit):
-    """Finish jobs: their records are deleted."""
+    """Finish jobs: readers no longer see their records, which are removed at once or by a later compaction."""
 
     def __init__(self, queue: str, node: str, handles: Sequence[JobHandle], *, flushes: DurabilityCache) -> None:
         super().__init__(queue, node, handles)
@@ -333,7 +333,7 @@ class Ack(_SettlementUnit):
 
 
 class Nack(_SettlementUnit):
-    """Return jobs, to be claimed again after `delay_ms` milliseconds."""
+    """Return jobs to the queue, to be claimed again after `delay_ms` milliseconds; 0: at once."""
 
     def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle], *, delay_ms: int = 0) -> None:
         super().__init__(queue, node, handles)
@@ -348,7 +348,7 @@ class Nack(_SettlementUnit):
 
 
 class Extend(_SettlementUnit):
-    """Extend leases to `lease_ms` milliseconds from now."""
+    """Set the end of leases to `lease_ms` milliseconds (within `LEASE_MS`) from now, even if it was later before."""
 
     def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle], *, lease_ms: int) -> None:
         super().__init__(queue, node, handles)

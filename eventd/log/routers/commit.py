@@ -28,14 +28,16 @@ from eventd.store.engine.database import Connection, bulk_insert, execute, execu
 from eventd.store.schema.tables import event_ids
 
 FULL = "full"
-"""Why a router waits: its destination refuses writes over its limits, or the node or the group is full."""
+"""The reason of a waiting router: its destination refuses writes over its limits, or the node or the group is full."""
 SELF_CAPTURE = "self_capture"
 TOO_LARGE = "too_large"
 ID_CONFLICT = "id_conflict"
 TRIMMED = "source_trim"
 
 Screen = Callable[[Connection, Drafts, int], Mapping[int, str]]
-"""Returns why events must not enter a group, by index; gets the open transaction, the events, and the time."""
+"""Returns, by index, why some of the events must not enter a group; empty: all may.
+
+Gets the open transaction, the events, and the time."""
 
 
 class GroupAdmission(NamedTuple):
@@ -71,7 +73,7 @@ class RouterStep(NamedTuple):
 class StepResult(NamedTuple):
     """The result of a step: how far the router is in its source, and the numbers of copies and of dead letters.
 
-    `held`: why it has to wait; empty: it has not.
+    `held`: why the router has to wait; empty: it need not.
     """
 
     position: int
@@ -82,9 +84,10 @@ class StepResult(NamedTuple):
 
 
 class CommitSteps:
-    """Commit steps of routers. Result: for each a `StepResult`, or None if another process moved or changed the router.
+    """Commit steps of routers. Result: for each a `StepResult`; None if nothing was written.
 
-    `max_bytes`: the limit of all topics of records together; 0: unlimited.
+    Nothing is written for a router whose stored cursor is no longer at the step's position and version of the options:
+    it was moved, changed or deleted meanwhile. `max_bytes`: the limit of all topics of records together; 0: unlimited.
     """
 
     topic_id = None
@@ -101,7 +104,7 @@ class CommitSteps:
         return NOTHING
 
     def finish(self, tx: Transaction, appended: AppendResult) -> list[StepResult | None]:
-        """Write everything here: the drafts of all other units have their positions."""
+        """Write everything here, where the drafts of all other units have their positions already."""
         found = _lock(tx.conn, [move.cursor for move in self._moves])
         here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
         going = [move for move, is_here in zip(self._moves, here, strict=True) if is_here]
@@ -131,7 +134,10 @@ def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[
 
 
 def _lose(tx: Transaction, move: RouterStep) -> None:
-    """Leave a hole in the destination; a group's topic has no holes, and gets a dead letter."""
+    """Record that copies of lost records will never come: as a hole in the seqs of the destination.
+
+    A group's topic has no holes: the router gets one dead letter instead.
+    """
     if move.admission is None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
         return
@@ -158,7 +164,7 @@ class _Destination:
 
     @property
     def takes_all(self) -> bool:
-        """Return whether it never refuses."""
+        """Return whether it never refuses a write because of its caps."""
         return self.config.discard != "reject"
 
     def room(self, sizes: Sequence[int]) -> int:
@@ -176,20 +182,20 @@ class _Destination:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it exceeds its limits."""
+        """Return whether it exceeds its caps."""
         config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
         return 0 < config.cap_records < held or 0 < config.cap_bytes < size
 
 
 def _fitting(sizes: Sequence[int], room: int | None) -> int:
-    """Return how many of the first sizes are at most `room` together."""
+    """Return how many of the first sizes are at most `room` together; `room` None: all."""
     if room is None:
         return len(sizes)
     return next((index for index, total in enumerate(accumulate(sizes)) if total > room), len(sizes))
 
 
 def _read_dests(tx: Transaction, moves: Sequence[RouterStep]) -> dict[int, _Destination]:
-    """Return the destinations, by topic id, as they are stored."""
+    """Return the destinations by topic id; first remove expired records of those that refuse writes over their caps."""
     sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
     ids = sorted({move.dest_id for move in moves})
     lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
@@ -292,14 +298,17 @@ class _Pass:
         return self._moved(move, end, count, failures)
 
     def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
-        """Return the result of a step up to the copy `end`, which does not fit; None: of a whole step."""
+        """Store the failures as dead letters, and return the step's result.
+
+        The step ends before the copy with the index `end`, which does not fit; None: the step is complete.
+        """
         _insert_dead_letters(self._tx, move, failures)
         if end is None:
             return StepResult(move.upto, move.upto_seq, count, len(failures))
         return StepResult(move.copies.positions[end] - 1, move.copies.seqs[end] - 1, count, len(failures), FULL)
 
     def write(self, dests: Iterable[_Destination]) -> None:
-        """Write the blocks, ids and rows of all steps."""
+        """Write the blocks and ids of all steps and the rows of their destinations, and apply the caps of these."""
         conn, now = self._tx.conn, self._tx.now
         write_blocks(conn, self._blocks)
         bulk_insert(conn, event_ids, IDS, self._ids)
@@ -358,19 +367,20 @@ def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset
 def _written_here(conn: sa.Connection, copies: CopyPage, line: TopicRow) -> set[int]:
     """Return the indexes of the copies of records that were first written to this topic.
 
-    If a record of another time now has the seq, the topic was restored from a backup and lost the record with the id.
+    A copy is not included if a record of another time now has that seq: the topic was restored from a backup, and lost
+    the record with the id.
     """
-    claims = {at: told for at, told in copies.made_here.get(line.instance, {}).items() if told.seq <= line.head_seq}
+    claims = {at: known for at, known in copies.made_here.get(line.instance, {}).items() if known.seq <= line.head_seq}
     if not claims:
         return set()
-    seqs = sorted(told.seq for told in claims.values())
+    seqs = sorted(known.seq for known in claims.values())
     sql = "SELECT seq, records, recorded_at FROM blocks WHERE topic_id = ? AND seq <= ? AND seq > ? - 1000 ORDER BY seq"
     times = {
         seq: recorded_at // 1000
         for start, records, recorded_at in fetch(conn, sql, (line.id, seqs[-1], seqs[0]))
         for seq in range(start, start + records)
     }
-    return {at for at, told in claims.items() if times.get(told.seq, told.millis) == told.millis}
+    return {at for at, known in claims.items() if times.get(known.seq, known.millis) == known.millis}
 
 
 def _settle(tx: Transaction, moves: Sequence[RouterStep], done: Sequence[StepResult]) -> None:

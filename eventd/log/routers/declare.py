@@ -27,7 +27,7 @@ from eventd.store.schema.tables import routers
 
 
 class RouterSpec(NamedTuple):
-    """A requested router; the topics by name."""
+    """A requested router; `source` and `dest` are names of topics, `options` is in its stored form."""
 
     name: str
     source: str
@@ -36,19 +36,19 @@ class RouterSpec(NamedTuple):
 
 
 class RouterRules(Protocol):
-    """The rules by which a router may exist besides others. Each rule gets the other routers that concern it."""
+    """Interface of the rules that a router must keep beside others; each rule gets the other routers that matter."""
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` unless the router may write to its destination besides the routers `into` it."""
+        """Raise `Incompatible` if the router must not write to its destination beside the routers `into` it."""
         ...
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` if the router would close a cycle with `beyond`, which lead on from its destination."""
+        """Raise `RouterCycle` if the router would close a cycle with `beyond`, the routers beyond its destination."""
         ...
 
 
 class RouterLimits(NamedTuple):
-    """How many routers and topics are allowed; 0: unlimited."""
+    """The maximum numbers of routers and of topics of records; 0: unlimited."""
 
     routers: int = 0
     topics: int = 0
@@ -65,9 +65,9 @@ class RouterPut(NamedTuple):
 class PutRouter(Change[RouterPut]):
     """Create a router, with its missing topics, or replace its options. Result: `RouterPut`.
 
-    It begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination, and then if the
-    source, is missing and must not be created; `Incompatible` if other routers into the destination exclude it, or if
-    the router exists with another source or destination; `Throttled` at the limit of routers; `RouterCycle`;
+    A new router begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination, and then if
+    the source, is missing and must not be created; `Incompatible` if other routers into the destination exclude it, or
+    if the router exists with another source or destination; `Throttled` at the limit of routers; `RouterCycle`;
     `Throttled` at the limit of topics. A refused router leaves no topic behind.
     """
 

@@ -31,8 +31,9 @@ from eventd.log.topics.limits import due_at
 from federation.event import is_alive
 from federation.lines import size_of
 
-MOST_TOLD = 16
-"""Distinct tags and nodes up to which copies are searched for more: a block does not list more anyway."""
+MOST_LISTED = 16
+"""Once more distinct tags and more distinct nodes than this are found, copies are not searched for others: a block does
+not list so many."""
 
 
 class Original(NamedTuple):
@@ -69,7 +70,7 @@ class Copy(NamedTuple):
 
 
 class CopyFailure(NamedTuple):
-    """An original that can never be copied, and the reason."""
+    """An original that can never be copied, and the reason. `id`: the id its copy would have; empty if not known."""
 
     position: int
     id: str
@@ -88,8 +89,8 @@ class CopyPage:
     """The copies of a page that all routers of one kind make: `drafts`, with the position and seq of each original.
 
     `failures`: originals that cannot be copied. `keeps`: the copies keep record ids. `made_here` holds, by the instance
-    number of a topic, which of them (by index) are copies of records that may have been written to that topic.
-    `template`: the block of all copies, without its position, if they fit into one; very many topics get it.
+    number of a topic, the record ids (by the index of the copy) of records that may first have been written to that
+    topic. `template`: the block of all copies, without its position, if they fit into one; it serves all destinations.
     """
 
     positions: Sequence[int] = ()
@@ -133,14 +134,14 @@ class CopyPage:
 
 
 def _tags_and_nodes(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tags and the nodes that occur; if both are more than a block lists, only some of them."""
+    """Return the tags and the nodes that occur, empty for none; if both are more than a block lists, only some."""
     tags: set[str] = set()
     nodes: set[str] = set()
     for body in bodies:
         found = read_body(body)
         tags.add(found.tag or "")
         nodes.add(found.node or "")
-        if min(len(tags), len(nodes)) > MOST_TOLD:
+        if min(len(tags), len(nodes)) > MOST_LISTED:
             break
     return frozenset(tags), frozenset(nodes)
 
@@ -182,11 +183,11 @@ def read_source(
     max_bytes: int,
     now: int,
 ) -> SourcePage | None:
-    """Return the next page of a topic after `position` and `seq`, no further than `until`; None if the topic is
-    deleted.
+    """Return the next page of a topic after `position` and `seq`; None if the topic is deleted.
 
-    At most `limit` originals and about `max_bytes` of their bodies. Records that have exceeded the topic's time to live
-    are lost; deleted records, and expired events, are skipped.
+    It ends at the position `until` (None: at the head), or with at most `limit` originals and about `max_bytes` of
+    their bodies. Records that have exceeded the topic's time to live are lost; deleted records, and expired events, are
+    skipped.
     """
     line = find_topic_by_id(conn, topic_id)
     if line is None:

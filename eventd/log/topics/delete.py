@@ -32,9 +32,10 @@ from eventd.store.rows.leases import forget_jobs
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The number of deleted records, and the state of the topic afterwards: its seqs, and its records and bytes.
+    """The number of deleted records, and the state of the topic afterwards.
 
-    `head_seq` is the last seq that was assigned.
+    `earliest_seq` is the first seq after the floor, `head_seq` the last that was assigned; `count` and `bytes` are
+    those of the remaining records.
     """
 
     deleted: int
@@ -46,10 +47,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequest:
-    """The records to delete: all up to the seq `upto` whose tag matches; `upto` None: all that exist now.
+    """The records to delete: those up to the seq `upto` (None: all that exist now) whose tag matches (None: any).
 
-    Records up to the seq `after` were handled by earlier steps. `topic_id` is that of the topic the first step found;
-    None before it.
+    Records up to the seq `after` were handled by earlier steps. `topic_id` is that of the topic that the first step
+    found; None before that step.
     """
 
     name: str
@@ -130,7 +131,7 @@ class _Outline(NamedTuple):
 
 
 def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list[_Outline]:
-    """Return the blocks that contain seqs in `(after, upto]`: the first ones, as many as one step may need."""
+    """Return the first blocks that may contain seqs in `(after, upto]`, in order, as many as one step may need."""
     rows = fetch(
         conn,
         "SELECT position, seq, records, types FROM blocks WHERE topic_id = ? AND seq <= ? AND seq >="
@@ -141,7 +142,7 @@ def _outlines(conn: sa.Connection, topic_id: int, after: int, upto: int) -> list
 
 
 def _test(predicate: Predicate) -> Callable[[str], bool]:
-    """Return a test whether the text of a record has a matching tag."""
+    """Return a function that tests whether a stored body, which is not decoded, has a matching tag."""
     tag = encoded(predicate.text)
     if predicate.prefix:
         begin = tag[:-1]
@@ -175,9 +176,10 @@ async def delete_records(
     before_seq: int | None = None,
     predicate: Predicate | None = None,
 ) -> Deletion:
-    """Delete the records that exist now below `before_seq` and match the predicate; None: all.
+    """Delete the records that exist now, have seqs below `before_seq` (None: any) and match the predicate (None: any).
 
-    Raises the errors of `Delete`; records that earlier steps deleted stay deleted.
+    Returns their total number, and the state of the topic after the last step. Raises the errors of `Delete`; records
+    that earlier steps deleted stay deleted.
     """
     rest: DeleteRequest | None = DeleteRequest(name, None if before_seq is None else max(0, before_seq - 1), predicate)
     deleted = 0

@@ -36,9 +36,9 @@ STEP_ROWS = 500
 STEP_BYTES = 4 << 20
 """Bytes of records that one step removes, approximately."""
 TOPICS_AT_ONCE = 10
-"""Deleted topics whose data one step removes at most."""
+"""Maximum number of deleted topics whose data one step removes."""
 PAGE = 100
-"""Topics without data that are read, or whose own rows are deleted, together."""
+"""Maximum number of deleted topics without data that are read, or whose rows in `topics` are deleted, together."""
 
 _TABLES = {
     table.name: [column.name for column in table.primary_key]
@@ -47,7 +47,7 @@ _TABLES = {
         *(topic_losses, write_keys, leases, queues, id_conflicts),
     )
 }
-"""The tables whose rows belong to a topic, with the columns of their keys. Each has an index that begins with it."""
+"""The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
 _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
 
 
@@ -61,7 +61,8 @@ class TopicRemoval(NamedTuple):
 def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) -> TopicRemoval | None:
     """Take a topic out of use in the open transaction, which must hold the head; None if no topic has the name.
 
-    Its routers are deleted with it: a router needs both of its topics.
+    The routers that read or write it are deleted: a router needs both of its topics. `of_records`: it is a topic of
+    records, whose number decreases.
     """
     sql = "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ? RETURNING id"
     found = fetch(conn, sql, (DELETED, name))
@@ -71,7 +72,7 @@ def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
 
 
 def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
-    """Return the names of the next deleted topics after the name `after` of which only the row in `topics` is left."""
+    """Return the names of deleted topics of which only the row in `topics` is left: the next `PAGE` after `after`."""
     nothing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE topic_id = topics.id)" for table in _TABLES)
     sql = f"SELECT name FROM topics WHERE name > ? AND name < ? AND evicted_seq = next_seq - 1{nothing}"
     rows = fetch(conn, f"{sql} ORDER BY name LIMIT ?", (after or DELETED, DELETED_END, PAGE))
@@ -79,12 +80,12 @@ def read_cleared(conn: sa.Connection, after: str = "") -> list[str]:
 
 
 def remove_cleared(conn: sa.Connection, bare: Sequence[str]) -> None:
-    """Delete the rows of these deleted topics from `topics`, in the open transaction."""
+    """Delete from `topics`, in the open transaction, the rows of the deleted topics with the names `bare`."""
     execute_many(conn, f"DELETE FROM topics WHERE name = ? AND {IS_DELETED}", [(name,) for name in bare])
 
 
 class ClearStep(NamedTuple):
-    """How many rows and records a step removed. The next step continues after the name `upto`."""
+    """`rows`: how many rows and records a step removed. The next step continues after the name `upto`."""
 
     upto: str
     rows: int

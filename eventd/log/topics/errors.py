@@ -59,7 +59,7 @@ class NotAQueue(DetailedError, Conflict):
 
 
 class RouterCycle(DetailedError, Conflict):
-    """The router would close a cycle; `cycle` names its topics and begins and ends with the same one."""
+    """The router would close a cycle of topics; `cycle` lists them in order, the first one again at the end."""
 
     code = "router_cycle"
 

@@ -1,8 +1,9 @@
 """The limits of one topic of records: its caps and its time to live, each of which removes the oldest records.
 
-For the retention of groups' topics see `eventd.log.retention.evict`. All of this happens in an open transaction that
-holds the head. Removed records are recorded as lost. Many records are removed in several steps: the topic is then due
-at once, and the background sweep removes the rest.
+The caps of a topic that refuses writes over them remove nothing. For the retention of groups' topics see
+`eventd.log.retention.evict`. Everything here happens in an open transaction that holds the head. Removed records are
+recorded as lost. Many records are removed in several steps: the topic is then due at once, and the background sweep
+removes the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from eventd.log.retention.prefix import STEP_RECORDS, remove_records
 from eventd.store.engine.database import execute, fetch
 
 TOPICS_PER_STEP = 100
-"""Topics that one step of `sweep` or `clear_ephemeral` handles at most."""
+"""Maximum number of topics that one step of `sweep` or `clear_ephemeral` handles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,13 @@ class TopicSize:
 def due_at(recorded_at: int, ttl_ms: int) -> int:
     """Return the first time at which a record has exceeded its time to live, in microseconds.
 
-    A write sets the topic's `due_at` to that of the new records, unless it is set already.
+    A write stores this time of its records as the topic's `due_at`, unless that is set already.
     """
     return min((recorded_at // 1000 + ttl_ms + 1) * 1000, NEVER)
 
 
 def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
-    """Return the last seq of the oldest records that have exceeded their time to live; the floor if there are none."""
+    """Return the seq up to which every record has exceeded its time to live; the floor if the oldest one has not."""
     if topic.due_at is None or topic.due_at > now or not topic.config.ttl_ms:
         return topic.evicted_seq
     first_kept = max(0, now // 1000 - topic.config.ttl_ms) * 1000
@@ -66,9 +67,9 @@ def expired_upto(conn: sa.Connection, topic: TopicRow, now: int) -> int:
 
 
 class ExpiredPrefix(NamedTuple):
-    """Records up to the seq `upto`, which have exceeded their time to live and are still stored.
+    """The oldest records, up to the seq `upto`, which have exceeded their time to live and are still stored.
 
-    `ranges` are the seqs of those that were not deleted, and `bytes` the size of these.
+    `ranges` are the seqs of the live ones (neither deleted nor finished jobs), `bytes` those of their data and meta.
     """
 
     upto: int
@@ -77,7 +78,10 @@ class ExpiredPrefix(NamedTuple):
 
 
 def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefix:
-    """Return the stored records that no reader may receive any more, because their time to live is over."""
+    """Return the stored records that no reader may receive any more, because their time to live is over.
+
+    If there are none, `upto` is the floor. Removes nothing.
+    """
     upto = expired_upto(conn, topic, now)
     if upto == topic.evicted_seq:
         return ExpiredPrefix(upto, [], 0)
@@ -120,9 +124,9 @@ def apply_ttl_fully(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
-    """Remove records that have exceeded their time to live, within one step, and set when the next one will.
+    """Remove records that have exceeded their time to live, within one step; return the topic's new row.
 
-    Returns the topic's new row.
+    Sets `due_at`: at once if more are left, else when the oldest remaining record exceeds its time to live.
     """
     upto = expired_upto(conn, topic, now)
     if upto > topic.evicted_seq:
@@ -131,7 +135,7 @@ def _remove_expired(conn: sa.Connection, topic: TopicRow, now: int) -> TopicRow:
 
 
 def _next_due(conn: sa.Connection, topic: TopicRow, now: int) -> int | None:
-    """Return when the oldest record will exceed its time to live."""
+    """Return when the oldest record will exceed its time to live, at the earliest `now + 1`; None if none ever will."""
     if not topic.config.ttl_ms or not topic.live:
         return None
     oldest = fetch(
@@ -232,7 +236,7 @@ def sweep(conn: sa.Connection, now: int) -> int:
 
 
 def is_due(conn: sa.Connection, now: int) -> bool:
-    """Return whether `sweep` would find a due topic."""
+    """Return whether any topic is due, so that `sweep` has work."""
     return bool(fetch(conn, "SELECT 1 FROM topics WHERE due_at <= ? LIMIT 1", (now,)))
 
 
@@ -259,7 +263,7 @@ def clear_ephemeral(conn: sa.Connection, after: int, now: int) -> int | None:
 
 
 def skip_seqs(conn: sa.Connection, topic_id: int, records: int) -> None:
-    """Skip the seqs of `records` copies that a router will never write, because its source lost the records."""
+    """Advance a topic by `records` seqs without a record, and store these as lost: a router's source lost them."""
     topic = read_topic_by_id(conn, topic_id)
     upto = topic.head_seq + records
     note_losses(conn, topic_id, [Loss(topic.next_seq, upto, SOURCE_TRIM)])

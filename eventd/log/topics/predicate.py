@@ -26,14 +26,15 @@ class Predicate(NamedTuple):
         return tag.startswith(self.text) if self.prefix else tag == self.text
 
     def shown(self) -> list[str]:
-        """Return its canonical JSON form."""
+        """Return the canonical JSON form, a list of three texts that `parse` accepts."""
         return ["tag", _PREFIX, f"{self.text}*"] if self.prefix else ["tag", _EQUAL, self.text]
 
 
 def parse(value: object) -> Predicate:
     """Return the predicate of a decoded JSON value. Raises `Invalid`.
 
-    A string is a prefix if it ends with a star, and otherwise a whole tag.
+    The value is a string, which is a prefix if it ends with a star and otherwise a whole tag, or a list like
+    `["tag", "Eq", TAG]` or `["tag", "Glob", "PREFIX*"]`.
     """
     if isinstance(value, str):
         return Predicate(value.removesuffix("*"), value.endswith("*"))

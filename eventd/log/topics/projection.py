@@ -1,4 +1,4 @@
-"""Records in the form for readers, cut from the lines of a block, and decoded only to leave out parts. Pure."""
+"""Converts stored records to the form for readers, by cutting texts; data or meta are left out by decoding. Pure."""
 
 from __future__ import annotations
 

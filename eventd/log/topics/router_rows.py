@@ -18,15 +18,16 @@ from eventd.store.schema.columns import beyond
 
 CURSOR_KIND = "router"
 MOST_NAMES = 500
-"""Routers that one statement reads at most."""
+"""Maximum number of routers that one statement of `list_routers` reads."""
 
 
 class RouterRow(NamedTuple):
     """A router. It has read its source up to `position` and `seq`.
 
-    `state` and `reason` show whether it has to wait; `forwarded` counts copies, and records that its source lost before
-    they were copied; `refused` counts dead letters. `source_head` is the last seq of its source, `durability` that of
-    its destination, `version` the version of its options. Times in microseconds.
+    `source` and `dest` are the names of its topics. `state` and `reason` show whether it has to wait; `forwarded`
+    counts copies, and records that its source lost before they were copied; `refused` counts dead letters.
+    `source_head` is the last seq of its source, `durability` that of its destination, `version` the version of its
+    options. Times in microseconds.
     """
 
     id: int
@@ -68,7 +69,7 @@ def cursor_of(router: str) -> str:
 
 
 def read_routers(conn: sa.Connection) -> list[RouterRow]:
-    """Return all routers, by name."""
+    """Return all routers, sorted by name."""
     return _complete(conn, fetch(conn, f"{_LINES} ORDER BY r.name"))
 
 
@@ -79,12 +80,12 @@ def read_router(conn: sa.Connection, name: str) -> RouterRow | None:
 
 
 def read_routers_into(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
-    """Return the routers that write to a topic, by name."""
+    """Return the routers that write to a topic, sorted by name."""
     return _complete(conn, fetch(conn, f"{_LINES} WHERE r.dest_id = ? ORDER BY r.name", (topic_id,)))
 
 
 def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
-    """Return the routers that can be reached from a topic. Only they are read, however many there are."""
+    """Return all routers downstream of a topic, over any number of hops; the rows of other routers are not read."""
     found: list[RouterRow] = []
     seen, edge = {topic_id}, [topic_id]
     while edge:
@@ -96,7 +97,7 @@ def read_routers_beyond(conn: sa.Connection, topic_id: int) -> list[RouterRow]:
 
 
 class RejectedRecord(NamedTuple):
-    """A dead letter of a router: the id of the record, if it has one, the reason, and when, in microseconds."""
+    """A dead letter of a router: the record's id (empty: none), the reason, a detail, and when, in microseconds."""
 
     id: str
     reason: str
@@ -105,7 +106,7 @@ class RejectedRecord(NamedTuple):
 
 
 def read_rejected(conn: sa.Connection, name: str, limit: int) -> list[RejectedRecord]:
-    """Return the dead letters of a router, the newest first."""
+    """Return at most `limit` dead letters of a router, the newest first."""
     sql = "SELECT event_id, reason, detail, parked_at FROM dead_letters WHERE cursor = ? ORDER BY id DESC LIMIT ?"
     return [RejectedRecord(*row) for row in fetch(conn, sql, (cursor_of(name), limit))]
 
@@ -122,7 +123,7 @@ def count_routers(conn: sa.Connection) -> int:
 
 
 class RouterFilter(NamedTuple):
-    """Which routers to list. Empty: any."""
+    """The routers to list: by a prefix of the name, the source, the destination (empty: any), and the test `sees`."""
 
     prefix: str = ""
     source: str = ""
@@ -131,7 +132,7 @@ class RouterFilter(NamedTuple):
 
 
 def list_routers(conn: sa.Connection, choice: RouterFilter, *, after: str, limit: int) -> list[RouterRow]:
-    """Return routers ordered by the bytes of their names, after `after`; one more than `limit` if there are more."""
+    """Return routers after the name `after`, ordered by the bytes of their names; if there are more, `limit` + 1."""
     found: list[RouterRow] = []
     for line in _listed(conn, choice, after):
         if choice.sees(line):
@@ -155,7 +156,7 @@ def _listed(conn: sa.Connection, choice: RouterFilter, after: str) -> Iterator[R
 
 
 def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[RouterRow]:
-    """Return routers, given the columns of their own rows, with those of their cursors."""
+    """Return the routers of some rows of `_LINES`, completed from the rows of their cursors."""
     names = [cursor_of(str(row[1])) for row in rows]
     cursors = {name: rest for name, *rest in fetch_in(conn, _CURSORS, (), names)} if names else {}
     return [RouterRow._make((*row, *cursors[name])) for row, name in zip(rows, names, strict=True)]
@@ -164,7 +165,7 @@ def _complete(conn: sa.Connection, rows: Sequence[tuple[object, ...]]) -> list[R
 def remove_routers_of(conn: sa.Connection, topic_id: int) -> list[str]:
     """Remove every router that reads or writes a topic, in the open transaction; return their names, sorted by bytes.
 
-    The caller increases `topics_version`. The head must be locked.
+    The caller must increase `topics_version`. The head must be locked.
     """
     sql = "SELECT name FROM routers WHERE source_id = ? OR dest_id = ? ORDER BY name"
     names = [str(name) for (name,) in fetch(conn, sql, (topic_id, topic_id))]

@@ -31,7 +31,10 @@ def read_state(conn: sa.Connection, name: str, at: Moment) -> TopicState | None:
 def list_states(
     conn: sa.Connection, *, prefixes: Sequence[str], prefix: str, after: str, limit: int, at: Moment
 ) -> tuple[list[TopicState], bool]:
-    """Return topics ordered by the bytes of their names, after `after`, and whether there are more than `limit`."""
+    """Return at most `limit` topics, of groups and of records, and whether there are more.
+
+    They are ordered by the bytes of their names, after the name `after`; for `prefixes` and `prefix` see `list_topics`.
+    """
     lines = list_topics(conn, prefixes=prefixes, prefix=prefix, after=after, limit=limit)
     return [_state(conn, line, at) for line in lines[:limit]], len(lines) > limit
 
@@ -44,7 +47,7 @@ def _state(conn: sa.Connection, line: TopicRow, at: Moment) -> TopicState:
 class TopicFigures(NamedTuple):
     """The totals of all topics of records: their number by durability, and their stored records and bytes.
 
-    Also the numbers of routers, of queues, and of leased jobs.
+    Also the numbers of routers, of queues, and of leased jobs; a lease that has ended counts until the queue is used.
     """
 
     by_class: dict[str, int]
@@ -56,7 +59,7 @@ class TopicFigures(NamedTuple):
 
 
 def read_figures(conn: sa.Connection) -> TopicFigures:
-    """Return the totals, by the rows of the tables `topics`, `routers` and `queues`."""
+    """Return the totals, which the tables `topics`, `routers` and `queues` hold: no record is read."""
     rows = fetch(
         conn,
         "SELECT durability, count(*), coalesce(sum(next_seq - 1 - evicted_seq - deleted), 0), coalesce(sum(bytes), 0)"

@@ -1,7 +1,7 @@
 """A page of a topic by seqs, for readers of topics: records as JSON texts, and a tombstone for missed records.
 
-Records that have exceeded their time to live are left out, and reported as lost, even if they are still stored. Deleted
-records, and those that the reader's own nodes wrote, are skipped silently.
+Records that have exceeded their time to live are left out, and reported as lost, even if they are still stored. Skipped
+silently are deleted records, finished jobs and, in a topic with `dedupe_node`, what the reader's own nodes wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eventd.store.rows.leases import acked_seqs
 RECREATED = "recreated"
 """The reason of a tombstone for seqs of another topic of this name, or of another epoch."""
 _ACKED_AT_ONCE = 2000
-"""Seqs after a block of a queue for which finished jobs are looked up with those of the block."""
+"""The query for the finished jobs of a queue's block also covers so many seqs after the block, for the next blocks."""
 
 ALL_BUT_TAGS = View()
 
@@ -39,9 +39,9 @@ ALL_BUT_TAGS = View()
 class TopicQuery:
     """A query: at most `limit` records after the seq `from_seq`, about `max_bytes` of data and meta.
 
-    `topic` is a name or an id; `now` in microseconds. Records that one of the `nodes` wrote are excluded. `epoch`: the
-    epoch (see `epoch_of`) of `from_seq`; empty if unknown. `apart`: the page ends before lost records, unless it begins
-    with them; otherwise records from before and after them may be on one page.
+    `topic` is a name or an id; `now` in microseconds. Records that one of the `nodes` wrote are excluded if the topic
+    has `dedupe_node`. `epoch`: the epoch (see `epoch_of`) of `from_seq`; empty if unknown. `apart`: the page ends
+    before lost records, unless it begins with them; otherwise one page may have records from before and after them.
     """
 
     topic: str | int
@@ -57,10 +57,10 @@ class TopicQuery:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What a reader cannot read: `lost` records of the seqs `gap_from` to `gap_to`. It continues at `earliest_seq`.
+    """What a reader missed: `lost` records of the seqs `gap_from` to `gap_to`. The reader continues at `earliest_seq`.
 
-    `reason`: cap, ttl, source_trim, mixed, or recreated: the reader's seqs are of another topic or
-    epoch. The range is then the whole topic, of which nothing is lost: it is read from its first record.
+    `reason`: cap, ttl, source_trim, mixed, or recreated: the reader's seqs are of another topic or epoch. The range is
+    then the whole topic, of which nothing is lost: the reader gets it from its first record.
     """
 
     gap_from: int
@@ -75,7 +75,8 @@ class Tombstone:
 class TopicPage:
     """`records` are JSON texts, `seqs` their seqs. Everything up to `next_from_seq` was read, `scanned` seqs in all.
 
-    `tombstone` describes the records lost between `from_seq` and `next_from_seq`. `epoch` is that of these seqs.
+    `tombstone` describes the records lost between the query's `from_seq` and `next_from_seq`; None: none were. `epoch`
+    is that of these seqs.
     `dedupe_node`: whether the topic excludes records that the reader's own nodes wrote. `goes_on`: the next append
     continues the page, since the topic neither removes nor leases records by itself.
     """
@@ -148,7 +149,10 @@ def read_topic_page(conn: sa.Connection, ask: TopicQuery) -> TopicPage:
 
 
 def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) -> TopicPage | None:
-    """Return the page after `last`, which had caught up, from memory; None if the database must be read."""
+    """Return the page after `last` from memory; None if the database must be read, as when `last` had not caught up.
+
+    It excludes no nodes: `ask.nodes` is ignored.
+    """
     if not (last.goes_on and last.caught_up) or recent.head.epoch != last.head.epoch:
         return None
     seq = last.head_seq
@@ -178,9 +182,10 @@ def continue_topic_page(last: TopicPage, recent: RecentBlocks, ask: TopicQuery) 
 
 
 class _Floor(NamedTuple):
-    """The seq up to which no record is read, because it is removed or has exceeded its time to live.
+    """The `seq` up to which no record is read: all are removed, or have exceeded their time to live.
 
-    `lost`: those that are still stored. `earliest_seq`: that of the first record after it.
+    `lost`: the latter, as far as they are still stored and after the reader's seq. `earliest_seq`: the first seq after
+    `seq` that has a record.
     """
 
     seq: int
@@ -223,7 +228,7 @@ def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor
 
 
 class _PageEnd(NamedTuple):
-    """The last seq of a page, and the losses that it reports if it gets there."""
+    """The seq at which a page ends at the latest, and the losses that the page reports if it reaches their end."""
 
     stop: int
     missing: _LossRun | None
@@ -329,13 +334,13 @@ class _PageBuilder:
             self.upto = self.seqs[-1]
 
     def _wants(self, seq: int, body: str, done: Collection[int]) -> bool:
-        """Return whether the line has a record, and the reader wants it."""
+        """Return whether the line has a record that is neither a finished job nor written by an excluded node."""
         if not body or seq in done:
             return False
         return not self.hidden or node_text(body) not in self.hidden
 
     def _fitting(self, block: Block, bodies: Sequence[str]) -> int:
-        """Return how many of the bodies fit; at least one if the page is empty."""
+        """Return how many of the bodies fit, at least one if the page is empty, and count their bytes in `size`."""
         if self.size + block.bytes <= self.ask.max_bytes:
             self.size += block.bytes
             return len(bodies)

@@ -28,7 +28,7 @@ GROUP = "group:"
 
 
 def require_name(name: str, what: str = "topic") -> None:
-    """Raise `Invalid` for a name that no topic can have; `what` has the name, for the message."""
+    """Raise `Invalid` for a name that no topic can have; `what` is the noun in the message for the named thing."""
     if not NAME.fullmatch(name):
         shown = name[:80] + ("…" if len(name) > 80 else "")
         raise Invalid(
@@ -38,7 +38,10 @@ def require_name(name: str, what: str = "topic") -> None:
 
 
 def refuse_group(name: str, doing: str) -> None:
-    """Raise `Incompatible` for the topic of an event group, which a client cannot change; `doing`: a participle."""
+    """Raise `Incompatible` if this is the name of a group's topic, which clients cannot change.
+
+    `doing` is a past participle for the message, such as "deleted".
+    """
     if name.startswith(GROUP):
         raise Incompatible(
             f"{name!r} is the topic of an event group and cannot be {doing} here",
@@ -48,7 +51,7 @@ def refuse_group(name: str, doing: str) -> None:
 
 
 class Ceilings(NamedTuple):
-    """The limits of all topics of records together: on their number, and on their data and meta in bytes; 0: none."""
+    """The limits of all topics of records together: their number, and the bytes of data and meta; 0: unlimited."""
 
     topics: int = 0
     bytes: int = 0
@@ -58,7 +61,7 @@ NO_CEILINGS = Ceilings()
 
 
 def require_room(conn: sa.Connection, max_topics: int) -> None:
-    """Raise `Throttled` if no further topic may be created. `max_topics` 0: unlimited."""
+    """Raise `Throttled` if there are `max_topics` topics of records already; 0: unlimited."""
     if max_topics and count_topics(conn) >= max_topics:
         raise Throttled.by("max_topics", max_topics)
 
@@ -69,7 +72,7 @@ def count_topics(conn: sa.Connection) -> int:
 
 
 class TopicPut(NamedTuple):
-    """A topic that was created or configured."""
+    """The row of a topic that was `created`, or else configured."""
 
     line: TopicRow
     created: bool
@@ -98,7 +101,7 @@ class PutTopic(Change[TopicPut]):
 
 
 def require_type(line: TopicRow, config: TopicConfig) -> None:
-    """Raise `Incompatible` if the topic has another type."""
+    """Raise `Incompatible` if the topic has another type (log or queue) than `config`."""
     if line.config.type != config.type:
         detail = {"topic": line.name, "existing_type": line.config.type, "requested_type": config.type}
         raise Incompatible(
@@ -109,7 +112,10 @@ def require_type(line: TopicRow, config: TopicConfig) -> None:
 
 
 def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow:
-    """Replace the configuration of a topic, and apply its limits at once."""
+    """Replace the configuration of a topic, and return the topic's new row; an equal one changes nothing.
+
+    Records that have exceeded the old time to live are all removed; of the new limits, one step is applied.
+    """
     text = msgspec.json.encode(config).decode()
     if text != line.config_text:
         apply_ttl_fully(tx.conn, line, tx.now)
@@ -156,7 +162,7 @@ class TopicDeleted(NamedTuple):
 class DeleteTopic(Change[TopicDeleted | None]):
     """Delete a topic with its routers. Result: `TopicDeleted`; None if there was no such topic.
 
-    Raises `TopicNotEmpty` if only an empty topic was to be deleted.
+    Raises `TopicNotEmpty` if `if_empty` and the topic has records.
     """
 
     def __init__(self, name: str, *, if_empty: bool = False) -> None:

@@ -52,8 +52,9 @@ class WriteResult(NamedTuple):
 class Write:
     """Append a batch of records to a topic. Result: `WriteResult`.
 
-    `create` None creates a missing topic unless `config` says otherwise; a created topic stays, even if the batch is
-    then refused. A request with a `key` that was used within the topic's idempotency window gets the first result.
+    `create`: whether a missing topic is created; None: as `config.auto_create` says, or its default. A created topic
+    stays, even if the batch is then refused. A request with a `key` that was used within the topic's idempotency window
+    gets the first result.
     `max_topics` and `max_bytes` (of all topics together) 0: unlimited. Raises `TopicNotFound`, `Invalid` for the name,
     `RecordTooLarge` for a batch that can never fit, `TopicFull`, `Throttled`.
     """
@@ -172,7 +173,7 @@ def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
 
 
 def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
-    """Raise if drafts, after those of earlier units, do not fit into a topic, or into the node.
+    """Raise if drafts, after those of earlier units, do not fit into a topic or the node; else count them, too.
 
     For a topic that refuses writes over its limits: `RecordTooLarge` if they can never fit, `TopicFull` if they do not
     fit now. `Throttled` if all topics together would have more than `max_bytes` (0: unlimited), after the same request
@@ -235,7 +236,7 @@ def total_bytes(tx: Transaction) -> int:
 
 
 def apply_limits_once(tx: Transaction, line: TopicRow) -> None:
-    """Apply a topic's limits once in a transaction, after all records are written."""
+    """Set when the topic is due by its time to live, and apply its caps; once per transaction, after all writes."""
     line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that read the line
     if not line.config.limited or ("limits", line.id) in tx.shared:
         return

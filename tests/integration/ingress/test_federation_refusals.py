@@ -531,7 +531,7 @@ async def test_nothing_is_stored_that_could_not_be_answered_for(
     sender.key = theirs
     reply = await _send(sender, sender.batch(line("one")))
     assert _code(reply) == (503, "unavailable")
-    assert "no active key of the ring lets b sign" in reply.body.decode()
+    assert "the key ring has no active key that b may sign with" in reply.body.decode()
     assert await b.ids() == []
 
 

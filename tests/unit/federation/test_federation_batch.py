@@ -97,7 +97,7 @@ def test_positions_rise_over_the_edge_of_a_span() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"1\t\t{}", "the last line of the batch is not ended"),
+        (b"1\t\t{}", "the last line of the batch does not end with a line feed"),
         (b"1\n\n", "not position, path and event"),
         (b"\n", "not position, path and event"),
         (b"1\t\n", "not position, path and event"),

@@ -128,9 +128,9 @@ def test_ring_signs_with_its_own_key_before_everybodys() -> None:
     assert KeyRing([shared, other, pending]).signer("a") is shared
     assert KeyRing([pair, shared]).signer("a") is pair
     assert KeyRing([pair, shared]).signer("a", Algorithm.HMAC_SHA256) is shared
-    with pytest.raises(NoSigningKey, match="no active hmac-sha256 key of the ring lets a sign"):
+    with pytest.raises(NoSigningKey, match="the key ring has no active hmac-sha256 key that a may sign with"):
         KeyRing([pair, other]).signer("a", Algorithm.HMAC_SHA256)
-    with pytest.raises(NoSigningKey, match="no active key of the ring lets c sign"):
+    with pytest.raises(NoSigningKey, match="the key ring has no active key that c may sign with"):
         KeyRing([pair, other]).signer("c")
 
 
@@ -140,7 +140,7 @@ def test_ring_finds_keys_and_counts_those_of_v1() -> None:
     assert ring.find("revoked") is keys[3]
     assert ring.find("none") is None
     assert ring.secrets() == tuple(keys[:3])
-    with pytest.raises(BadKey, match="two keys of the ring have one id"):
+    with pytest.raises(BadKey, match="two keys of the key ring have the same id: pending, pending"):
         KeyRing([keys[0], keys[0]])
 
 
