@@ -263,6 +263,15 @@ def test_what_an_old_node_refuses_is_parked_and_what_it_never_can_take_too(
     assert statuses == {"e1": "delivered", "bad": "refused", "e2": "delivered", "large": "refused", "e3": "delivered"}
 
 
+def test_an_event_that_cannot_be_sent_over_v1_proves_nothing_about_the_link(node: NodeProcess) -> None:
+    node.apply(group("new", port=node.port, secret=node.secret, limits={"maxEventBytes": "2MiB"}))
+    node.apply(peer("old", free_port(), protocol="v1"))
+    node.emit("large", payload={"k": "v" * BODY_LIMIT})
+    wait_for(lambda: node.letters(), "the dead letter")
+    assert not node.link("old").get("lastSuccessAt")
+    assert [row["status"] for row in _deliveries(node)] == ["refused"]
+
+
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [((400, b"bad timestamp\n"), "http_400"), ((401, b"bad signature\n"), "http_401"), ((403, b"stale\n"), "http_403")],

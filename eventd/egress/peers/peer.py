@@ -211,7 +211,8 @@ class PeerSink:
             self._dependencies.metrics.failed(self._group.name, self._peer.node_name, held.reason)
             held.__context__ = None  # an error may hold this task, the task the error, and both the batch
             raise
-        self._primed, self._fresh, self._room.answers = True, False, True
+        self._primed, self._fresh = True, False
+        self._room.answers = self._room.answers or ack.asked
         if outbound.records:
             self._count(outbound, ack)
         return ack

@@ -44,13 +44,14 @@ class PushV1:
         status = 0
         for count, record in enumerate(outbound.records):
             try:
-                status, refusal = await self._post(record, key)
+                answered, refusal = await self._post(record, key)
             except LinkError as held:
                 if count == 0:
                     raise
                 done = outbound.records[count - 1].position
                 row = self._row(outbound, count, done, refused, status=status, sent_at=sent_at, key_id=key.id)
                 return Ack(done, (row,), refused, V1, held)
+            status = answered or status
             if refusal is not None:
                 refused.append(refusal)
         row = self._row(
@@ -65,10 +66,13 @@ class PushV1:
             raise LinkError("no_signing_key", error.message) from None
 
     async def _post(self, record: OutboundLine, key: Key) -> tuple[int, RecordRefusal | None]:
-        """Post one event. Returns the status, and the refusal if there is one. Raises `LinkError`."""
+        """Post one event. Returns the status, 0 if nothing was sent, and the refusal if there is one.
+
+        Raises `LinkError`.
+        """
         body = record.body.encode()
         if len(body) > V1_MAX_BODY:  # the receiver would truncate it and consider the signature wrong
-            return 413, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries {V1_MAX_BODY}")
+            return 0, RecordRefusal(record, "too_large_for_v1", f"{len(body)} bytes; v1 carries {V1_MAX_BODY}")
         headers = sign_request_v1(body, key, now=self._clock.now())
         url = self._link.endpoint + V1_EVENTS_PATH
         answer = await self._transport.post(url, body, headers, seconds=self._link.seconds)
