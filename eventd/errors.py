@@ -4,7 +4,7 @@ EventdError                     anything this package raises on purpose
 ├── Invalid                     the input is wrong: fix it and retry
 ├── NotFound                    the named object does not exist
 ├── Conflict                    the request contradicts the current state
-├── Unauthorized                no key, or an unknown one
+├── Unauthorized                no key, or an unknown or expired one
 ├── Forbidden                   a known key without the right to do this
 ├── TooLarge                    over a size limit
 ├── Full                        a limit on stored bytes refuses new events; nothing was dropped
@@ -17,7 +17,7 @@ EventdError                     anything this package raises on purpose
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
 ├── SecretUnreadable            a key's file is missing, unreadable, empty or not a key
-├── FenceLost                   the cursor or its selection changed since the step began, which was not applied
+├── FenceLost                   the cursor or its selection changed since a step began; the step was not applied
 └── CheckFailed                 the command worked and found something wrong
 
 Each error carries `message` (one sentence: what and where), `hint` (what to do; may be empty) and `code`, a stable
@@ -62,7 +62,7 @@ class Conflict(EventdError):
 
 
 class Unauthorized(EventdError):
-    """No key was given, or one that is not known."""
+    """No key was given, or an unknown or expired one."""
 
     code = "unauthorized"
 
@@ -128,7 +128,10 @@ class SettingsError(EventdError):
 
     @property
     def usage(self) -> bool:
-        """Return whether the error is in the command line, and not in a file or the environment."""
+        """Return whether the error is in the command line, not in a file or the environment.
+
+        False here; a subclass may override it.
+        """
         return False
 
 

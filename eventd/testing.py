@@ -21,7 +21,7 @@ TURNS = 10
 
 
 class SeededChance:
-    """The same randomness for the same seed."""
+    """A `Chance` that yields the same values for the same seed."""
 
     def __init__(self, seed: int) -> None:
         source = random.Random(seed)
@@ -30,7 +30,7 @@ class SeededChance:
 
 
 class ManualClock:
-    """A `Clock` that moves only by `advance`. Sleeps end when it reaches their time."""
+    """A `Clock` that moves only by `advance`, which ends the sleeps that are due, and by `set_wall`."""
 
     def __init__(self, now: int = NOW) -> None:
         self._now = self._steady = now
@@ -69,7 +69,7 @@ class ManualClock:
         return sorted(at - self._monotonic for at, _ in self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Advance all three times, and end the waits that are over. Their tasks run in the next turn of the loop."""
+        """Advance all three times, and end the waits that are over; their tasks run in the next turn of the loop."""
         self._monotonic += seconds
         self._now += round(seconds * SECOND)
         self._steady += round(seconds * SECOND)
@@ -87,7 +87,9 @@ class ManualClock:
 async def until(
     condition: Callable[[], object | Awaitable[object]], what: str = "the condition", *, seconds: float = 10.0
 ) -> None:
-    """Call `condition`, plain or a coroutine function, until it is true. Raises AssertionError after real `seconds`.
+    """Call `condition`, plain or a coroutine function, until it is true.
+
+    Raises AssertionError, which names `what`, after `seconds` of real time.
 
     The pauses between the calls grow to 20 ms: a test that waits must not keep the core that it waits for busy.
     """
@@ -163,7 +165,7 @@ def draft(
     path: str = "",
 ) -> Draft:
     """Return `drafted(event(…))`."""
-    said = event(
+    made = event(
         event_id,
         group=group,
         node=node,
@@ -173,4 +175,4 @@ def draft(
         observed=observed,
         expires=expires,
     )
-    return drafted(said, path=path)
+    return drafted(made, path=path)

@@ -6,12 +6,13 @@ import os
 import random
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
+from hypothesis.database import DirectoryBasedExampleDatabase, MultiplexedDatabase, ReadOnlyDatabase
 
 from eventd.testing import NOW
 from tests.support.child_processes import adopt_orphans
@@ -20,6 +21,7 @@ from tests.support.leaks import no_leaks, no_task_survives, open_files
 from tests.support.postgres import PostgresServer, server_or_skip
 from tests.support.processes import Processes
 from tests.support.skips import mark_needs, pytest_make_collect_report, pytest_runtest_makereport
+from tests.support.source import ROOT
 from tests.support.spark import session_or_skip
 from tests.support.waiting import wait_for
 
@@ -36,9 +38,16 @@ __all__ = [
 # No deadline per example: tests of this suite wait for conditions, and the machine is shared. Few examples by default,
 # because each run tries others; `make suite` selects `steady`, `make properties` selects `thorough`. The blob
 # that a failure prints reproduces its input; paste the printed input as an `@example` next to the fix. In CI,
-# hypothesis by default tries the same inputs every time: `derandomize` is set against that.
+# hypothesis by default tries the same inputs every time: `derandomize` is set against that. Inputs that failed here, or
+# that tests/examples keeps for everybody, are tried first.
+EXAMPLES = MultiplexedDatabase(
+    DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples"),
+    ReadOnlyDatabase(DirectoryBasedExampleDatabase(ROOT / "tests" / "examples")),
+)
 for _name, _examples in (("quick", 10), ("steady", 12), ("thorough", 100)):
-    settings.register_profile(_name, max_examples=_examples, deadline=None, print_blob=True, derandomize=False)
+    settings.register_profile(
+        _name, max_examples=_examples, deadline=None, print_blob=True, derandomize=False, database=EXAMPLES
+    )
 settings.load_profile("quick")
 
 adopt_orphans()  # `no_leaks` finds what a killed node leaves behind
@@ -46,21 +55,28 @@ adopt_orphans()  # `no_leaks` finds what a killed node leaves behind
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Use a new random seed for each run, so that every run tries other inputs; a seed can be given to repeat a run."""
-    if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = str(secrets.randbelow(2**32))  # workers of pytest-xdist receive it
+    """Use a new random seed for each run, so that every run tries other inputs; a seed can be given to repeat a run.
+
+    Hypothesis does not receive the seed itself: with one, it neither keeps nor replays failures. See `seeded`.
+    """
+    given, config.option.hypothesis_seed = config.option.hypothesis_seed, None
+    if not hasattr(config.option, "inputs_seed"):  # workers of pytest-xdist receive it
+        config.option.inputs_seed = str(secrets.randbelow(2**32)) if given is None else given
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the seeds at the end, because a quiet run leaves out the header."""
-    options = {name: getattr(config.option, f"{name}_seed", None) for name in ("hypothesis", "randomly")}
-    told = (f"--{name}-seed={seed}" for name, seed in options.items() if seed is not None)
+    seeds = {"hypothesis": config.option.inputs_seed, "randomly": config.getoption("randomly_seed", None)}
+    told = (f"--{name}-seed={seed}" for name, seed in seeds.items() if seed is not None)
     terminalreporter.write_line(f'the same inputs and order again: ARGS="{" ".join(told)}"')
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run slow tests first in the share of each process, so that none waits at the end for another's long test."""
     mark_needs(items)
+    for item in items:
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            _seed(item.function, config)
     shares = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # xdist divides the list into this many parts
     slow = [item for item in items if "acceptance" in item.path.parts]
     rest = [item for item in items if "acceptance" not in item.path.parts]
@@ -153,6 +169,18 @@ def migrated_url(request: pytest.FixtureRequest) -> str:
 def chance(request: pytest.FixtureRequest) -> random.Random:
     """Randomness of this test: other in each run, the same again with the seed that the run prints."""
     return random.Random(f"{request.config.getoption('randomly_seed', 0)} {request.node.nodeid}")
+
+
+@pytest.fixture
+def seeded(request: pytest.FixtureRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates a property that a test defines itself: its inputs come from the seed that the run prints."""
+    return lambda prop: _seed(prop, request.config)
+
+
+def _seed(prop: Any, config: pytest.Config) -> Any:
+    # As `hypothesis.seed` does, which would also take the database of failures away.
+    prop._hypothesis_internal_use_seed = int(config.option.inputs_seed)
+    return prop
 
 
 @pytest.fixture

@@ -3,17 +3,35 @@ fail."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 import pytest
 
+from eventd.api.routes import ROUTES
+from eventd.cli.program.command_line import Branch, Leaf
+from eventd.cli.routerctl_commands import COMMANDS
 from tests.support import architecture
 from tests.support.architecture import (
+    BOOT,
+    HOUSEKEEPING,
+    IMPORTED_LATE,
+    LOADED_BY_NAME,
     NEVER,
     OPEN_TO_ALL,
     ROOMS,
     RULES,
+    STATUS_CODES,
+    THREADS,
+    WALL_TO_SECONDS,
+    Found,
     Room,
     Rule,
     circles,
+    find_boot_reads,
+    find_loads_by_name,
+    find_status_codes,
+    find_threads,
+    find_wall_seconds,
     forbidden_words,
     import_cycles,
     read_room,
@@ -31,6 +49,8 @@ BROKEN = [
     ("imports point left", "eventd/store/rows/keys.py", "from eventd import api"),
     ("imports point left", "eventd/store/rows/keys.py", "import eventd.log.core.head as head"),
     ("imports point left", "eventd/store/rows/keys.py", "from ...log.core import head"),
+    ("imports point left", "eventd/api/routes.py", "route = get('/status', 'listener.runner:run')"),
+    ("imports point left", "eventd/api/routes.py", "def f(verb):\n    return f'peers.listener:{verb}'"),
     (
         "imports point left",
         "eventd/store/rows/keys.py",
@@ -101,6 +121,15 @@ BROKEN = [
         "eventd/api/app.py",
         "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)",
     ),
+    ("threads come from their owners", "eventd/store/engine/engines.py", "from threading import Timer\nTimer(1, f)"),
+    (
+        "the boot is handed in",
+        "eventd/node/node.py",
+        "from pathlib import Path\nPath('/proc/sys/kernel/random/boot_id').read_text()",
+    ),
+    ("the boot is handed in", "eventd/log/core/head.py", "from eventd.store.engine.boot import read_boot_id"),
+    ("the boot is handed in", "eventd/lake/writer.py", "open('/etc/machine-id')"),
+    ("chores without the API", "eventd/node/retention.py", "from eventd.api.framework.auth import Keys"),
     (
         "no loop over a set",
         "eventd/log/core/wakeups.py",
@@ -264,6 +293,44 @@ def test_a_kept_rule_is_left_alone(name: str, path: str, text: str) -> None:
 
 def test_every_loop_that_is_said_to_end_is_still_there() -> None:
     assert BOUNDED.keys() == {name for source in SOURCES for _, name in find_busy_loops(source)}
+
+
+LISTS: dict[str, tuple[Mapping[str, str], Callable[[Source], Found]]] = {
+    "LOADED_BY_NAME": (LOADED_BY_NAME, find_loads_by_name),
+    "WALL_TO_SECONDS": (WALL_TO_SECONDS, find_wall_seconds),
+    "THREADS": (THREADS, find_threads),
+    "BOOT": (BOOT, find_boot_reads),
+    "STATUS_CODES": (STATUS_CODES, find_status_codes),
+}
+"""Lists of files that may break a rule, each with what finds that they do."""
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_file_that_may_break_a_rule_still_does(name: str) -> None:
+    listed, find = LISTS[name]
+    assert listed.keys() == {source.path for source in SOURCES if any(True for _ in find(source))}
+
+
+def test_every_command_that_imports_late_still_imports_optional_code() -> None:
+    imports = {source.path: [dotted for _, dotted in source.imports] for source in SOURCES}
+    needed = {path: room for path, room in IMPORTED_LATE.items() if any(n.startswith(room) for n in imports[path])}
+    assert needed == IMPORTED_LATE
+
+
+def test_every_chore_of_housekeeping_is_there() -> None:
+    assert {source.path for source in SOURCES} >= {*HOUSEKEEPING}
+
+
+def test_what_tables_load_by_name_counts_as_imported() -> None:
+    imported = {dotted.rpartition(".")[0] for source in SOURCES for _, dotted in source.imports}
+    handlers = {f"eventd.api.{str(route.handler).partition(':')[0]}" for route in ROUTES}
+    commands = {f"eventd.cli.{leaf.where.rpartition('.')[0]}" for leaf in leaves(COMMANDS)}
+    assert handlers | commands <= imported
+
+
+def leaves(commands: Mapping[str, Leaf | Branch]) -> Iterator[Leaf]:
+    for one in commands.values():
+        yield from [one] if isinstance(one, Leaf) else leaves(one.commands)
 
 
 def test_every_rule_has_been_seen_to_fail() -> None:

@@ -89,7 +89,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         },
     ),
     "dynamic": Branch(
-        "Show and delete what plugins have derived; render the effective configuration.",
+        "Show and delete parts that plugins proposed; render the effective configuration.",
         {
             "list": Leaf("resources.dynamic.list_parts"),
             "describe": Leaf("resources.dynamic.describe"),

@@ -48,7 +48,10 @@ logger = logging.getLogger("eventd.serve")
 @with_settings
 def serve(
     flags: Flags,
-    migrate: Annotated[bool, typer.Option("--migrate", help="Apply pending migrations on Postgres too.")] = False,
+    migrate: Annotated[
+        bool,
+        typer.Option("--migrate", help="Apply pending migrations on Postgres, too; on SQLite this always happens."),
+    ] = False,
 ) -> None:
     """Run a node until a signal stops it.
 
@@ -94,14 +97,14 @@ def serve(
 
 
 def _announce(database: Database, origin: int, api: Endpoint) -> None:
-    """Publish the address of the API and the origin of the steady clock for commands on this machine."""
+    """Publish the API's address and the clock origin (µs) for commands on this machine; does nothing on Postgres."""
     from eventd.cli.gateway.lock import ServingNode, write_serving
 
     write_serving(database, ServingNode(str(api), origin))
 
 
 def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[[], None]) -> Callable[[], Service]:
-    """Return a function that creates the configured node on its loop."""
+    """Return a function that creates the configured node, workers or standby on the running loop."""
     clock = SystemClock()
 
     def make(sockets: Sequence[socket.socket] = ()) -> Service:
@@ -222,7 +225,7 @@ def _open(settings: Settings, *, make: bool = True) -> Database:
 
 
 def _prepare(database: Database, *, apply: bool) -> None:
-    """Upgrade the schema, or raise `DatabaseUnusable` with the command that does."""
+    """Apply pending migrations. Without `apply`, raise `DatabaseUnusable` if there are any, with the command to run."""
     from eventd.store.schema import migrations
 
     missing = database.read_now(migrations.pending)

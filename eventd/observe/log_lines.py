@@ -31,7 +31,10 @@ _RESET = "\x1b[0m"
 
 
 def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "info", colour: bool = True) -> None:
-    """Send every log line of this process to `stream`: `format` is json, text, or auto (text on a terminal)."""
+    """Send the log lines of this process to `stream`: of `eventd` from `level` on, of libraries from warning on.
+
+    `format` is json, text, or auto (text on a terminal).
+    """
     terminal = stream.isatty()
     handler = logging.StreamHandler(stream)
     as_text = format == "text" or (format == "auto" and terminal)
@@ -92,7 +95,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _failure(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields for the error of a log line: its text, its causes, and the lines of code, never values."""
+    """Return the fields for the error of a log line: its text, causes and innermost stack frames; empty without one."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return {}
@@ -111,7 +114,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: ts (RFC 3339, microseconds), level, logger, msg, and the extra fields."""
+    """One JSON object per line: ts (RFC 3339, microseconds), level, logger, msg, and the extra fields.
+
+    An extra field with one of these names gets an underscore at its end.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -125,7 +131,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Aligned lines for a terminal: time, level, message, and `name=value` for the extra fields."""
+    """Lines for a terminal: time (UTC), level, message, `name=value` per extra field; then one line per stack frame."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()

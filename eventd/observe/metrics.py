@@ -64,7 +64,7 @@ class Metrics:
         self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
         self._turned_away = self._counter(
             "listener_turned_away_total",
-            "Connections closed: too many were open, or no request came.",
+            "Connections that this node closed.",
             "group",
             "reason",
         )
@@ -119,7 +119,7 @@ class Metrics:
         self._wal = self._gauge("sqlite_wal_bytes", "Size of SQLite's write-ahead log.")
 
     def accepted(self, group: str, new: int, duplicates: int) -> None:
-        """Count a stored batch, or a single event received over v1."""
+        """Count a batch of a peer, or a single event over v1: its new events, and those that were stored already."""
         self._batches.labels(group).inc()
         self._accepted.labels(group).inc(new)
         self._duplicate.labels(group).inc(duplicates)
@@ -133,7 +133,10 @@ class Metrics:
         (self._v1 if protocol == "v1" else self._v2).labels(group).inc()
 
     def id_conflicts(self, group: str, times: Mapping[tuple[str, str, str, str], int]) -> None:
-        """Set the numbers of id conflicts, by owner, owner's key, source and key; remove the gauges of all others."""
+        """Set the numbers of id conflicts of a group, by owner, owner's key, source and key.
+
+        The gauges of the group for all other combinations are removed.
+        """
         for gone in sorted(self._conflicting.pop(group, set()) - times.keys()):
             self._conflicts.remove(group, *gone)
         for kind, count in times.items():
@@ -160,7 +163,10 @@ class Metrics:
         """A peer opened its link to this node; no metric is derived from it."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
-        """Count what a peer acknowledged; `lag` is in seconds since the oldest event was recorded here."""
+        """Count an attempt in which a peer acknowledged `count` events.
+
+        `lag`: the seconds since the oldest event of the batch was recorded at this node.
+        """
         self._attempts.labels(group, peer).inc()
         self._delivery.labels(group, peer, "delivered").inc(count)
         self._lag.labels(group, peer).observe(lag)
@@ -180,11 +186,11 @@ class Metrics:
         self._failures.labels(group, peer, reason).inc()
 
     def skewed(self, group: str, peer: str, seconds: float) -> None:
-        """Set by how many seconds a peer's clock is ahead."""
+        """Set by how many seconds a peer's clock is ahead of this node's."""
         self._skew.labels(group, peer).set(seconds)
 
     def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
-        """Set the state of a link, how many events wait, and for how many seconds the oldest has waited."""
+        """Set the state of the link to a peer, how many events wait for it, and for how many seconds the oldest has."""
         for known in LINK_STATES:
             self._state.labels(group, peer, known).set(known == state)
         self._lag_events.labels(group, peer).set(lag_events)
@@ -198,7 +204,7 @@ class Metrics:
             gauge.remove(group, peer)
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
-        """Count a run of a subscription's plugin with its events."""
+        """Count a run of a subscription's plugin, with the number of its events and its duration."""
         self._runs.labels(group, subscription, status).inc()
         self._run_events.labels(group, subscription, status).inc(events)
         self._run_seconds.labels(group, subscription).observe(seconds)
@@ -246,7 +252,7 @@ class Metrics:
         self._standby.set(1)
 
     def task_failed(self, status: str) -> None:
-        """Count a failed task; `status` is a `Failure`."""
+        """Count a failed task; `status` is a value of `Failure`: what happened after the failure."""
         self._task_failures.labels(status).inc()
 
     def wal(self, size: int) -> None:

@@ -1,4 +1,6 @@
-"""The node's settings: flags before environment before file before defaults. Only this module reads the environment.
+"""The node's settings: flags before environment before file before defaults.
+
+Only this module, and the options of `routerctl`, read environment variables.
 
 Groups and peers are not settings: they are declared resources in the node's database.
 """
@@ -141,7 +143,7 @@ class Settings(BaseModel):
         1,
         ge=1,
         le=64,
-        description="Processes that share the API and the groups; the first also does the work done once per node.",
+        description="Number of processes that share the API and the groups; the first also does the node-wide work.",
     )
     standby: Switch = Field(
         False, description="Stand by while another node serves the database (Postgres), and take over when it ends."
@@ -157,16 +159,16 @@ class Settings(BaseModel):
     lake: Lake = Field(
         "", repr=False, description="Folder or fsspec address of the lake for the delivery ledger; empty: none."
     )
-    lake_interval: Seconds = Field(10.0, description="Longest time until new rows are shipped.")
+    lake_interval: Seconds = Field(10.0, description="Maximum time until new rows are shipped.")
     lake_rows: int = Field(
         100_000,
         ge=1000,
         le=2_000_000,
-        description="Most rows of one segment; shipping starts early once as many are new.",
+        description="Maximum rows of one segment; shipping starts early once that many are new.",
     )
     lake_payloads: Switch = Field(False, description="Ship payloads of events, too; otherwise their digests.")
     lake_compact_after: AgeOrNone = Field(
-        DAY, description="How long after a day its segments are moved to the archive; 0: never."
+        DAY, description="How long after the end of a day its segments are moved to the archive; 0: never."
     )
     lake_retention: AgeOrNone = Field(0, description="How long the data of a day is kept in the lake; 0: forever.")
     lake_nice: int = Field(
@@ -192,9 +194,13 @@ class Settings(BaseModel):
     )
     max_watch_sessions: int = Field(10_000, ge=0, description="Maximum number of watch sessions kept; 0: no limit.")
     max_sse_connections: int = Field(
-        10_000, ge=0, description="Maximum open streams of /v0 and its WebSockets, beside max_connections; 0: no limit."
+        10_000,
+        ge=0,
+        description="Maximum open streams of /v0, including WebSockets, in addition to max_connections; 0: no limit.",
     )
-    max_sse_connections_per_key: int = Field(1_000, ge=0, description="Maximum open streams per API key; 0: no limit.")
+    max_sse_connections_per_key: int = Field(
+        1_000, ge=0, description="Maximum open streams of /v0 per API key, including WebSockets; 0: no limit."
+    )
     max_inflight_per_key: int = Field(1_000, ge=0, description="Maximum concurrent requests per API key; 0: no limit.")
     probe_auth: Switch = Field(False, description="Require a key for /healthz, /readyz, /v0/health and /v0/ready, too.")
     credentials_directory: AnyPath = Field(
@@ -214,7 +220,10 @@ class Settings(BaseModel):
         return self._origins.get(name, DEFAULT)
 
     def read_secret(self, name: str) -> str:
-        """Return the text of a file given by path or as `credential:NAME`. Raises ValueError, which names the file."""
+        """Return the stripped text of a file given by path or as `credential:NAME`.
+
+        Raises ValueError, which names the file.
+        """
         path = self.place_of_secret(name)
         try:
             return read_bounded(path).strip()
@@ -224,7 +233,10 @@ class Settings(BaseModel):
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
     def place_of_secret(self, name: str) -> Path:
-        """Return the file that a path or `credential:NAME` means. Raises ValueError."""
+        """Return the path of a file, given by path or as `credential:NAME`.
+
+        Raises ValueError for a credential if no credentials directory is set.
+        """
         if not name.startswith(_CREDENTIAL):
             return Path(name).expanduser()
         if self.credentials_directory is None:
@@ -232,7 +244,7 @@ class Settings(BaseModel):
         return self.credentials_directory / name.removeprefix(_CREDENTIAL)
 
     def describe(self) -> list[SettingRow]:
-        """Return every setting with its value and origin."""
+        """Return every setting with its value, without secrets, and its origin."""
         return [
             SettingRow(name, show(name, getattr(self, name)), self.origin(name)) for name in type(self).model_fields
         ]
@@ -259,6 +271,7 @@ def load(
 ) -> Settings:
     """Return the settings. `flags` are by setting name; None is a flag that was not given.
 
+    If `file` is None, EVENTD_CONFIG may name it.
     Raises `BadSettings` with every problem found, each with its origin.
     """
     environ = os.environ if environ is None else environ
@@ -281,7 +294,7 @@ def load(
 
 
 def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of the service manager and the terminal; none of them is a setting."""
+    """Return the non-empty variables of the service manager and the terminal; none of them is a setting."""
     environ = os.environ if environ is None else environ
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "NO_COLOR", "TERM")
     return {name: environ[name] for name in names if environ.get(name)}
@@ -295,8 +308,7 @@ def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that Spark needs: where Java is, where files may be kept, and whether Spark started this
-    process."""
+    """Return the variables for finding Java, caching its launcher, and telling whether Spark started this process."""
     environ = os.environ if environ is None else environ
     names = ("JAVA_HOME", "PATH", "HOME", "XDG_CACHE_HOME", "PYSPARK_GATEWAY_PORT", "SPARK_HOME")
     return {name: environ[name] for name in names if environ.get(name)}
@@ -317,17 +329,16 @@ def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def lake_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of the process that ships to the lake: without this program's settings, some of which are
-    secret.
+    """Return the environment of the process that ships to the lake: all but `EVENTD_…`, some of which are secret.
 
-    Object stores have variables of their own, for their addresses and keys.
+    The process needs the variables of object stores, with their addresses and keys.
     """
     environ = os.environ if environ is None else environ
     return {name: value for name, value in environ.items() if not name.startswith("EVENTD_")}
 
 
 def _open_secrets(settings: Settings) -> Iterator[str]:
-    """Yield secret files that every user of the machine may read or change."""
+    """Yield a warning for each secret file that every user of the machine may read or change."""
     for name in (settings.api_keys_file, settings.database_url_file):
         with suppress(OSError, ValueError):  # reported where it is read
             file = settings.place_of_secret(name) if name else None
@@ -335,10 +346,10 @@ def _open_secrets(settings: Settings) -> Iterator[str]:
                 yield f"every user of this machine may {rights} {file}: run chmod o= {file}"
 
 
-def _validate(said: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
-    """Return the settings, with defaults for invalid ones; their problems are added to the list."""
-    values = {name: value for name, (value, _) in said.items()}
-    origins = {name: origin for name, (_, origin) in said.items()}
+def _validate(given: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
+    """Return the settings of these values and origins, with the default for each invalid one; adds to `problems`."""
+    values = {name: value for name, (value, _) in given.items()}
+    origins = {name: origin for name, (_, origin) in given.items()}
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:

@@ -20,7 +20,7 @@ from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
 
 MAX_BYTES = 1 << 20
-"""The largest file with settings or a secret."""
+"""Size of the largest file with settings or a secret that is read."""
 _DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 
 
@@ -71,7 +71,7 @@ def read_text(value: Any) -> str:
 
 
 def read_lines(value: Any) -> str:
-    """Return a text; a list of texts becomes lines."""
+    """Return a text; a list of texts becomes one text with a line for each."""
     if isinstance(value, list):
         value = "\n".join(read_text(entry) for entry in value)
     return read_text(value)
@@ -118,7 +118,7 @@ def read_age_or_none(value: Any) -> int:
 
 
 def read_lake(value: Any) -> str:
-    """Return the address of a lake, or the absolute path of its folder."""
+    """Return the address of a lake, or the absolute path of its folder; empty for none."""
     text = read_text(value)
     if not text or "://" in text:
         return text
@@ -157,7 +157,7 @@ def _refused(error: Invalid) -> ValueError:
 
 
 def read_database(value: Any) -> str:
-    """Return the URL of a supported database."""
+    """Return the URL of a supported database, unchanged. Raises ValueError, also for a password in the query."""
     url = read_text(value)
     if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
         raise ValueError("is not a database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
@@ -201,7 +201,7 @@ Level = Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", 
 
 
 def show(name: str, value: Any) -> str:
-    """Return a setting in a form that is safe to show: without keys and passwords."""
+    """Return the value of a setting as a text that is safe to show: without keys and passwords."""
     match value:
         case SecretStr():
             return "(set, not shown)" if value.get_secret_value() else ""

@@ -1,4 +1,4 @@
-"""Text forms of values: durations, sizes, offending values, invisible characters.
+"""Text forms of values: durations, sizes, offending values, plurals, invisible characters.
 
 May import: nothing of the project.
 """

@@ -19,7 +19,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 LONGEST = (2**63 - 1) // 1000
-"""In microseconds: as many nanoseconds as 64 bits hold, about 292 years. Programs in Go have the same limit."""
+"""The longest duration in microseconds: 2^63 nanoseconds, about 292 years. Programs in Go have the same limit."""
 
 _NUMBER = r"[0-9]+\.?[0-9]*|\.[0-9]+"
 _UNIT = r"ns|us|µs|μs|ms|s|m|h|d"
@@ -48,7 +48,10 @@ class BadDuration(Invalid):
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration in microseconds; it may be negative or zero. Raises BadDuration."""
+    """Parse a duration to whole microseconds, without a further fraction; it may be negative or zero.
+
+    Raises BadDuration.
+    """
     if len(text) > _LONGEST_TEXT or not _WHOLE.fullmatch(text):
         raise BadDuration(f"{quoted(text)} is not a duration; write 30s, 5m or 168h", hint=_hint(text))
     exact = sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
@@ -69,7 +72,7 @@ def _hint(text: str) -> str:
 
 
 def format_duration(microseconds: int) -> str:
-    """Format microseconds canonically: `5m0s`, `1h30m0s`, `200ms`, `1.5s`, `0s`."""
+    """Format microseconds as Go does: `5m0s`, `1h30m0s`, `200ms`, `1.5s`, `0s`."""
     if microseconds == 0:
         return "0s"
     sign, rest = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
@@ -84,7 +87,10 @@ def format_duration(microseconds: int) -> str:
 
 
 def brief_duration(microseconds: int) -> str:
-    """Format microseconds in the largest unit without a remainder: `7d`, `90m`, `500ms`; `0s` for 0."""
+    """Format microseconds in the largest unit from `d` to `ms` that leaves no remainder: `7d`, `90m`, `500ms`.
+
+    0, and a duration with a fraction of a millisecond, are formatted by `format_duration`.
+    """
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms")):
         if microseconds and microseconds % unit == 0:
             return f"{microseconds // unit}{name}"

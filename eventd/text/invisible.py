@@ -9,17 +9,18 @@ from typing import Final
 UNSEEN: Final = re.compile(
     "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-"""Invisible characters other than the ASCII controls, which JSON and YAML always escape."""
+"""Invisible characters from U+007F on; JSON and YAML always escape the controls below U+0020."""
 
 
 def spelled_out(text: str) -> str:
-    """Return an equivalent JSON text with these invisible characters escaped; they occur only in its strings."""
+    """Return a JSON text of the same value with the characters of `UNSEEN` escaped; they occur only in its strings."""
     return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def printable(text: str) -> str:
-    """Return the text with invisible and direction-changing characters escaped, so that one name cannot pass for
-    another.
+    """Return the text with all characters escaped that Python does not count as printable, also newlines.
+
+    Invisible or direction-changing characters would let one name pass for another.
     """
     if text.isprintable():
         return text

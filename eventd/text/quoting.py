@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 MOST: Final = 60
-"""Characters of a value that are shown."""
+"""Maximum number of characters that are shown of a text."""
 LONGEST_BITS: Final = 256
 _SECRETIVE: Final = (
     "secret",
@@ -24,7 +24,7 @@ _SECRETIVE: Final = (
 
 
 def quoted(value: Any) -> str:
-    """Return a value for a message: on one line, cut, texts in quotes."""
+    """Return a value for a message: a text in quotes, on one line, cut to `MOST` characters; other values as `str`."""
     if isinstance(value, int) and value.bit_length() > LONGEST_BITS:
         return f"a number of {value.bit_length()} bits"  # Python refuses to format the longest
     if not isinstance(value, str):
@@ -34,10 +34,10 @@ def quoted(value: Any) -> str:
 
 
 def with_value(words: str, value: Any, *names: object) -> str:
-    """Return a rule with a value added: `must be …, not 'x'` or `'x' must not …`.
+    """Return the rule `words` with the value added: `must be …, not 'x'` or `'x' must not …`.
 
-    Returns the rule unchanged if the value is not a plain one, or may be a secret. `names` are those of the field and
-    of its parents.
+    Returns `words` unchanged if they do not begin with "must" or name a value already, or if the value is not a plain
+    one or may be a secret. `names` are those of the field and of its parents.
     """
     is_plain = isinstance(value, str | int | float)
     if not words.startswith("must") or not is_plain or ", not " in words or may_be_secret(*names):

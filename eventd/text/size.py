@@ -26,7 +26,7 @@ class BadSize(Invalid):
 
 
 def parse_size(text: str) -> int:
-    """Parse a size to bytes. Raises BadSize."""
+    """Parse a size to bytes, without blanks or sign. Raises BadSize."""
     match = _WHOLE.fullmatch(text)
     if not match or match[2] not in _UNITS:
         raise BadSize(

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 import uvloop
 
-from eventd.bench.wire import HEAD_END, Answer, HttpConnection, LoadResult, NodeClient, percentile, read_answer
+from eventd.bench import wire
+from eventd.bench.wire import HEAD_END, Answer, HttpConnection, NodeClient, percentile, read_answer
 from eventd.net.address import Address
 
 __all__ = [
@@ -28,6 +29,19 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+class LoadResult(wire.LoadResult):
+    """The result of several clients, with the figures that the measurements of this folder report."""
+
+    @property
+    def rate(self) -> float:
+        """Return the requests per second."""
+        return self.calls / self.seconds
+
+    def percentile(self, percent: float) -> float:
+        """Return a percentile of the latencies in milliseconds."""
+        return percentile(self.latencies, percent)
 
 
 def run_alone(main: Coroutine[Any, Any, T]) -> T:
@@ -55,7 +69,7 @@ async def open_line(port: int) -> HttpConnection:
 
 async def load(port: int, asked: Sequence[Sequence[bytes]]) -> LoadResult:
     """Run as many concurrent clients as there are rows of requests, each with a connection of its own."""
-    return await client_of(port).load(asked)
+    return LoadResult(*await client_of(port).load(asked))
 
 
 async def call(port: int, method: str, path: str, body: Any = None) -> Any:

@@ -67,8 +67,8 @@ OPEN_TO_ALL = frozenset({"federation", "errors", _ROOT})
 IMPORTED_LATE = {"eventd/cli/audit/audit.py": "eventd.audit"}
 """Commands that call optional code: they import it only when they are called, so that the others work without it."""
 LOADED_BY_NAME = {
-    "eventd/api/framework/endpoint.py": "handlers of the route table, each when its first request comes",
-    "eventd/cli/program/command_line.py": "functions of the command tree, each when it is called",
+    "eventd/api/framework/endpoint.py": "handlers of the route table: the table counts as importing them",
+    "eventd/cli/program/command_line.py": "functions of the command tree: the tree counts as importing them",
     "eventd/audit/spark/extra.py": "optional packages",
     "eventd/lake/extra.py": "optional packages",
     "eventd/store/engine/database.py": "the dialect of SQLAlchemy",
@@ -101,11 +101,30 @@ WALL_TO_SECONDS = {
 
 
 THREADS = {
-    "eventd/store/engine/": "the pools of a database",
-    "eventd/plugins/run/plugins.py": "answers of plugins are read beside everything else",
-    "eventd/processes/lifeline.py": "a process that ends with its parent, whatever its main thread does",
+    "eventd/runtime/threads.py": "the pools of a node, which gets their factory passed in",
+    "eventd/store/engine/writer_lock.py": "a wait for a file lock cannot be cancelled, only abandoned with its thread;"
+    " only where several processes write to one SQLite file, and a simulated node is one process",
+    "eventd/processes/lifeline.py": "a child process that ends with its parent, whatever its main thread does",
 }
-"""Files that start threads, with the purpose of each."""
+"""Files that start threads or create their pools, with the purpose of each."""
+
+
+BOOT = {
+    "eventd/store/engine/boot.py": "reads it",
+    "eventd/store/engine/database.py": "reads it unless it is passed in, and hands it to each transaction",
+}
+"""Files that deal with the boot of the machine."""
+
+
+STATUS_CODES = {
+    "eventd/api/errors/problems.py": "the statuses of the errors that aiohttp raises",
+    "eventd/api/peers/listener.py": "the wire fixes the statuses that peers get",
+}
+"""Files of the API that name statuses of errors, beside the table in `errors/codes.py`."""
+
+
+HOUSEKEEPING = tuple(f"eventd/node/{name}.py" for name in ("attempt", "garbage", "gauges", "housekeeping", "retention"))
+"""The chores that a node runs without being asked."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +196,12 @@ def _lines(node: ast.stmt) -> range:
 
 
 def modules_are_named(source: Source) -> Found:
-    if source.path in LOADED_BY_NAME or source.part in ("testing", "migrations"):
+    if source.path not in LOADED_BY_NAME:
+        yield from find_loads_by_name(source)
+
+
+def find_loads_by_name(source: Source) -> Found:
+    if source.part in ("testing", "migrations"):
         return
     for call in source.nodes(ast.Call):
         name = source.name_of(call.func)
@@ -280,9 +304,29 @@ def chance_is_handed_in(source: Source) -> Found:
 
 
 def threads_from_their_owners(source: Source) -> Found:
-    if not any(source.path.startswith(owner) for owner in THREADS):
-        yield from _touched(source, {"threading.Thread", "threading.Timer", "_thread.start_new_thread"})
-        yield from _touched(source, {"concurrent.futures.ThreadPoolExecutor"})
+    if source.path not in THREADS:
+        yield from find_threads(source)
+
+
+def find_threads(source: Source) -> Found:
+    yield from _touched(source, {"threading.Thread", "threading.Timer", "_thread.start_new_thread"})
+    yield from _touched(source, {"concurrent.futures.ThreadPoolExecutor"})
+
+
+def boot_is_handed_in(source: Source) -> Found:
+    if source.path not in BOOT:
+        yield from find_boot_reads(source)
+
+
+def find_boot_reads(source: Source) -> Found:
+    names = re.compile(r"boot_id|machine-id|/proc/(stat|uptime)")
+    yield from ((line, f"names {text}") for line, text in source.strings if names.search(text))
+    yield from _touched(source, {"eventd.store.engine.boot.read_boot_id"})
+
+
+def chores_without_the_api(source: Source) -> Found:
+    if source.path in HOUSEKEEPING:
+        yield from ((line, f"imports {name}") for line, name in source.imports if _within(name, ("eventd.api",)))
 
 
 def no_loop_over_a_set(source: Source) -> Found:
@@ -290,8 +334,11 @@ def no_loop_over_a_set(source: Source) -> Found:
 
 
 def waits_are_monotonic(source: Source) -> Found:
-    if source.path in WALL_TO_SECONDS:
-        return
+    if source.path not in WALL_TO_SECONDS:
+        yield from find_wall_seconds(source)
+
+
+def find_wall_seconds(source: Source) -> Found:
     assigned = (node for node in source.nodes(ast.Assign) if _asks_wall(node.value))
     names = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)} | {"now"}
     for node in source.nodes(ast.BinOp):
@@ -339,8 +386,12 @@ def signals_in_the_commands(source: Source) -> Found:
 
 
 def status_codes_in_problems(source: Source) -> Found:
-    places = ("errors/codes.py", "errors/problems.py", "topics/problems.py", "peers/listener.py")
-    if source.part != "api" or source.path.removeprefix("eventd/api/") in places:
+    if source.path not in STATUS_CODES:
+        yield from find_status_codes(source)
+
+
+def find_status_codes(source: Source) -> Found:
+    if source.part != "api":
         return
     for node in source.nodes(ast.keyword):
         if node.arg in ("status", "status_code"):
@@ -443,8 +494,20 @@ RULES = [
     Rule(
         "threads come from their owners",
         "the order in which threads run cannot be repeated: hand the work to the database, or to the loop's executor"
-        " (asyncio.to_thread), which a simulation replaces; THREADS names the owners.",
+        " (asyncio.to_thread), or take a ThreadFactory: a simulation replaces all three; THREADS names the owners.",
         threads_from_their_owners,
+    ),
+    Rule(
+        "the boot is handed in",
+        "a simulated machine is started again without the real one, and its log must see that: ask `run_of_system`,"
+        " which returns the boot that the database was opened with.",
+        boot_is_handed_in,
+    ),
+    Rule(
+        "chores without the API",
+        "what a node does unasked needs no request and no caller: what a chore shares with a handler belongs to a room"
+        " that both may import, such as groups or log.",
+        chores_without_the_api,
     ),
     Rule(
         "no loop over a set",

@@ -8,13 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from eventd.audit.engine.output_lock import hold_output
+from eventd.audit.engine.run import Request, audit, own_session
+from eventd.audit.report.report import Report
+from eventd.lake.storage import connect
+from eventd.runtime.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Batches = Iterator[pa.RecordBatch]
 Partition = list[pa.RecordBatch]
+
+
+def run_audit(request: Request, spark: SparkSession | None = None, *, clock: Clock | None = None) -> Report:
+    """Audit a lake by the stand-in, unless Spark is given."""
+    session = own_session(spark or cast("SparkSession", LocalSpark()))
+    with hold_output(connect(request.out)):
+        return audit(session, request, clock=clock or SystemClock()).report
 
 
 class LocalSpark:

@@ -1,6 +1,6 @@
 """In CI, the skip of a test marked `postgres` or `spark` is a failure with its reason.
 
-The same holds for the markers in TESTS_NEED, which `.ci/run` sets to what it can install.
+The same holds for the markers in TESTS_NEED, which `.ci/run` sets.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ EveryOption = Annotated[
 ]
 WatermarkOption = Annotated[
     Duration,
-    typer.Option("--watermark", metavar="DURATION", min=0, help="How long after its end an hour may become final."),
+    typer.Option(
+        "--watermark", metavar="DURATION", min=0, help="An hour is final when all ledgers reach this long past its end."
+    ),
 ]
 FailOption = Annotated[
     list[str] | None,
@@ -55,7 +57,8 @@ SilenceOption = Annotated[
         "--silence",
         metavar="AGE",
         min=SECOND,
-        help="A node whose last report is older than this counts as silent, and its events as unproven.",
+        help="A node that reports nothing for this long, and for 3 shipping intervals, is silent: its later events are"
+        " unproven.",
     ),
 ]
 RecheckOption = Annotated[
@@ -86,10 +89,14 @@ def run(
     since: Annotated[
         str,
         typer.Option(
-            "--from", metavar="TIME", help="Only events of that hour or later: RFC 3339, or an age such as 36h."
+            "--from",
+            metavar="TIME",
+            help="Only events from TIME on, rounded down to a full hour: RFC 3339, or an age such as 36h.",
         ),
     ] = "",
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="Only events before the end of that hour.")] = "",
+    until: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="Only events before TIME, rounded up to a full hour.")
+    ] = "",
     fail_on: FailOption = None,
     slo: SloOption = "",
     master: MasterOption = "",
@@ -160,7 +167,7 @@ def stream(
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Only events of that hour or later: RFC 3339, or a moving window such as 48h.",
+            help="Only events from TIME on, rounded down to a full hour: RFC 3339, or a moving window such as 48h.",
         ),
     ] = "",
     fail_on: FailOption = None,
@@ -186,7 +193,7 @@ def stream(
     from eventd.runtime.clock import SystemClock
 
     clock = SystemClock()
-    read_moment("from", since, clock.now())
+    read_moment("--from", since, clock.now())
     request = Request(
         lake=lake_address(lake),
         out=out,
@@ -198,7 +205,7 @@ def stream(
     )
     continuous = StreamRequest(
         request,
-        since=lambda: read_moment("from", since, clock.now()),
+        since=lambda: read_moment("--from", since, clock.now()),
         every=every,
         watermark=watermark,
         checkpoint=checkpoint,
@@ -222,7 +229,7 @@ _BATCH: tuple[Column, ...] = (
 
 
 class _Listener:
-    """Prints a row for each batch of a stream, and ends the stream after a signal."""
+    """Prints a row for each batch of an audit stream, and ends the stream after a signal."""
 
     def __init__(self, session: Session, stopping: StopFlag) -> None:
         self._show = session.out.stream_rows(_BATCH, name=lambda row: str(row["time"]))
@@ -250,20 +257,23 @@ def generate(
     session: Session,
     out: Annotated[str, typer.Option("--out", metavar="LAKE", help="Empty folder or address for the lake.")],
     truth: Annotated[
-        Path | None, typer.Option("--truth", metavar="FILE", help="Write the findings of a correct audit to FILE.")
+        Path | None,
+        typer.Option("--truth", metavar="FILE", help="Write to FILE the findings that a correct audit reports."),
     ] = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Number of nodes.")] = 5,
     events: Annotated[int, typer.Option(metavar="N", help="Number of events that all nodes together emit.")] = 100_000,
     span: Annotated[Duration, typer.Option(metavar="DURATION", help="Time that the ledgers cover.")] = SPAN,
     skew: Annotated[
-        Duration, typer.Option(metavar="DURATION", help="Largest error of a node's clock, either way.")
+        Duration, typer.Option(metavar="DURATION", help="Maximum error of a node's clock, in either direction.")
     ] = NO_SKEW,
-    seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same ledgers.")] = 1,
-    lose: Annotated[int, typer.Option(metavar="N", help="Number of events that one peer never receives.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed: the same options and seed generate the same ledgers.")
+    ] = 1,
+    lose: Annotated[int, typer.Option(metavar="N", help="Number of lost events, each missing at one peer.")] = 0,
     duplicate: Annotated[int, typer.Option(metavar="N", help="Number of deliveries made twice.")] = 0,
     forge: Annotated[int, typer.Option(metavar="N", help="Number of forged events and receipts.")] = 0,
     loop: Annotated[
-        int, typer.Option(metavar="N", help="Number of deliveries to the source, or by a second sender.")
+        int, typer.Option(metavar="N", help="Number of looped deliveries: back to the source, or by a second sender.")
     ] = 0,
 ) -> None:
     """Generate the delivery ledgers of an imaginary federation, with known faults, to practise the audit on."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _events(usual: int, what: str = "events") -> Any:
-    """The option for the number of events, with the measurement's default."""
+    """Return the option for the number of events, with the measurement's default in its help."""
     text = f"Number of {what} (default: {usual:,})."
     return typer.Option("--events", metavar="NUMBER", min=1, max=100_000_000, help=text)
 
@@ -55,14 +55,16 @@ DurabilityOption = Annotated[
     typer.Option(
         "--durability",
         metavar="CLASS",
-        help="Durability of topics: full flushes to disk before it acknowledges (fsync), normal survives the end of"
-        " the node, but perhaps not a power failure (disk).",
+        help="Durability of topics: full (fsync) flushes to disk before it acknowledges; normal (disk) survives a crash"
+        " of the node, but perhaps not a power failure.",
     ),
 ]
 FolderOption = Annotated[
     str,
     typer.Option(
-        "--folder", metavar="DIR", help="Folder for the temporary folder of the nodes; it determines the disk."
+        "--folder",
+        metavar="DIR",
+        help="Parent of the temporary folder of the nodes, which determines the disk to measure.",
     ),
 ]
 
@@ -106,7 +108,8 @@ def ingest(
     batch: BatchOption = 256,
     in_flight: InFlightOption = 4,
     to: Annotated[
-        Literal["group", "topic"], typer.Option("--to", metavar="TARGET", help="Emit to a group, or write to a topic.")
+        Literal["group", "topic"],
+        typer.Option("--to", metavar="TARGET", help="group: emit to a group; topic: write to a topic."),
     ] = "group",
     window: Annotated[
         int,
@@ -308,7 +311,7 @@ def _peer(server: str, key_file: Path | None, listen: str, secret_file: str, dat
 
 
 def _amount(events: int | None, duration: Duration | None, usual: int) -> dict[str, Any]:
-    """Return the number of events, or the duration. Raises `BadParameter` for both."""
+    """Return the number of events or the duration as parameters of the plan. Raises `BadParameter` for both."""
     if duration is None:
         return {"events": events or usual}
     if events is not None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -26,10 +26,19 @@ if TYPE_CHECKING:
     from eventd.bench.site import BenchPlan
 
 NEARLY_A_CORE = 0.85
+_NODES: Final = {
+    "server": variant(
+        "server", envvar=None, help="API of a running node to measure (default: the command starts nodes)."
+    ),
+    "database": variant(
+        "database", help="Empty Postgres database of the node that the command starts (default: SQLite)."
+    ),
+}
+"""The shared options that name the node to measure, in the words of a measurement."""
 
 
 class Measurement(NamedTuple):
-    """A measurement and its parameters."""
+    """A measurement to run, and its parameters."""
 
     bench: Benchmark
     wanted: BenchPlan
@@ -86,7 +95,7 @@ def measurement(*names: str) -> Callable[[Callable[..., Measurement]], Callable[
             _carry_out(session, command(session, **given), keeping)
 
         own = list(inspect.signature(command, eval_str=True).parameters.values())
-        with_own = offline(*names, *SHOW, **({"server": variant("server", envvar=None)} if "server" in names else {}))
+        with_own = offline(*names, *SHOW, **{name: _NODES[name] for name in names if name in _NODES})
         return with_own(declare(begin, command, [*own, *parameters(_KEEPING)]))
 
     return decorate
@@ -121,7 +130,10 @@ def _carry_out(session: Session, job: Measurement, keeping: ResultFiles) -> None
 
 
 def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
-    """Return the earlier results. Raises errors that would otherwise appear only after the measurement."""
+    """Return the results in the file of --compare; none without it.
+
+    Raises errors that would otherwise appear only after the measurement.
+    """
     from eventd.bench.kept import read_kept
 
     if keeping.plot is not None:
@@ -169,7 +181,7 @@ ROWS = (Column("WHAT", lambda row: row["what"]), Column("VALUE", lambda row: row
 
 
 def _show(session: Session, result: dict[str, Any]) -> None:
-    """Show the settings, then the results."""
+    """Show the settings and the machine, then the results."""
     if session.out.format == "name":
         session.out.line(result["bench"])
         return

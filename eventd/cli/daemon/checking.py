@@ -56,17 +56,17 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 
 
 def keys_of(settings: Settings) -> Keys:
-    """Return the API keys.
+    """Return the API keys of the settings and the database.
 
     Raises `SettingsError`, also when the API could be reached from other machines without any key.
     """
     keys = Keys.of(settings)
-    keys.reload_from(_made_keys(settings))
+    keys.reload_from(_database_keys(settings))
     keys.require_any()
     return keys
 
 
-def _made_keys(settings: Settings) -> list[KeyRow]:
+def _database_keys(settings: Settings) -> list[KeyRow]:
     """Return the keys of the database; none if it is unavailable or too old, which other checks report."""
     try:
         with closing(Database(settings.database_url)) as database:
@@ -132,7 +132,7 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
 
 
 def missing_group(settings: Settings, database: Database) -> str:
-    """Return a warning if the node's only group is not declared; empty otherwise."""
+    """Return a warning if the group that the settings name is not declared; empty otherwise."""
     if not settings.group:
         return ""
     declared = [row.name for row in database.read_now(read_resources, EVENT_GROUP.name)]

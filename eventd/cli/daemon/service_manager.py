@@ -12,7 +12,7 @@ from eventd.runtime.clock import SECOND, Clock
 
 
 class ServiceManager:
-    """The service manager of this process, or none if the environment names no socket. Never raises."""
+    """Notifies the service manager of this process; does nothing if the environment names no socket. Never raises."""
 
     def __init__(self, surroundings: Mapping[str, str], clock: Clock) -> None:
         self._address = surroundings.get("NOTIFY_SOCKET", "")
@@ -30,7 +30,7 @@ class ServiceManager:
 
     def stopping(self) -> None:
         """Report that a stop has begun."""
-        self._notify("STOPPING=1", "STATUS=finishing what is under way")
+        self._notify("STOPPING=1", "STATUS=finishing work in progress")
 
     def keep_alive(self) -> None:
         """Send keep-alives from the running loop until `close`: a loop that hangs sends none."""

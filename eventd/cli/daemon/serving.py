@@ -30,7 +30,7 @@ logger = logging.getLogger("eventd.serve")
 
 
 class Service(Protocol):
-    """A node as its process uses it.
+    """The interface of what `ServiceRunner` runs: a node, its workers, or a standby.
 
     `start` closes what it opened when it fails or is cancelled. Cancelling `run_until_stopped` leaves the node running.
     `stop` drains and closes, and may be called again.
@@ -49,7 +49,7 @@ class Service(Protocol):
 
 
 class Manager(Protocol):
-    """Receives the state of the process; see `ServiceManager`."""
+    """The interface that receives the state of the process, such as `ServiceManager`."""
 
     def ready(self, status: str, /) -> None: ...
 
@@ -88,7 +88,7 @@ class ServiceRunner:
         self._yields_to: tuple[signal.Signals, ...] = ()
 
     async def run(self) -> None:
-        """Run until a signal asks for the end, or the node ends by itself. Raises `EventdError` when it fails."""
+        """Run until a signal asks for the end or the node ends by itself, then stop it. Raises the node's error."""
         self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -119,7 +119,7 @@ class ServiceRunner:
     async def _unless_signalled(
         self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
     ) -> bool:
-        """Run `step`. Returns False if one of the signals came before its end, which cancels it."""
+        """Run `step` and return True; if one of `signals` comes before it has ended, cancel it and return False."""
         if self._end or (self._reload and signal.SIGHUP in signals):
             return False
         self._yields_to = signals
@@ -201,7 +201,10 @@ def run_service(
     clock: Clock,
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
-    """Run a node on a loop of this process; `announce` is called with the API's address. Raises `EventdError`."""
+    """Run a node on a loop of this process until it has stopped. Raises `EventdError` and OSError.
+
+    `announce` is called with the API's address once the node is ready.
+    """
     # The loop and the database's threads exchange the interpreter lock at every transaction. With the default switch
     # interval, the waiting thread would get it only after 5 ms of the other's work, on every commit.
     sys.setswitchinterval(0.0005)
@@ -213,7 +216,7 @@ def run_service(
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the loop factory of uvloop if it is installed: every request becomes much cheaper."""
+    """Return the loop factory of uvloop, which makes every request much cheaper; None if it is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -229,7 +232,7 @@ async def run_node(
     clock: Clock,
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
-    """Create a node on this loop and run it. Raises `EventdError` for every failure."""
+    """Create a node on this loop and run it. Raises `EventdError`, also for an unexpected error, and OSError."""
     try:
         await ServiceRunner(make(), settings, manager, clock, announce).run()
     except (EventdError, OSError):

@@ -35,8 +35,8 @@ logger = logging.getLogger("eventd.serve")
 class Standby:
     """Runs a node once this process holds the `claim` on the database.
 
-    `prepare` then checks the database; `make` returns the node, which takes over the claim and serves the API on the
-    sockets that the standby listens on.
+    `prepare` then checks the database, or migrates it; `make` returns the node, which takes over the claim and serves
+    the API on the sockets that the standby listens on.
     """
 
     def __init__(
@@ -128,7 +128,10 @@ class Standby:
         await self._run_node()
 
     async def _takes_over(self) -> bool:
-        """Try once to take over. Problems of the database are only logged: it may be unreachable for a while."""
+        """Try once to take over; returns whether this process serves now.
+
+        Problems of the database are only logged: it may be unreachable for a while.
+        """
         try:
             if not await self._claims():
                 await self._end_silent()
@@ -144,7 +147,7 @@ class Standby:
         return True
 
     async def _end_silent(self) -> None:
-        """End the claim of a node that has stopped checking it: it is frozen, or cut off."""
+        """End the claim of each node that has not checked it for `SILENT_SECONDS`: the node is frozen, or cut off."""
         for holder in self._silence.over(self._claim.holders, self._clock.monotonic()):
             if await asyncio.to_thread(self._claim.end_silent, holder):
                 about = {"served_by": self._holder, "seconds": SILENT_SECONDS}
@@ -157,7 +160,7 @@ class Standby:
         self._supervisor.failed.result()
 
     async def reload(self) -> None:
-        """Read the keys and secrets again."""
+        """Read the keys and secrets again; without a node, only the keys of the settings."""
         if self._node is not None:
             await self._node.reload()
         else:
@@ -186,6 +189,9 @@ class ClaimSilence:
         self._since: dict[ClaimHolder, float] = {}
 
     def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
-        """Return the holders that have not checked their claim for `SILENT_SECONDS`. Call it repeatedly with all."""
+        """Return the holders that have not checked their claim for `SILENT_SECONDS`.
+
+        Call it repeatedly, with all present holders and the monotonic time in seconds.
+        """
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

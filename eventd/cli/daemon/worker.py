@@ -56,7 +56,7 @@ class _Parent:
 
 
 def main(lifeline: int) -> NoReturn:
-    """Read a `WorkerConfig` from standard input, and serve until the parent closes the pipe `lifeline`, or stops it."""
+    """Read a `WorkerConfig` from standard input; serve until the parent sends SIGTERM or closes the pipe `lifeline`."""
     end_with(lifeline)
     tune()
     terms: WorkerConfig = pickle.load(sys.stdin.buffer)
@@ -80,7 +80,7 @@ def main(lifeline: int) -> NoReturn:
 
 
 def _sign(worker: int) -> None:
-    """Add the number of the worker to each log line. The parent logs the start and the stop of the node."""
+    """Add the number of the worker to each log line, and drop the lines on start and stop, which the parent logs."""
 
     def sign(record: logging.LogRecord) -> bool:
         record.worker = worker

@@ -125,7 +125,7 @@ class Workers:
             worker.begin(resumed=True)
 
     async def run_until_stopped(self) -> None:
-        """Run until `stop` is called. Raises an error if the claim on the database is lost."""
+        """Run until `stop` is called. Raises if the claim on the database is lost, or a worker cannot be restarted."""
         assert self._supervisor is not None
         stopped = self._supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
         waits: set[asyncio.Future[Any]] = {stopped, self._supervisor.failed}
@@ -197,7 +197,7 @@ class _Worker:
         self.process.kill()
 
     def _hear(self, chunk: bytes) -> None:
-        """Read messages of the worker: that its loop runs, that it is ready, or why it cannot start."""
+        """Take in messages of the worker: that its loop runs, that it is ready, or why it cannot start."""
         self._received += chunk
         self._heard = True
         while b"\n" in self._received:
@@ -224,11 +224,12 @@ class _Worker:
         self._errors.drain(1 << 20)
         if not self.ready.done():
             how = "hung" if self._hung else "ended"
-            self.ready.set_exception(EventdError(f"worker {self.number} {how} before it was ready"))
+            message = f"worker {self.number} {how} before it was ready"
+            self.ready.set_exception(EventdError(message, hint="see its last log lines"))
 
     @property
     def trouble(self) -> str:
-        """Return why the process was never ready; empty if it was."""
+        """Return why the process has ended before it was ready; empty if it was ready or still starts."""
         error = self.ready.exception() if self.ready.done() else None
         return "" if error is None else str(error)
 

@@ -237,7 +237,7 @@ class Demo:
         return {node.name: await self.stage.holding(node) for node in self._nodes}
 
     async def _time_of(self, name: str, event_id: str) -> float:
-        """Return the seconds from recording an event until its last peer confirmed it."""
+        """Return the seconds from the storage of an event at a node until the last peer of that node confirmed it."""
         path = f"/api/v1/groups/{GROUP}/deliveries?eventId={event_id}"
         rows = (await self.stage.ask(self.stage.nodes[name], path))["deliveries"]
         spans = [datetime.fromisoformat(r["deliveredAt"]) - datetime.fromisoformat(r["recordedAt"]) for r in rows]
@@ -250,7 +250,7 @@ class Demo:
     # --- the end ----------------------------------------------------------------------------------------------
 
     def say_goodbye(self) -> None:
-        """Show what to do next; the nodes of the demo and their files are deleted."""
+        """Show the next steps for the user; the nodes of the demo and their files are deleted already."""
         self._narrator.act("→", "Your turn")
         self._narrator.note("The three nodes and their files are deleted. To keep them and try things:")
         self._narrator.paste(f"{_program('routerd-eventd')} demo --keep")
@@ -298,7 +298,7 @@ class Demo:
 
 
 def _program(name: str) -> str:
-    """Return how to call a command from the present folder: the one beside the running program."""
+    """Return the text that calls a command from the present folder: the one beside the running program if it exists."""
     beside, found = Path(sys.argv[0]).absolute().with_name(name), shutil.which(name)
     if not beside.exists():
         return name if found else f"{shlex.quote(sys.executable)} -m eventd.cli.{name.replace('-', '_')}"

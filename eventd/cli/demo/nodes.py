@@ -112,7 +112,7 @@ class DemoNode:
             self._child = None
 
     def listens(self) -> bool:
-        """Return whether the API listens."""
+        """Return whether the API listens, and then remember its address."""
         if not self.api and self._port_file.exists():
             self.api = self._port_file.read_text().strip()
         return bool(self.api)
@@ -161,7 +161,7 @@ class Stage:
     # --- files ------------------------------------------------------------------------------------------------
 
     def write_key(self) -> Path:
-        """Write a new secret that only this user can read."""
+        """Write a new secret to a file that only this user can read; returns its path."""
         path = self.folder / "sites.key"
         path.touch(0o600)
         path.write_text(SYSTEM.token(32).hex() + "\n")
@@ -183,7 +183,7 @@ class Stage:
         return output
 
     async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
-        """Run several commands concurrently, each given as node, arguments and standard input."""
+        """Run commands concurrently, each given as node, arguments and standard input; returns their outputs."""
         started = [self._start(node, arguments, stdin) for node, arguments, stdin in calls]
         for child, words, _ in started:
             await self.until(f"{words} to end", _has_ended, child)
@@ -230,7 +230,7 @@ class Stage:
         return body
 
     async def look(self) -> None:
-        """Read the state of every running node and its links."""
+        """Read the state of every running node and its links into `seen`."""
         for node in self.nodes.values():
             if node.running and node.api:
                 node.seen = await self._see(node)
@@ -244,7 +244,7 @@ class Stage:
         return NodeState(mine[0]["events"], mine[0]["seq"], {link["peer"]: _link(link) for link in links["outbound"]})
 
     async def is_ready(self, node: DemoNode) -> bool:
-        """Return whether the node listens for its peers."""
+        """Return whether the node's group is ready, and so listens for its peers."""
         if not node.listens():
             return False
         return bool((await self.ask(node, "/readyz"))["checks"].get(f"group {GROUP}") == "ok")

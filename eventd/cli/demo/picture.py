@@ -26,7 +26,7 @@ _COLOURS = {"running": "green", "backing-off": "yellow", "blocked": "red", "fail
 
 
 class Picture:
-    """The nodes at the moment the picture is drawn."""
+    """A rich renderable that shows the nodes and links with their state at the moment it is drawn."""
 
     def __init__(self, nodes: Mapping[str, DemoNode]) -> None:
         self._nodes = nodes
@@ -85,7 +85,7 @@ def _table(*columns: tuple[str, str]) -> Table:
 
 
 def process_table(nodes: Sequence[DemoNode]) -> Table:
-    """Return the table of running processes."""
+    """Return the table of nodes with their processes and addresses."""
     table = _table(("NODE", "left"), ("PROCESS", "right"), ("FOR PEERS", "left"), ("API", "left"))
     for node in nodes:
         table.add_row(node.name, str(node.pid), f"127.0.0.1:{node.port}", node.api)
@@ -153,7 +153,7 @@ class Narrator:
 
     @contextmanager
     def live(self, picture: Picture) -> Iterator[None]:
-        """Show the picture until the end of the block, then erase it."""
+        """On a terminal that is wide enough, show the picture until the end of the block, then erase it."""
         console = self.console
         if not console.is_terminal or console.is_dumb_terminal or console.width < WIDTH:
             yield
@@ -183,7 +183,7 @@ class Narrator:
         self._print(Text.assemble(("  $ ", "dim"), (words, "cyan")), soft_wrap=True)
 
     def paste(self, words: str) -> None:
-        """Print a command for the reader."""
+        """Print a command for the reader to run."""
         self._print(Text(f"    {words}", style="cyan"), soft_wrap=True)
 
     def output(self, text: str) -> None:
@@ -209,7 +209,7 @@ class Narrator:
         self._print(line, gap=True)
 
     def gap(self) -> None:
-        """Print an empty line, unless there is one."""
+        """Print an empty line, unless the last line is empty."""
         if not self._gap:
             self.console.print()
         self._gap = True

@@ -16,7 +16,7 @@ from eventd.errors import Conflict, EventdError, Forbidden, Invalid, NotFound, T
 from eventd.runtime.clock import SystemClock
 
 CHUNK = 1000
-"""Lines of one request."""
+"""Maximum number of lines of one request."""
 CHUNK_BYTES = 4 << 20
 LINGER = 0.2
 """Seconds that a line waits for others before it is sent without them."""
@@ -73,14 +73,17 @@ class Emission:
                 event[name] = value
 
     async def add(self, number: int, group: str, event: dict[str, Any], size: int) -> None:
-        """Add one valid line, numbered from 1."""
+        """Add a valid line, numbered from 1, of `size` bytes. Stores the group's lines once they fill a request."""
         self._waiting.setdefault(group, []).append((number, event))
         self._sizes[group] += size
         if len(self._waiting[group]) >= CHUNK or self._sizes[group] >= CHUNK_BYTES:
             await self.flush(group)
 
     async def flush(self, group: str) -> None:
-        """Store the waiting lines of a group. Refused lines are removed, and the others sent again."""
+        """Store the waiting lines of a group. Lines that the node refuses are reported, and the others sent again.
+
+        Raises `EventdError`, with the line to continue from, if no further line can be stored.
+        """
         while lines := self._waiting[group]:
             try:
                 events = [event for _, event in lines]
@@ -109,7 +112,7 @@ class Emission:
             await self.flush(group)
 
     def refuse(self, number: int, message: str) -> None:
-        """Record a line that is not stored, and why."""
+        """Count and report a line that is not stored, with the reason."""
         self.refused += 1
         if self.refused <= MOST_BAD:
             self.bad.append({"line": number, "message": message})
@@ -132,23 +135,26 @@ class Emission:
 
     @property
     def waits(self) -> bool:
-        """Return whether a line is not stored yet."""
+        """Return whether an added line is not stored yet."""
         return any(self._waiting.values())
 
     def progress(self, ahead: int) -> str:
-        """Describe the line up to which all are stored or refused; `ahead` is the first line that was not added."""
+        """Return a text with the line before which all are stored or refused; `ahead` is the first one not added."""
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
         return f"lines before {first} are done; repeat from there"
 
     def _interrupted(self, error: EventdError) -> EventdError:
-        """Return the error with the first line that is not known to be stored."""
+        """Return the error; its hint now names the first line that is not known to be stored."""
         hint = self.progress(max(lines[-1][0] for lines in self._waiting.values() if lines))
         error.hint = f"{error.hint}; {hint}" if error.hint else hint
         return error
 
 
 def _wrong(error: EventdError, of: int) -> dict[int, str]:
-    """Return the messages by the index of their event. Raises the error itself if it does not concern single events."""
+    """Return the messages by the index of their event, of which there are `of`.
+
+    Raises the error itself if it does not concern single events.
+    """
     detail = getattr(error, "detail", None)
     if not isinstance(detail, list):
         raise error

@@ -103,7 +103,12 @@ async def emit(
     ] = "",
     id: Annotated[str, typer.Option("--id", help="Id of the event (default: a new one).")] = "",
     dedupe_key: Annotated[
-        str, typer.Option("--dedupe-key", help="Key by which repeated events are dropped (default: the id).")
+        str,
+        typer.Option(
+            "--dedupe-key",
+            help="Key for plugins: of events with the same type and key in one window, a plugin gets only the last"
+            " (default: the id).",
+        ),
     ] = "",
     payload: Annotated[
         list[str] | None, typer.Option("--payload", metavar="KEY=VALUE", help="Attribute of the payload; repeatable.")
@@ -178,7 +183,9 @@ async def list_events(
     subject: Annotated[
         str, typer.Option("--subject", metavar="PREFIX", help="Only subjects that start with PREFIX.")
     ] = "",
-    source_node: Annotated[str, typer.Option("--source-node", metavar="NODE", help="Only events of this node.")] = "",
+    source_node: Annotated[
+        str, typer.Option("--source-node", metavar="NODE", help="Only events with this source node.")
+    ] = "",
     id: Annotated[str, typer.Option("--id", help="Only this event.")] = "",
     since: SinceFilter = "",
     until: UntilFilter = "",
@@ -206,7 +213,7 @@ async def list_events(
 
         if newest or oldest or before:
             option = "--newest" if newest else "--oldest" if oldest else "--before"
-            raise typer.BadParameter(f"--watch shows events in the order of arrival: leave {option} out")
+            raise typer.BadParameter(f"--watch shows events in order of arrival and cannot be used with {option}")
         await watch_events(session, names, asked, EVENTS, limit=limit, after=after)
         return
     pages = Pages(

@@ -16,7 +16,7 @@ LONG = 1000
 """Gaps with at least this many events are sent as a range; shorter ones together, by their ids."""
 IDS_AT_ONCE = 10_000
 REPAIRS_AT_ONCE = 8
-"""Repairs that are requested at once; the rest follows when they are done."""
+"""Maximum number of repairs that are requested at once; the rest follows when they are done."""
 MOST_ROUNDS = 50
 LOOK_SECONDS = 0.25
 STILL_SECONDS = 60.0
@@ -50,7 +50,10 @@ class RepairReport:
 async def repair_peer(
     session: Session, group: str, peer: str, report: dict[str, Any], compare: Compare, bar: Bar
 ) -> RepairReport:
-    """Have the node send again what the report lists, wait, and compare again, as long as that helps."""
+    """Have the node send the events that the report lists as missing, wait, and compare again.
+
+    Repeats this as long as each round leaves fewer events missing, for at most `MOST_ROUNDS` rounds.
+    """
     asked = 0
     for _ in range(MOST_ROUNDS):
         missing = report["events"]["missing"]
@@ -74,7 +77,7 @@ async def repair_peer(
 
 
 async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
-    """Request repairs. Returns the number of events, and why some are not sent.
+    """Request the repairs that `plan` returned. Returns the number of events that will be sent, and why others are not.
 
     Events may have expired or been evicted since they were found missing: the next comparison excludes these.
     """
@@ -89,7 +92,10 @@ async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[
 
 
 def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the repairs to request next: the longest gaps as ranges, other missing events by their ids."""
+    """Return the parameters of the repairs to request next, at most `REPAIRS_AT_ONCE`.
+
+    The longest gaps are sent as ranges, other missing events by their ids.
+    """
     ordered = sorted(gaps, key=lambda gap: -gap["events"])
     long = [gap for gap in ordered if gap["events"] >= LONG or len(gap["ids"]) < gap["events"]][: REPAIRS_AT_ONCE // 2]
     found = [{"from_seq": gap["fromSeq"], "to_seq": gap["toSeq"]} for gap in long]
@@ -110,7 +116,10 @@ def served(session: Session) -> bool:
 
 
 async def _wait(session: Session, group: str, peer: str, bar: Bar) -> str:
-    """Wait until the peer has no running repair. Returns what prevents it, empty on success."""
+    """Wait until the peer has no running repair; returns an empty text.
+
+    If the peer is paused, or makes no progress, stop waiting and return the reason.
+    """
     clock, most, left, moved = SystemClock(), 0, 0, SystemClock().monotonic()
     while True:
         [link] = (await session.call("links.status", group=group, peer=peer))["outbound"]

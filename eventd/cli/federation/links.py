@@ -63,10 +63,16 @@ async def summary(
     peer: PeerFilter = "",
     type: TypeFilter = None,
     include_expired: Annotated[
-        bool, typer.Option("--include-expired", help="Count delivered events that have expired since, too.")
+        bool,
+        typer.Option(
+            "--include-expired",
+            help="Count all expired events; by default only those that expired before the peer had them.",
+        ),
     ] = False,
 ) -> None:
-    """Count deliveries per peer and state. The lag is measured from the time an event was stored here."""
+    """Count deliveries per peer and state. The lag is the time from the storage of an event at this node to its
+    first acknowledgement.
+    """
     rows: list[dict[str, Any]] = []
     for name in await all_groups(session, group):
         answer = await session.call(
@@ -80,9 +86,9 @@ async def summary(
 
 
 def _tell_losses(row: Mapping[str, Any]) -> None:
-    """Report losses, which the short table has no column for."""
+    """Report events that expired, were refused or have no known state: the short table has no column for them."""
     words = {"expired": "expired before delivery", "refused": "refused", "unknown": "of unknown state"}
-    lost = [f"{row[name]} {told}" for name, told in words.items() if row[name]]
+    lost = [f"{row[name]} {word}" for name, word in words.items() if row[name]]
     if lost:
         note(f"note: {row['peer']} in group {row['group']}: {', '.join(lost)}")
 
@@ -93,7 +99,7 @@ def _link_name(row: Mapping[str, Any]) -> str:
 
 @connected
 async def links(session: Session, group: GroupsOption = "", peer: PeerFilter = "", watch: WatchOption = False) -> None:
-    """List links with state, reason, backlog and lag, and what arrived from each peer."""
+    """List links with state, reason, backlog and lag, and up to which position each peer's events have arrived."""
     names = await all_groups(session, group)
     if watch:
         from eventd.cli.federation.watch import watch_links
@@ -147,7 +153,7 @@ async def pause(
         typer.Option("--by", metavar="NAME", help="Your name, or the reason for the pause (default: your user name)."),
     ] = "",
 ) -> None:
-    """Stop sending to a peer. Its events are kept until the link is resumed."""
+    """Stop sending to a peer. Events for it wait until the link is resumed."""
     by = by or user()
     answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
     _show_link(session, answer)
@@ -168,7 +174,7 @@ def user() -> str:
 
 @connected
 async def resume(session: Session, peer: PeerArgument, group: GroupOption = "") -> None:
-    """Resume sending to a paused peer. Ends the back-off of a peer that is not paused."""
+    """Resume sending to a paused peer. If the peer is not paused, only end its back-off."""
     answer = await session.call("links.resume", group=await one_group(session, group), peer=peer)
     _show_link(session, answer)
 
@@ -183,21 +189,23 @@ async def redeliver(
     session: Session,
     peer: PeerArgument,
     group: GroupOption = "",
-    id: Annotated[list[str] | None, typer.Option("--id", help="This event; repeatable.")] = None,
+    id: Annotated[list[str] | None, typer.Option("--id", help="Send this event; repeatable.")] = None,
     from_seq: Annotated[
-        int | None, typer.Option("--from-seq", metavar="SEQ", min=1, help="First sequence number in the group.")
+        int | None, typer.Option("--from-seq", metavar="SEQ", min=1, help="First seq to send, in the group.")
     ] = None,
     to_seq: Annotated[
-        int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Last sequence number in the group.")
+        int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Last seq to send, in the group.")
     ] = None,
     since: Annotated[
         str,
         typer.Option(
-            "--since", metavar="TIME", help="Only events stored here at or after TIME: RFC 3339, or an age such as 15m."
+            "--since",
+            metavar="TIME",
+            help="Send events that this node stored at or after TIME: RFC 3339, or an age such as 15m.",
         ),
     ] = "",
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Only events stored here at or before TIME.")
+        str, typer.Option("--until", metavar="TIME", help="Send events that this node stored at or before TIME.")
     ] = "",
     dry_run: DryRunOption = False,
 ) -> None:

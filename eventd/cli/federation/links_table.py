@@ -38,7 +38,7 @@ GAPS = (
     Column("AFTER", text("after")),
     Column("UPTO", text("upto")),
     Column("REASON", text("reason")),
-    Column("TOLD", moment("recordedAt")),
+    Column("RECORDED", moment("recordedAt")),
     Column("GAP", text("id"), wide=True),
     Column("EPOCH", text("epoch"), wide=True),
 )

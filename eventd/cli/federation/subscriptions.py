@@ -82,12 +82,14 @@ async def runs(
         str,
         typer.Option("--status", metavar="STATUS", help="Only runs with status `pending`, `succeeded` or `failed`."),
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs, the newest.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs; the newest are shown.")
+    ] = 100,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", min=1, help="Only runs before this one.")
+        int | None, typer.Option("--before", metavar="ID", min=1, help="Only runs earlier than this one.")
     ] = None,
 ) -> None:
-    """List the runs of a subscription, the newest first; the subscription may be deleted."""
+    """List the runs of a subscription, the newest first, also those of a deleted one."""
     if bool(name) == bool(subscription):
         raise typer.BadParameter("name the subscription once: NAME or --subscription")
     asked: dict[str, Any] = {"group": group, "event_id": event_id, "status": status, "limit": limit}
@@ -119,7 +121,7 @@ async def retry(
         typer.Option("--event-id", metavar="ID", help="Only the dead letter of this event; repeatable."),
     ] = None,
 ) -> None:
-    """Run a blocked subscription at once, and retry its dead letters."""
+    """Run a blocked or backing-off subscription at once, and retry its dead letters."""
     answer = await session.call("subscriptions.retry", subscription=name, group=group, ids=event_id or [])
     if not session.out.is_table:
         session.out.rows((), [answer], name=lambda row: str(row["subscription"]))
@@ -142,9 +144,13 @@ async def reset(
             help="Start with events stored at or after TIME: RFC 3339, or an age such as 15m.",
         ),
     ] = "",
-    latest: Annotated[bool, typer.Option("--latest", help="Skip the backlog.")] = False,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Start after the newest event, which skips the backlog.")
+    ] = False,
 ) -> None:
-    """Run a subscription again from the oldest stored event, or from another point."""
+    """Restart a subscription at the oldest stored event, or as --since or --latest says. Deletes the dead letters of
+    events that run again.
+    """
     answer = await session.call("subscriptions.reset", subscription=name, group=group, since=since, latest=latest)
     if session.out.is_table:
         session.out.line(f"{answer['subscription']}: continues at position {answer['to']}, was at {answer['from']}")
@@ -154,13 +160,13 @@ async def reset(
 
 @connected
 async def pause(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
-    """Pause a subscription; its events are kept until it is resumed."""
+    """Pause a subscription; its events wait until it is resumed, unless retention removes them."""
     answer = await session.call("subscriptions.pause", subscription=name, group=group, by=user())
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))
 
 
 @connected
 async def resume(session: Session, name: NameArgument, group: GroupsOption = "") -> None:
-    """Resume a subscription and run its plugin at once."""
+    """Resume a subscription. Ends its back-off, so that it continues at once."""
     answer = await session.call("subscriptions.resume", subscription=name, group=group)
     session.out.rows(STATES, answer["subscriptions"], name=lambda row: str(row["subscription"]))

@@ -81,7 +81,7 @@ async def verify(
 
 
 async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str, Any]:
-    """Run one whole comparison. Returns its report."""
+    """Have the node compare its ledger with the peer, showing the progress; returns the report."""
     link = {"group": group, "peer": peer, "seconds": 1}
     answer = await session.call("links.verify", **link)
     while not answer["done"]:
@@ -108,8 +108,8 @@ async def _not_compared(session: Session, group: str, peer: str, report: Mapping
 def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], repaired: RepairReport | None) -> None:
     out, events = session.out, report["events"]
     if out.format in ("json", "yaml"):
-        told = {} if repaired is None else {"repair": repaired.show()}
-        out.value({"group": group, "peer": peer, **report, **told})
+        repair = {} if repaired is None else {"repair": repaired.show()}
+        out.value({"group": group, "peer": peer, **report, **repair})
         return
     if out.format == "name":
         for gap in events["gaps"]:

@@ -17,7 +17,10 @@ PAUSE = 0.5
 async def watch_events(
     session: Session, groups: Sequence[str], asked: dict[str, Any], columns: Sequence[Column], *, limit: int, after: str
 ) -> None:
-    """Show up to the newest `limit` events of each group, and then every event that is recorded."""
+    """Show the newest events of each group, `limit` but at most 1000, then new ones as they are recorded.
+
+    With `after`, show all events after that token instead. `asked` filters the events.
+    """
     show, clock = session.out.stream_rows(columns, name=lambda row: str(row["id"])), SystemClock()
     tokens: dict[str, str] = {}
     try:
@@ -32,14 +35,14 @@ async def watch_events(
 
 
 async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any, limit: int) -> str:
-    """Show the newest events. Returns the token to continue from."""
+    """Show the newest events, oldest first. Returns the token to continue from."""
     answer = await session.call("events.list", group=group, newest=True, limit=min(limit, 1000) or 1000, **asked)
     show(answer["events"][::-1])
     return str(answer["upto"])
 
 
 async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any, token: str) -> str:
-    """Show everything after the token. Returns the next token."""
+    """Show all events after the token. Returns the token to continue from."""
     while True:
         answer = await session.call("events.list", group=group, after=token, limit=1000, **asked)
         if answer["gap"]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
-    """Validate the parameters of an operation. Raises `Invalid` with the messages of the API."""
+    """Return the parameters of an operation as its `model`. Raises `Invalid` with the messages of the API."""
     from pydantic import ValidationError
 
     assert model is not None
@@ -36,7 +36,7 @@ def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
 class LocalGateway:
     """Works on the database of the settings.
 
-    A missing database is created with `make`, and counts as an empty one with `pretend`.
+    A missing SQLite database is created with `make`, counts as an empty one with `pretend`, and is an error otherwise.
     """
 
     def __init__(self, settings: Settings, *, make: bool = False, pretend: bool = False) -> None:
@@ -59,7 +59,7 @@ class LocalGateway:
         return await endpoint.run(self._services, checked)
 
     async def socket(self) -> Path:
-        """Return the Unix socket of an API on the database, served until `close`."""
+        """Return the path of a Unix socket at which this process serves /v0 on the database until `close`."""
         if self._socket is None:
             from eventd.cli.gateway.local_api import served
 
@@ -120,11 +120,11 @@ class LocalGateway:
         return database
 
     def _require_schema(self, database: Database) -> None:
-        """Raise `DatabaseUnusable` with the command to run when the schema is older than this program."""
+        """Raise `DatabaseUnusable` for another schema version; for an older one, with the command that upgrades it."""
         from eventd.store.schema import migrations
 
         migrations.require_current(database)
 
     async def close(self) -> None:
-        """Close the database."""
+        """Stop serving the socket, and close the database."""
         await self._held.aclose()

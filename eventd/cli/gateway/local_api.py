@@ -38,9 +38,9 @@ BROKEN_SECONDS = 1.0
 
 @asynccontextmanager
 async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
-    """Serve the API and yield its socket.
+    """Serve /v0 and yield the path of its socket.
 
-    A user who can open the database may do everything, within the node's limits.
+    No key is needed: a user who can open the database may do everything, within the limits of the settings.
     """
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="routerctl-"))

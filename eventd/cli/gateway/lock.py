@@ -24,7 +24,8 @@ def lock_path(database: Database) -> Path | None:
 def serving_lock(database: Database) -> Iterator[None]:
     """Lock a SQLite database for this process. Raises `Conflict`, which names the file and the holder.
 
-    The kernel releases the lock when the process ends for any reason; a leftover file means nothing.
+    Does nothing on Postgres: see `claimed`. The kernel releases the lock when the process ends for any reason; a
+    leftover file means nothing.
     """
     path = lock_path(database)
     if path is None:
@@ -55,7 +56,7 @@ def serving_lock(database: Database) -> Iterator[None]:
 def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[DatabaseClaim | None]:
     """Claim a Postgres database, or one group of it, for this process. Raises `Conflict`, which names the holder.
 
-    With `wait`, the claim is yielded free, and the caller takes it. A claim ends with its database session, so the
+    With `wait`, the claim is not taken yet: that is left to the caller. A claim ends with its database session, so the
     caller must watch it with `DatabaseClaim.keep`. Yields None on SQLite.
     """
     claim = database.claim(group, f"{os.getpid()} on {platform.node() or 'an unknown machine'}")
@@ -71,9 +72,9 @@ def claimed(database: Database, group: str, *, wait: bool = False) -> Iterator[D
 
 
 def holder(database: Database) -> str:
-    """Return the id of the process that serves the database; empty without one.
+    """Return the id of the process that serves the database, `unknown` if only its lock shows it; empty without one.
 
-    On Postgres: all processes with a claim, each as `ID on MACHINE`.
+    On Postgres: all processes with a claim, each as `ID on MACHINE`, separated by commas.
     """
     path = lock_path(database)
     if path is None:
@@ -89,9 +90,10 @@ def holder(database: Database) -> str:
 
 
 class ServingNode(NamedTuple):
-    """What the node that serves a database publishes for commands.
+    """The values that a serving node publishes for commands on its machine.
 
-    `address` is where its API listens, `origin` that of its steady clock, in microseconds: see `SystemClock`.
+    `address` is that of its API; `origin` is the time at which its monotonic clock was 0, in microseconds since 1970:
+    see `SystemClock`.
     """
 
     address: str
@@ -99,7 +101,7 @@ class ServingNode(NamedTuple):
 
 
 def write_serving(database: Database, node: ServingNode) -> None:
-    """Publish the address and the clock of the node in the lock file, which it holds; nothing on Postgres."""
+    """Write the address and clock origin (µs) into the lock file that this process holds; does nothing on Postgres."""
     path = lock_path(database)
     if path is not None:
         with path.open("a") as file:
@@ -107,9 +109,9 @@ def write_serving(database: Database, node: ServingNode) -> None:
 
 
 def read_serving(database: Database) -> ServingNode | None:
-    """Return what the last node published; None if it published nothing, as on Postgres.
+    """Return the address and clock origin in the lock file; None if it has none, as on Postgres.
 
-    It is out of date if that node was killed: check `holder` first.
+    They may be those of a node that was killed: check `holder` first.
     """
     path = lock_path(database)
     if path is None or not path.exists():

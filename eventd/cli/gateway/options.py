@@ -38,7 +38,7 @@ SHARED: Final[dict[str, tuple[Any, Any]]] = {
             "--key",
             metavar="KEY",
             envvar="EVENTD_API_KEY",
-            help="API key. Other users of this machine can see it here; --key-file hides it.",
+            help="API key. Other users of this machine can see it on the command line; --key-file hides it.",
         ),
         "",
     ),
@@ -73,7 +73,7 @@ SHOW: Final = ("output", "no_headers")
 
 
 def chosen(*names: str) -> dict[str, tuple[Any, Any]]:
-    """Return some of the shared options."""
+    """Return the shared options with these parameter names."""
     return {name: SHARED[name] for name in names}
 
 

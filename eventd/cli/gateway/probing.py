@@ -18,9 +18,10 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a listener on all addresse
 
 
 async def ask_readiness(database: Database) -> Mapping[str, str] | None:
-    """Return the state of each readiness check of the node that serves the database; None if no node serves it.
+    """Return the state of each readiness check of the node that serves the database: `ok` or the problem.
 
-    Raises `Unavailable` if a node serves it at an unknown address.
+    Returns None if no node serves it, and the problem as the only check `api` if the node does not answer. Raises
+    `Unavailable` if its address is unknown or it requires a key.
     """
     process = holder(database)
     if not process:
@@ -39,8 +40,8 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
         return {"api": f"process {process} serves this database, but does not answer at {address}: {words}"}
 
 
-def _ask(address: Address) -> Mapping[str, str] | None:
-    """Request the readiness of the node, blocking: nothing else runs in this process."""
+def _ask(address: Address) -> Mapping[str, str]:
+    """Request the readiness of the node at an address, blocking: nothing else runs in this process."""
     connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
     try:
         connection.request("GET", "/readyz")
@@ -53,7 +54,7 @@ def _ask(address: Address) -> Mapping[str, str] | None:
     if answer.status == 401:
         raise Unavailable("the node requires a key for its readiness", hint=_WITH_KEY)
     checks = json.loads(content).get("checks", {})
-    return {str(name): _WHICH if name == "groups" and told != "ok" else str(told) for name, told in checks.items()}
+    return {str(name): _WHICH if name == "groups" and state != "ok" else str(state) for name, state in checks.items()}
 
 
 _WHICH = "at least one group is not ready: see the node's log, or `routerctl doctor --server URL` with a key"

@@ -18,7 +18,7 @@ MAX_ANSWER_BYTES = 256 << 20
 
 
 class RemoteGateway:
-    """Works on the API of a running node, which reports errors of requests."""
+    """Runs operations over the API of a running node. `call` raises the errors that the node reports."""
 
     def __init__(self, server: str, key: str) -> None:
         self._address = Address.parse(server)
@@ -56,7 +56,10 @@ class RemoteGateway:
         except (ValueError, RecursionError):
             decoded = None
         if not isinstance(decoded, dict):
-            raise EventdError(f"{self._address} does not answer like a routerd-eventd node")
+            raise EventdError(
+                f"{self._address} does not answer like a routerd-eventd node",
+                hint="check that a routerd-eventd serves this address",
+            )
         return decoded
 
     def _connect(self) -> HTTPConnection:
@@ -90,7 +93,7 @@ class RemoteGateway:
 
 
 def _request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes | None]:
-    """Return method, path with query, and body. Raises UnicodeEncodeError for parameters that are no text."""
+    """Return method, path with query, and body. Raises UnicodeEncodeError for a parameter that is not valid Unicode."""
     path, rest = _fill(route.path, {_outer_name(name): value for name, value in params.items()})
     if route.method == "GET":
         return route.method, path + _query(rest), None
@@ -98,13 +101,13 @@ def _request(route: Route, params: Mapping[str, Any]) -> tuple[str, str, bytes |
 
 
 def _outer_name(name: str) -> str:
-    """Return the API's name of a parameter."""
+    """Return the API's name of a parameter: `fromSeq` for `from_seq`."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def _undecoded(params: Mapping[str, Any]) -> str:
-    """Return the parameter whose bytes on the command line are no text."""
+    """Return the API's name of the first parameter that is not valid UTF-8 on the command line."""
     for name, value in params.items():
         try:
             json.dumps(value, ensure_ascii=False).encode()

@@ -11,7 +11,7 @@ from eventd.cli.terminal.output import note
 from eventd.errors import Forbidden, NotFound
 
 MOST = 1000
-"""Entries that an operation returns at once."""
+"""Maximum number of entries in one answer of a list operation."""
 
 GroupOption = Annotated[
     str, typer.Option("--group", "-g", metavar="NAME", help="The group. Optional if only one is declared.")
@@ -46,7 +46,7 @@ WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching 
 
 
 async def all_groups(session: Session, group: str) -> list[str]:
-    """Return the requested group, or every declared one."""
+    """Return the name of the requested group, or of every declared one if it is empty."""
     if group:
         return [group]
     status = await session.call("groups.status")
@@ -68,10 +68,11 @@ async def one_group(session: Session, group: str) -> str:
 
 
 class Pages:
-    """The entries of a list operation for some groups: the newest `limit` of each (0: all), in ascending order.
+    """Reads a list operation, group by group: the newest `limit` entries of each (0: all), the oldest of these first.
 
-    `oldest` lists the oldest instead, `after` the entries after a place, `before` those before it; `newest_first` lists
-    the newest in descending order. `note_rest` reports entries that are not listed.
+    `oldest` selects the oldest entries instead, `after` the first ones after a token or id, `before` the last ones
+    before it; `newest_first` reverses the order, and `after` then selects older ones. `note_rest` reports the entries
+    that are not listed.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Pages:
         self._notes: list[str] = []
 
     async def read(self, group: str, **params: Any) -> None:
-        """Add the entries of a group."""
+        """Read the entries of a group page by page, and add them to `rows`."""
         place = self._place
         rows: list[dict[str, Any]] = []
         while True:

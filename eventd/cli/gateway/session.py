@@ -41,7 +41,7 @@ class NodeChoice:
         return bool(self.server) and not named
 
     def read_key(self) -> str:
-        """Return the API key. Raises `Invalid` when its file cannot be read or has no valid key."""
+        """Return the API key; empty if none is given. Raises `Invalid` for an unreadable file or an invalid key."""
         key = self.key if self.key or self.key_file is None else self._read_key_file(self.key_file)
         if not (key.isascii() and key.isprintable()):
             raise Invalid(
@@ -60,7 +60,7 @@ class NodeChoice:
         return key
 
     def flags(self) -> dict[str, Any]:
-        """Return the settings that these options set, by name; None for each that is not given."""
+        """Return the settings that these options set, by name; None for each that is absent. Raises `BadParameter`."""
         if self.database is not None and self.state_file is not None:
             raise typer.BadParameter("--database and --state-file both name the database: leave one out")
         url = f"sqlite:///{self.state_file.absolute()}" if self.state_file is not None else self.database
@@ -69,7 +69,7 @@ class NodeChoice:
 
 @dataclass(slots=True)
 class Session:
-    """One run of a command."""
+    """One run of a command: its output, and its access to the node, which is opened when it is first needed."""
 
     node: NodeChoice
     out: Output
@@ -85,7 +85,7 @@ class Session:
         return self.node.is_remote
 
     async def call(self, operation: str, **params: Any) -> Any:
-        """Run an operation on the node."""
+        """Run an operation of the API on the node; returns its answer."""
         return await self.gateway.call(operation, **params)
 
     @property
@@ -106,7 +106,7 @@ class Session:
         return LocalGateway(load(self.node.flags()), make=self.make, pretend=self.pretend)
 
     async def client(self, *, again: bool = False) -> Client:
-        """Return a client of the node's API under /v0. Failed requests are retried only with `again`."""
+        """Return the client of the node's API under /v0. It retries failed requests if the first call set `again`."""
         from eventd.cli.gateway.local import LocalGateway
         from eventd.client import ONCE, USUAL, Client
 
@@ -175,7 +175,7 @@ def _with_options(
 
 
 def _named(context: typer.Context) -> list[str]:
-    """Return the shared options on the command line. Raises `BadParameter` for two nodes or two keys."""
+    """Return the names of the shared options on the command line. Raises `BadParameter` for two nodes or two keys."""
     named = [name for name in SHARED if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     for one, others in {"server": LOCAL, "key": ("key_file",)}.items():
         for other in others:
@@ -186,7 +186,7 @@ def _named(context: typer.Context) -> list[str]:
 
 
 async def _run(command: Callable[..., Awaitable[None]], session: Session, given: dict[str, Any]) -> None:
-    """Run the command. A signal cancels it; the access to the node is closed in any case."""
+    """Run the command. A signal cancels it and sets the exit status; the access to the node is closed in any case."""
     with EndOnSignal() as signals:
         try:
             try:

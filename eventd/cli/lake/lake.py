@@ -124,8 +124,8 @@ def compact(
         Duration, typer.Option("--after", metavar="AGE", help="Compact days that ended longer ago than this.")
     ] = DAY,
 ) -> None:
-    """Move closed days to the archive, as one file instead of many, and delete landed files that have been archived
-    for a day.
+    """Merge the segments of past days into few files of the archive, and delete segments that have been archived for
+    a day.
     """
     from eventd.lake.compaction import compacting
 
@@ -136,14 +136,17 @@ def compact(
 @offline(*SHOW)
 def retain(
     session: Session,
-    keep: Annotated[Duration, typer.Option("--keep", metavar="AGE", help="Days older than this expire, such as 90d.")],
+    keep: Annotated[
+        Duration,
+        typer.Option("--keep", metavar="AGE", help="Age from which the segments of a day expire, such as 90d."),
+    ],
     lake: LakeOption = "",
     node: NodesOption = None,
     dry_run: DryRunOption = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Mark segments older than AGE as expired; a run at least 24 h later deletes them. On a terminal it asks
-    before it changes anything.
+    """Mark segments older than AGE as expired; a run at least 24 h later deletes them. On a terminal the command
+    asks before it changes anything.
     """
     from eventd.lake.compaction import plan_retention, retaining
 

@@ -71,7 +71,10 @@ def restore(
 
 @contextmanager
 def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
-    """Yield the database of the settings and its file. Raises `Invalid` if it is not a SQLite file."""
+    """Yield the database of the settings and its file. Raises `Invalid` for --server, and for Postgres.
+
+    `instead`: the tool of Postgres that the message names.
+    """
     from eventd.settings.model import load
     from eventd.store.engine.database import Database
 
@@ -102,7 +105,10 @@ def _ask(found: BackupCopy, place: Path) -> None:
 
 
 def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
-    """Replace the database. All work is done on a file beside it, so that the replacement is a single step."""
+    """Replace the database by the backup; returns the row to show.
+
+    All work is done on a file beside the database, so that the replacement is a single step.
+    """
     from eventd.runtime.clock import SystemClock
     from eventd.store.backup.backup import copy_file, part_of, put_in_place
     from federation.event import from_micros
@@ -124,7 +130,7 @@ def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
 
 
 def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
-    """Migrate the copy and begin a new epoch. Returns the applied migrations, and the epoch."""
+    """Migrate the copy and begin a new epoch of its log. Returns the applied migrations, and the epoch."""
     from eventd.log.core.head import renew_epoch
     from eventd.store.engine.database import Database
     from eventd.store.schema import migrations

@@ -1,4 +1,4 @@
-"""routerctl doctor: checks the node, suggests remedies, and applies the safe ones."""
+"""routerctl doctor: checks the node, suggests remedies, and with `--fix` applies the safe ones."""
 
 from __future__ import annotations
 

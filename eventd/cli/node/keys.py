@@ -46,7 +46,7 @@ async def create(
         typer.Option("--expires", metavar="WHEN", help="Expiry: a time, or a duration from now such as 30d."),
     ] = None,
 ) -> None:
-    """Create an API key and print it, once: it is not stored. Creates the database if it is missing."""
+    """Create an API key and print it: it cannot be shown again. Creates the database if it is missing."""
     if session.out.format == "name":
         raise typer.BadParameter("-o name would lose the key, which is shown only once: use another format")
     session.make = True
@@ -75,7 +75,7 @@ def _show_key(session: Session, answer: dict[str, Any]) -> None:
 
 @connected
 async def list_keys(session: Session) -> None:
-    """List the keys of the database with their scopes; never a key itself, nor those of the settings."""
+    """List the keys that `key create` made, without their secrets. The keys of the settings are not listed."""
     answer = await session.call("keys.list")
     session.out.rows(KEYS, answer["keys"], name=lambda row: str(row["name"]))
 

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, offline
 from eventd.cli.terminal.output import Column, count, moment, note, show_moment, show_span, text
 from eventd.errors import CheckFailed, NotFound
 from eventd.text.invisible import printable
 
 RUN_STATUSES = ("running", "succeeded", "failed", "blocked", "interrupted", "parked", "lost")
-"""The outcomes of a run, listed here so that the help does not load the node."""
+"""The statuses of a run, listed here so that the help does not load the node."""
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the Plugin.")]
 
@@ -65,7 +64,7 @@ def init(
         typer.Option("--directory", metavar="PATH", help="Folder to create (default: the name of the plugin)."),
     ] = None,
 ) -> None:
-    """Create a plugin: a folder that works as it is, with a test and the resources to use it."""
+    """Create a folder with a new plugin that works as it is, its test, and the resources that use it."""
     from eventd.plugins.author.skeleton import skeleton, write_skeleton
 
     folder = directory or Path(name)
@@ -131,7 +130,13 @@ async def _check_here(executable: Path | None, entry_point: str, type: str) -> d
 
 
 @connected_without_table
-async def run(session: Session, name: NameArgument, dry_run: DryRunOption = False) -> None:
+async def run(
+    session: Session,
+    name: NameArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run the plugin and show its proposal; store nothing.")
+    ] = False,
+) -> None:
     """Run a plugin once, without events, and store its proposal."""
     from eventd.plugins.contract.contract import PluginFailed
     from eventd.plugins.run.executable import LOOK
@@ -194,9 +199,11 @@ async def runs(
             help=f"Only runs with this status: {', '.join(f'`{status}`' for status in RUN_STATUSES)}; repeatable.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, help="Maximum number of runs; the latest are shown.")
+    ] = 100,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="RUN", min=1, help="Only runs before this one.")
+        int | None, typer.Option("--before", metavar="RUN", min=1, help="Only runs earlier than this one.")
     ] = None,
 ) -> None:
     """List runs of plugins, the latest first."""

@@ -64,7 +64,7 @@ class Command(_OwnParams, TyperCommand):
         return [*super().get_params(ctx), *made.values()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command's arguments, including old option names."""
+        """Parse the command's arguments, including old option names; prints a notice for each old name."""
         known = {name for param in self.get_params(ctx) for name in param.opts}
         old = {was: now for was, now in RENAMED_OPTIONS.items() if now in known and was not in known}
         words, notices = _renamed(args, old)
@@ -109,14 +109,14 @@ class Group(_OwnParams, TyperGroup):
         return self.commands.get(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments up to the command. Without any, show the help."""
+        """Parse the arguments up to the command. Without any, print the help to stderr and exit with status 2."""
         if not args and not ctx.resilient_parsing:
             print(ctx.get_help(), file=sys.stderr)
             ctx.exit(ExitCode.USAGE)
         return super().parse_args(ctx, _behind_command(args, _shared(ctx)))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments name."""
+        """Return the command that the first argument names. For an unknown one, fail and suggest a similar name."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
             ctx.fail(f"no such command {quoted(args[0])}{f': did you mean {close[0]}?' if close else ''}")
@@ -159,7 +159,7 @@ def _shared(ctx: Any) -> Mapping[str, bool]:
 
 
 def _behind_command(args: Sequence[str], shared: Mapping[str, bool]) -> list[str]:
-    """Move shared options before the command to behind its name."""
+    """Return the arguments with the shared options that precede the command moved to after its name."""
     kept: list[str] = []
     moved: list[str] = []
     at = 0
@@ -210,7 +210,10 @@ def _suggest_shown_options(error: Any, context: Any) -> None:
 
 
 def _advice(option: str, context: Any) -> str:
-    """Suggest a remedy for an option that needs a command, is refused, or is meant as an argument."""
+    """Return what to do about an option that needs a command, is refused, or is meant as an argument.
+
+    The text ends in `; `, as a part of a message; it is empty for any other option.
+    """
     if isinstance(context.command, Group):
         return "add a command; " if option in _shared(context) else ""
     if words := remedy(context.command_path, option):
@@ -235,4 +238,4 @@ def program(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """The options of a program itself, before its commands."""
+    """Declares the options of a program itself, which precede its commands."""

@@ -10,7 +10,7 @@ from typing import Any
 def declare(
     run: Callable[..., None], command: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Return `run` with these parameters, and with the name and help of `command`."""
+    """Give `run` these parameters, and the name and help of `command`; returns `run`."""
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -56,7 +56,7 @@ def report(error: EventdError) -> ExitCode:
 
 
 def system_error(error: OSError) -> EventdError:
-    """Convert an error of the system: the file or address as far as it is known, and a remedy."""
+    """Return an error of the system as an `EventdError`, with the file if it is known, and a remedy as its hint."""
     what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     return EventdError(what, hint=_SYSTEM_HINTS.get(error.errno or 0, ""))
 
@@ -115,7 +115,7 @@ def _open_closed_streams(needs_output: bool) -> None:
 
 
 def _flushed() -> bool:
-    """Flush the output. False when its reader is gone, as with `head`."""
+    """Flush standard output. Returns False if its reader is gone, as with `head`; the rest is then discarded."""
     try:
         sys.stdout.flush()
         return True

@@ -1,4 +1,4 @@
-"""Makes every setting a flag, so that none lacks one."""
+"""Makes every setting a flag, except for those that must not be on a command line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ from eventd.settings.model import Settings, flag_of, load, variable_of
 
 _MAY_BE_EMPTY = frozenset({"lake"})
 """Settings with a documented empty value, which disables what a variable or the file sets."""
+_METAVARS = {
+    "lake_compact_after": "AGE",
+    "max_sse_connections_per_key": "CONNECTIONS",
+    "max_inflight_per_key": "REQUESTS",
+}
+"""Placeholders of values for which the last word of the flag would be misleading."""
 _PANEL = "Settings (flags, then EVENTD_* variables, then the file, then defaults)"
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The settings on the command line, not validated yet; None for each that is absent."""
+    """The settings on the command line, not validated yet, None for each that is absent; and the settings file."""
 
     values: dict[str, Any]
     file: Path | None
@@ -46,7 +52,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def shared_flags() -> dict[str, bool]:
-    """Return every flag of a setting, and whether it takes a value."""
+    """Return every flag of a setting, and `--config`, each with whether it takes a value."""
     names = {flag: Settings.model_fields[name].annotation for name in Settings.model_fields if (flag := flag_of(name))}
     return {"--config": True} | {flag: kind is not bool for flag, kind in names.items()}
 
@@ -55,7 +61,7 @@ def _parameter(name: str) -> inspect.Parameter:
     field = Settings.model_fields[name]
     text = f"{(field.description or '').replace('`', '')} [{variable_of(name)}]"
     make = MayBeEmpty if name in _MAY_BE_EMPTY else typer.Option
-    option = make(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False)
+    option = make(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False, metavar=_METAVARS.get(name))
     kind: Any = bool | None if field.annotation is bool else str | None
     return _keyword(name, Annotated[kind, option])
 

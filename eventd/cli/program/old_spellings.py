@@ -38,7 +38,7 @@ UNUSED_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("bench fanout", "bench subscriptions", "db backup"), _KEY),
     "db restore": (*_KEY, *_HEADERS),
 }
-"""Options of all commands that these commands of `routerctl` do not use."""
+"""Shared options that these commands of `routerctl` accept and ignore."""
 
 _REMOVED = "the option was removed: leave it out"
 _OWN_NODES = "the command measures nodes of its own: leave it out"
@@ -56,7 +56,7 @@ REFUSED_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def command_of(path: str) -> str:
-    """Return the command's documented name, without the program's, such as `federation links`."""
+    """Return the documented name of a command, such as `federation links`; `path` begins with the program's name."""
     command = path.partition(" ")[2]
     for short, name in SYNONYMS.items():
         if f"{command} ".startswith(f"{short} "):
@@ -65,7 +65,7 @@ def command_of(path: str) -> str:
 
 
 def renamed_command(path: str) -> tuple[str, str] | None:
-    """Return the old and the present name of a command that is called by the old one."""
+    """Return the old and the present name of a command that is called by its old name; None for any other."""
     old = command_of(path)
     return (old, RENAMED_COMMANDS[old]) if old in RENAMED_COMMANDS else None
 

@@ -59,7 +59,7 @@ class Argument(_Parameter, TyperArgument):  # type: ignore[misc]
     """A positional parameter."""
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
-        """Return its name as in the usage line, and its description."""
+        """Return its name as in the usage line, and its description; None if it is hidden."""
         return (str(self.metavar or self.name), f"{self.help or ''}{self._remarks(None)}") if not self.hidden else None
 
 
@@ -67,7 +67,7 @@ class Option(_Parameter, TyperOption):  # type: ignore[misc]
     """A named option."""
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
-        """Return its names with the placeholder of its value, and its description."""
+        """Return its names with the placeholder of its value, and its description; None if it is hidden."""
         if self.hidden:
             return None
         names = ", ".join(sorted(self.opts, key=len)) + "".join(f" / {name}" for name in self.secondary_opts)
@@ -109,7 +109,7 @@ class UnusedOption(Option):
 
 
 def own(param: Any) -> Any:
-    """Convert a parameter that the library made from an annotation."""
+    """Return a parameter that the library made from an annotation as an `Option` or `Argument` of this module."""
     if isinstance(param, _Parameter):
         return param
     kind: Any = Option if param.param_type_name == "option" else Argument
@@ -124,6 +124,6 @@ def _is_blank(value: Any) -> bool:
 
 
 def _blank_message(param: Any) -> str:
-    """Explain an empty value, which a script with an unset variable would pass by mistake."""
+    """Return the message for an empty value, which a script with an unset variable would pass by mistake."""
     way = "write a value" if param.required else "write a value, or leave it out"
     return f"must not be empty: {way}"

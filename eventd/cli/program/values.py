@@ -15,7 +15,7 @@ from typer.models import OptionInfo
 from eventd.text.quoting import quoted
 
 DIGITS: Final = 18
-"""Digits of the largest whole number that any command takes."""
+"""Maximum number of digits of a whole number on the command line."""
 
 
 class MayBeEmpty(OptionInfo):
@@ -58,7 +58,10 @@ class Size(int):
 
 
 def read_word(word: str, kind: Any, least: float | None = None, most: float | None = None) -> Any:
-    """Return the value of a word as type `kind`. Raises `ValueError` or `Invalid` with what is wrong."""
+    """Return the value of a word as type `kind`; a number must be from `least` to `most`, both included.
+
+    Raises `ValueError` or `Invalid` with the problem.
+    """
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return _read_choice(word, kind)
     if isinstance(kind, type) and issubclass(kind, int | float):

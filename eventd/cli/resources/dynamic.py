@@ -34,7 +34,9 @@ SourceArgument = Annotated[
 ]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="FILE", help="Start from these files instead of the declared resources."),
+    typer.Option(
+        "--config", metavar="FILE", help="Use the resources in this file instead of the declared ones; repeatable."
+    ),
 ]
 
 
@@ -69,7 +71,7 @@ def _source(row: Mapping[str, Any]) -> str:
 
 
 async def _answers(session: Session, operation: str, **params: Any) -> AsyncIterator[dict[str, Any]]:
-    """Yield the answer of an operation, and again whenever it has changed, until Ctrl-C."""
+    """Yield the answer of an operation, and its new answer whenever that has changed, until Ctrl-C."""
     clock, state = SystemClock(), ""
     try:
         while True:
@@ -84,7 +86,7 @@ async def _answers(session: Session, operation: str, **params: Any) -> AsyncIter
 
 @connected_without_table
 async def describe(session: Session, source: SourceArgument) -> None:
-    """Show a part, or all parts of a subscription (EventSubscription/NAME)."""
+    """Show a part, or all parts of an owner: EventSubscription/NAME or Plugin/NAME."""
     parts = (await session.call("dynamic.describe", source=source))["parts"]
     if not session.out.is_table:
         session.out.rows((), parts, name=_source)
@@ -151,7 +153,7 @@ def _print_router(session: Session, router: Mapping[str, Any], *, again: bool = 
 
 
 def _print_json(session: Session, value: Mapping[str, Any], *, again: bool) -> None:
-    """Print JSON: indented if printed once, on one line each if it repeats."""
+    """Print JSON: indented, or with `again` on one line."""
     if again:
         session.out.document(write_json(value))
     else:

@@ -73,7 +73,8 @@ async def diff(
 
 
 def read_files(paths: list[str]) -> list[dict[str, Any]]:
-    """Return the text of each file, or why it cannot be read, so that all problems are reported at once."""
+    """Return each file as a source for a request: its text, or why it cannot be read, so that all problems are reported
+    together."""
     from eventd.resources.reading.documents import MAX_BYTES, read_file, read_sources
 
     texts: dict[str, bytes] = {}
@@ -91,7 +92,7 @@ def read_files(paths: list[str]) -> list[dict[str, Any]]:
 
 
 def _unreadable(loaded: ReadResult, texts: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    """Return the problems of whole sources; problems inside of a text are found again when it is applied."""
+    """Return the problems of files that are not sent as text; problems in a text are found when the text is applied."""
     return [
         {"name": problem.source, "problem": problem.message, "line": problem.line}
         for problem in loaded.problems
@@ -235,7 +236,7 @@ async def get(
     ],
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of one resource.")] = "",
 ) -> None:
-    """Show resources. YAML and JSON can be applied again."""
+    """Show declared resources. The YAML and JSON output can be applied again."""
     if kind.lower() == "all":
         if name:
             raise typer.BadParameter("all takes no name: write a kind instead of all")

@@ -9,11 +9,11 @@ import sys
 from typing import IO, NamedTuple
 
 AT_ONCE = 1 << 18
-"""Bytes of one read."""
+"""Maximum bytes of one read."""
 
 
 class Line(NamedTuple):
-    """A line without its end, numbered from 1; of a line over the limit, its beginning, which exceeds the limit."""
+    """A line without its newline, numbered from 1. A line over the limit may be cut, but stays longer than that."""
 
     number: int
     text: bytes

@@ -61,7 +61,7 @@ def span(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def show_span(seconds: float) -> str:
-    """Return a duration as text: in whole seconds, below one second in milliseconds; `-` for 0."""
+    """Return a duration in seconds as text, truncated to seconds, below one second in milliseconds; `-` for 0."""
     from eventd.text.duration import format_duration
 
     if not seconds:
@@ -76,7 +76,7 @@ def count(number: int, noun: str) -> str:
 
 
 def printable_lines(words: str) -> str:
-    """Escape invisible characters in a text of several lines."""
+    """Return a text of several lines with all characters but its newlines escaped as by `printable`."""
     return "\n".join(map(printable, words.split("\n")))
 
 
@@ -145,7 +145,10 @@ class Output:
     def stream_rows(
         self, columns: Sequence[Column], *, name: Callable[..., str]
     ) -> Callable[[Sequence[Mapping[str, Any]]], None]:
-        """Return a function that prints further rows: JSON as one line each, YAML as one document each."""
+        """Return a function that prints further rows, in JSON as one line each, in YAML as one document each.
+
+        A table has one header, before its first row.
+        """
         widths: list[int] = []
 
         def show(rows: Sequence[Mapping[str, Any]]) -> None:

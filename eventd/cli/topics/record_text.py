@@ -1,4 +1,4 @@
-"""Records of topics on a command line: display, and input."""
+"""Shows records on a terminal, and parses records and topic configuration from the command line."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _cut(words: str) -> str:
 
 
 def read_value(text: str | bytes, where: str) -> Any:
-    """Return JSON as it is written, for a request. Raises `Invalid` with `where` if it is not valid."""
+    """Return a JSON text unchanged, as `msgspec.Raw`. Raises `Invalid` with the place `where` if it is not valid."""
     import msgspec
 
     try:
@@ -85,7 +85,10 @@ def read_value(text: str | bytes, where: str) -> Any:
 
 
 def read_record(text: str | bytes, where: str) -> NewRecord:
-    """Parse a record object: `data`, and optionally `tag`, `node`, `meta`, also as `topic read` prints it."""
+    """Parse a record object: `data`, and optionally `tag`, `node`, `meta`, also as `topic read` prints it.
+
+    The seq, time and topic of a printed record are ignored. Raises `Invalid`, which names its place `where`.
+    """
     from eventd.client import NewRecord
 
     members = _members(text, where)
@@ -103,7 +106,7 @@ def read_record(text: str | bytes, where: str) -> NewRecord:
 
 
 def _members(text: str | bytes, where: str) -> dict[str, Any]:
-    """Return each member as it is written."""
+    """Return the members of a JSON object, each as unparsed JSON. Raises `Invalid`."""
     import msgspec
 
     read_value(text, where)
@@ -130,7 +133,10 @@ def _text_of(members: dict[str, Any], name: str, where: str) -> str | None:
 
 
 def read_settings(words: Iterable[str]) -> dict[str, Any]:
-    """Parse `FIELD=VALUE` to fields of a topic's configuration. Raises `Invalid` for an unknown field."""
+    """Parse `FIELD=VALUE` to fields of a topic's configuration; a field `…_ms` may be a duration such as `30s`.
+
+    Raises `Invalid`, also for an unknown field.
+    """
     settings: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")

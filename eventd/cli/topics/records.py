@@ -38,17 +38,22 @@ async def write(
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Node of records without their own.")] = "",
     meta: Annotated[str, typer.Option("--meta", metavar="JSON", help="Meta of records without their own.")] = "",
     records: Annotated[
-        bool, typer.Option("--records", help="Each value is a whole record: an object with data, tag, node and meta.")
+        bool,
+        typer.Option(
+            "--records", help="Each value is a whole record: an object with data, and optionally tag, node and meta."
+        ),
     ] = False,
     no_create: Annotated[bool, typer.Option("--no-create", help="Do not create a missing topic.")] = False,
     idempotency_key: Annotated[
         str,
         typer.Option(
-            "--idempotency-key", metavar="KEY", help="Write only once, however often the command runs; not with -."
+            "--idempotency-key",
+            metavar="KEY",
+            help="Write nothing if the topic remembers this KEY (usually for 2 minutes); not with -.",
         ),
     ] = "",
 ) -> None:
-    """Write records to a topic, which is created if it is missing. Retries do not write a record twice."""
+    """Write records to a topic, which is created if it is missing. Automatic retries do not write a record twice."""
     if "-" in values and (len(values) > 1 or idempotency_key):
         raise typer.BadParameter("- must be the only value, and excludes --idempotency-key")
     shared = read_value(meta, "--meta") if meta else None
@@ -82,7 +87,7 @@ async def _given(records: list[NewRecord]) -> AsyncIterator[list[NewRecord]]:
 
 
 async def _read_batches(made: Callable[[str, bytes], NewRecord]) -> AsyncIterator[list[NewRecord]]:
-    """Yield the lines of standard input as batches, without waiting for more input."""
+    """Yield the lines of standard input as batches, each as soon as its lines arrive."""
     source = InputLines(longest=LONGEST_LINE)
     while (lines := await source.read()) is not None:
         for line in lines:
@@ -128,7 +133,10 @@ async def read(
     topic: TopicArgument,
     after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Start after this record.")] = 0,
     last: Annotated[
-        int | None, typer.Option("--last", metavar="N", min=0, help="Start with the newest N records instead.")
+        int | None,
+        typer.Option(
+            "--last", metavar="N", min=0, help="Start with the newest N records (fewer if some of them were deleted)."
+        ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after N records.")] = None,
     exclude_node: Annotated[

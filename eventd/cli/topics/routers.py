@@ -41,7 +41,7 @@ RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="Name of t
 
 
 def show_filter(value: Any) -> str:
-    """Return the text of a predicate; `-` if everything is forwarded."""
+    """Return the filter of a router as text; `-` if all records are copied."""
     return "-" if value is None else str(value) if isinstance(value, str) else " ".join(map(str, value))
 
 
@@ -54,7 +54,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def show_router(router: RouterState) -> dict[str, Any]:
-    """Return the router under the names of the API, with defaults."""
+    """Return the router under the names of the API, with defaults and without `created`."""
     import msgspec
 
     shown = msgspec.structs.asdict(router)
@@ -77,13 +77,13 @@ async def put(
         typer.Option("--filter", metavar="TAG", help="Only records with this tag; a trailing * matches any ending."),
     ] = "",
     fan_in: Annotated[
-        bool, typer.Option("--fan-in", help="Keep record identities, so that no record is copied to a topic twice.")
+        bool, typer.Option("--fan-in", help="Keep record ids, so that no record is copied to a topic twice.")
     ] = False,
     allow_cycle: Annotated[
         bool, typer.Option("--allow-cycle", help="Allow a cycle of routers; records pass it a bounded number of times.")
     ] = False,
     exactly_once: Annotated[
-        bool, typer.Option("--exactly-once", help="Mark each copy with its source record.")
+        bool, typer.Option("--exactly-once", help="Name the source record in the meta of each copy, as _topics_router.")
     ] = False,
     no_node: Annotated[bool, typer.Option("--no-node", help="Leave the node out of copies.")] = False,
     no_tag: Annotated[bool, typer.Option("--no-tag", help="Leave the tag out of copies.")] = False,
@@ -121,7 +121,7 @@ async def put(
 
 
 def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
-    """Return source and destination, taken from the router's name if not given. Raises `Invalid` without either."""
+    """Return source and destination, taken from the router's name if not given. Raises `Invalid` if one is missing."""
     first, arrow, second = router.partition("->")
     source, dest = source or (first if arrow else ""), dest or (second if arrow else "")
     if not source or not dest:
@@ -158,7 +158,7 @@ async def list_routers(
     source: Annotated[str, typer.Option("--source", metavar="TOPIC", help="Only routers from this topic.")] = "",
     dest: Annotated[str, typer.Option("--dest", metavar="TOPIC", help="Only routers to this topic.")] = "",
 ) -> None:
-    """List routers by name. `router get` shows one in detail, `topology check` draws the graph."""
+    """List routers, sorted by name. `router get` shows one in detail, `topology check` draws the graph."""
     client = await session.client()
     found = [router async for router in client.routers.list(prefix, source=source, dest=dest)]
     names = ("router", "source", "dest", "guarantee", "filter", "allow_cycle", "fan_in", "forwarded_total")
@@ -173,7 +173,7 @@ async def delete(
         bool, typer.Option("--ignore-not-found", help="Succeed if the router does not exist.")
     ] = False,
 ) -> None:
-    """Delete a router. Its copies stay."""
+    """Delete a router. The records that it has copied stay."""
     client = await session.client()
     answer = await client.routers.delete(router)
     if not answer.deleted and not ignore_not_found:

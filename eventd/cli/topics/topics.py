@@ -53,7 +53,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as the API represents it."""
+    """Return a value in built-in types, under the names of the API."""
     import msgspec
 
     return msgspec.to_builtins(value)
@@ -143,7 +143,7 @@ async def list_topics(
     session: Session,
     prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="Only names that start with PREFIX.")] = "",
 ) -> None:
-    """List topics by name."""
+    """List topics, sorted by name."""
     client = await session.client()
     rows = [_plain(row) async for row in client.topics.list(prefix)]
     session.out.rows(TOPICS, rows, name=_name)

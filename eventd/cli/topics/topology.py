@@ -1,4 +1,4 @@
-"""routerctl topology check: checks the existing routers together with those to be added."""
+"""routerctl topology check: checks the existing routers, as if others were added or removed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def check(
             "--filename",
             "-f",
             metavar="FILE",
-            help="File with routers to add, as YAML or JSON; - is standard input; repeatable.",
+            help="Check as if the routers in this file (YAML or JSON; -: standard input) were added; repeatable.",
         ),
     ] = None,
     add: Annotated[
@@ -58,12 +58,13 @@ async def check(
         typer.Option(
             "--add",
             metavar="ROUTER",
-            help="Router to add: 'a->b' or 'NAME=a->b', then ,fan_in ,allow_cycle or ,exactly_once; repeatable.",
+            help="Check as if this router were added: 'a->b' or 'NAME=a->b', with ,fan_in ,allow_cycle ,exactly_once;"
+            " repeatable.",
         ),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option("--remove", metavar="ROUTER", help="Router to remove before the check; repeatable."),
+        typer.Option("--remove", metavar="ROUTER", help="Check as if this router were removed; repeatable."),
     ] = None,
 ) -> None:
     """Show the routing graph and check it; exits with status 4 if a check fails. Changes nothing."""
@@ -128,7 +129,7 @@ def _from_files(filenames: Sequence[str]) -> Iterator[Router]:
 
 
 def _from_entry(entry: Any, filename: str) -> Router:
-    """Return a router from its form in the API, under its name."""
+    """Return the router that an entry of a file describes, in the form of the API. Raises `Invalid`."""
     if not isinstance(entry, dict):
         raise Invalid(f"{filename}: each router is a mapping", hint="router: a->b, or router, source and dest")
     given = dict(entry)
@@ -162,7 +163,7 @@ def _from_flag(word: str) -> Router:
 
 
 def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
-    """Add the new routers to the existing ones, one by one, as a node would; yield what it would refuse."""
+    """Add each new router to `present`; yield a finding for each that a node would refuse, and do not add that one."""
     from eventd.egress.routers.graph import Graph
 
     for router in added:
@@ -187,7 +188,7 @@ def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Fi
 
 
 def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
-    """Yield how many copies of one record arrive where, for each topic with outgoing routers."""
+    """Yield how many copies of one record written to a topic each other topic gets, for all topics with routers."""
     for topic in sorted({router.source for router in graph.routers.values()}):
         for dest, copies in graph.predict(topic).items():
             yield {"topic": topic, "dest": dest, **copies._asdict()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventd.resources.kinds.registry import KINDS, Kind
-from eventd.resources.kinds.schema import kind_schema, schemas
+from eventd.resources.kinds.schema import kind_schema
 from eventd.resources.kinds.spec import SpecField, defaults_of, name_of, section_of, walk
 from eventd.resources.reading.documents import load_text
 from eventd.resources.validation.check import check
@@ -99,7 +99,7 @@ def properties_of(schema: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def test_the_schema_gives_defaults_as_people_write_them() -> None:
-    group, peer = schemas()["EventGroup"], schemas()["EventPeer"]
+    group, peer = kind_schema(KINDS["EventGroup"]), kind_schema(KINDS["EventPeer"])
     assert properties_of(group, "replayWindow")["default"] == "5m0s"
     assert properties_of(group, "limits.maxEventBytes")["default"] == "1MiB"
     assert properties_of(peer, "relay")["default"] is False

@@ -306,3 +306,29 @@ async def test_what_is_known_is_not_told_again(site: Site) -> None:
         assert "unchanged" not in body
         _, again, _ = await site.ask(f"/api/v1/dynamic/{path}", method="POST", json={"unless": body["state"]})
         assert again == {"unchanged": True, "state": body["state"]}
+
+
+@pytest.mark.parametrize("path", ["render", "diff"])
+async def test_a_state_is_of_the_resources_that_were_given(site: Site, path: str) -> None:
+    async def ask(**given: Any) -> Any:
+        return (await site.ask(f"/api/v1/dynamic/{path}", method="POST", json=given))[1]
+
+    site.give("r1")
+    one, other = ([{"name": "x.yaml", "text": json.dumps(route(name))}] for name in ("r2", "r3"))
+    states = [(await ask(**given))["state"] for given in ({}, {"sources": one}, {"sources": other})]
+    assert len(set(states)) == 3
+    for given, known in (({"sources": one}, states[0]), ({"sources": one}, states[2]), ({}, states[1])):
+        assert "unchanged" not in await ask(**given, unless=known)
+    assert await ask(sources=one, unless=states[1]) == {"unchanged": True, "state": states[1]}
+    site.give("r4")
+    assert "unchanged" not in await ask(sources=one, unless=states[1])
+
+
+async def test_a_state_of_parts_is_of_their_owner(site: Site) -> None:
+    site.give("r1")
+    _, body, _ = await site.ask("/api/v1/dynamic/parts", params={"owner": "EventSubscription/s"})
+    _, all_parts, _ = await site.ask("/api/v1/dynamic/parts", params={"unless": body["state"]})
+    assert len(all_parts["parts"]) == 1
+    same = {"owner": "EventSubscription/s", "unless": body["state"]}
+    _, again, _ = await site.ask("/api/v1/dynamic/parts", params=same)
+    assert again == {"unchanged": True, "state": body["state"]}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
-from eventd.audit.engine.run import Request, run
+from eventd.audit.engine.run import Request
 from eventd.audit.engine.state import INDEX
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
@@ -20,10 +20,7 @@ from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
-from tests.support.local_spark import LocalSpark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.local_spark import run_audit
 
 BOOKS = FullSettings(nodes=2, events=1500, span=6 * 3600 * SECOND, segment_rows=1000, lose=2, duplicate=2)
 """Two segments of each node's events."""
@@ -31,8 +28,7 @@ SOUND = FullSettings(nodes=2, events=300, span=3600 * SECOND)
 
 
 def audited(folder: Path, **how: Any) -> Report:
-    spark = cast("SparkSession", LocalSpark())
-    return run(spark, Request(lake=str(folder / "lake"), out=str(folder / "out"), **how))
+    return run_audit(Request(lake=str(folder / "lake"), out=str(folder / "out"), **how))
 
 
 def told(report: Report) -> tuple[object, ...]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.run import Request, run
+from eventd.audit.engine.run import Request
 from eventd.audit.generate import Truth
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
-from tests.support.local_spark import LocalSpark
+from tests.support.local_spark import run_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +38,11 @@ EVERY_FAULT = {name: count for fault in FAULTS.values() for name, count in fault
 INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": True, "events": 3000}
 
 
-def audited(folder: Path, settings: FullSettings, spark: object = None) -> tuple[Report, Truth]:
+def audited(folder: Path, settings: FullSettings, spark: SparkSession | None = None) -> tuple[Report, Truth]:
     """By a stand-in of Spark, unless one is given."""
     truth = generate(settings, str(folder / "lake"))
     asked = Request(lake=str(folder / "lake"), out=str(folder / "out"))
-    return run(cast("SparkSession", spark or LocalSpark()), asked), truth
+    return run_audit(asked, spark), truth
 
 
 def what(finding: Finding) -> tuple[object, ...]:

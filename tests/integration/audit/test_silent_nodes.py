@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from eventd.audit.engine.run import Request, run
+from eventd.audit.engine.run import Request
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.generate import Settings, generate
 from eventd.audit.report.objectives import read_conditions
@@ -22,7 +22,7 @@ from eventd.lake.storage import connect
 from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
-from tests.support.local_spark import LocalSpark
+from tests.support.local_spark import run_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def report_idle(lake: str, *nodes: str, now: int) -> None:
 def audit(lake: str, *, now: int, until: int | None = None) -> Report:
     conditions = read_conditions(["unproven"])
     asked = Request(lake, f"{lake}-out", until=until, conditions=conditions)
-    return run(cast("SparkSession", LocalSpark()), asked, clock=ManualClock(now))
+    return run_audit(asked, clock=ManualClock(now))
 
 
 def test_a_node_that_stopped_is_unproven_and_its_silence_has_an_age(lake: str) -> None:

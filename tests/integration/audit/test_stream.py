@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventd.audit.engine.run import Request, run
+from eventd.audit.engine.run import Request
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
@@ -105,7 +105,7 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     growing.grow()
     late = follow(spark, growing.lake, out, watermark=HOUR // 2)
     assert (late.report.verdict, late.report.totals.missing) == ("complete", 0)
-    anew = run(spark, Request(str(growing.lake), str(tmp_path / "other")))
+    anew = run_audit(Request(str(growing.lake), str(tmp_path / "other")), spark)
     assert (late.report.totals, late.report.findings) == (anew.totals, anew.findings)
     final, told = latest(out), hours(out)
     assert final == {key: told[key] for key in final}

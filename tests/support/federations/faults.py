@@ -10,7 +10,7 @@ from eventd.audit.generate.faults import Fault, FaultInjector, Target, event_fau
 from eventd.audit.generate.pseudo_random import Mask
 from eventd.audit.report.findings import NOT_HELD, NOT_SENT, OTHER_RECEIPT, Kind
 from tests.support.federations.routes import takes
-from tests.support.federations.world import FullWorld
+from tests.support.federations.world import FullWorld, types_of
 
 
 class FullFaultInjector(FaultInjector):
@@ -43,7 +43,7 @@ class FullFaultInjector(FaultInjector):
         if flow.uid not in self._wanted:
             terms = self.links[flow.sender, flow.peer, flow.group].terms
             self._wanted[flow.uid] = np.logical_and.reduce([takes(self.world, one.selection) for one in terms])
-        kind = int(emitter.types_of(np.array([number]))[0])
+        kind = int(types_of(emitter, np.array([number]))[0])
         return bool(self._wanted[flow.uid][kind])
 
     def _disagree(self, count: int) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from eventd.audit.generate.pseudo_random import Ints, Mask, random_of
 from eventd.audit.generate.world import Link, SelectionTerms
 from eventd.runtime.clock import SECOND
 from federation.selector import Selector
-from tests.support.federations.world import FullWorld
+from tests.support.federations.world import FullWorld, alive, types_of
 
 SOME: Final = {"types": ["routerd.bgp.*", "routerd.client.*"]}
 """The selection of a peer that does not receive all events. It includes the most frequent type."""
@@ -73,13 +73,13 @@ class FullDeliverySimulator(DeliverySimulator):
         if len(link.terms) == 1 and not link.terms[0].selection:
             return numbers, none
         emitter = self.world.emitters[link.sender]
-        types = emitter.types_of(numbers)
+        types = types_of(emitter, numbers)
         wanted = [takes(self.world, terms.selection)[types] for terms in link.terms]
         if len(link.terms) == 1:
             return numbers[wanted[0]], none
         begun = numbers < pending.edges[np.searchsorted(pending.ready, link.terms[1].since)]
         late = numbers[begun & ~wanted[0] & wanted[1]]
-        return numbers[np.where(begun, *wanted)], late[emitter.alive(late, link.terms[1].since)]
+        return numbers[np.where(begun, *wanted)], late[alive(emitter, late, link.terms[1].since)]
 
     def delay(self, link: Link, pending: PendingBatches, numbers: Ints, random: np.random.Generator) -> None:
         super().delay(link, pending, numbers, random)

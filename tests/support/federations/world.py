@@ -8,11 +8,30 @@ from functools import cached_property
 import numpy as np
 
 from eventd.audit.generate.emitters import Emitter, make_emitters
-from eventd.audit.generate.pseudo_random import random_of
+from eventd.audit.generate.pseudo_random import Ints, Mask, random_of
 from eventd.audit.generate.settings import TAIL
 from eventd.audit.generate.world import World, ring, type_names
 from eventd.errors import Invalid
 from tests.support.federations.settings import FullSettings
+
+
+def types_of(emitter: Emitter, numbers: Ints) -> Ints:
+    """Return the types of an emitter's events with these ascending numbers."""
+    if not len(numbers):
+        return numbers
+    begin = int(numbers[0])
+    types: Ints = emitter.events_of(begin, int(numbers[-1]) + 1).type[numbers - begin].astype(np.int64)
+    return types
+
+
+def alive(emitter: Emitter, numbers: Ints, at: int) -> Mask:
+    """Return a mask of the events with these ascending numbers that have not expired at a true time."""
+    if not len(numbers):
+        return np.zeros(0, bool)
+    begin = int(numbers[0])
+    expires_at = emitter.events_of(begin, int(numbers[-1]) + 1).expires_at[numbers - begin]
+    living: Mask = (expires_at == 0) | (expires_at >= at + emitter.skew)
+    return living
 
 
 @dataclass(eq=False)
@@ -41,7 +60,7 @@ class FullWorld(World):
         share = random.multinomial(self.settings.expire, np.full(self.settings.nodes, 1 / self.settings.nodes))
         for emitter, count in zip(emitters, share, strict=True):
             sent = int(emitter.first[np.searchsorted(emitter.at, self.settings.end)])
-            wanted = np.flatnonzero(emitter.types_of(np.arange(sent)) == 0)  # the type that every peer selects
+            wanted = np.flatnonzero(types_of(emitter, np.arange(sent)) == 0)  # the type that every peer selects
             if count > len(wanted):
                 raise Invalid("too many events are to expire", hint="raise events, or lower expire")
             emitter.expiring = np.sort(random.choice(wanted, count, replace=False))

@@ -10,20 +10,23 @@ import pyarrow as pa
 import pytest
 
 from eventd.audit.engine import reconcile
-from eventd.audit.engine.assemble import StageResults
+from eventd.audit.engine.assemble import StageResults, make_pairs
 from eventd.audit.engine.bins import BINS, bins_of, edges_of, latency, quantile
 from eventd.audit.engine.cells import Measure, sum_deliveries, sum_events
 from eventd.audit.engine.columns import Columns
 from eventd.audit.engine.counts import add_up, count, key_of, parts
 from eventd.audit.engine.coverage import BlindSpot, Coverage
-from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary
-from eventd.audit.engine.link_rows import Link, RowSelector, SelectionVersion
+from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary, summarize
+from eventd.audit.engine.link_rows import ENDLESS, Link, RowSelector, SelectionVersion
+from eventd.audit.engine.pair_figures import RowComparison, read_figures, read_senders, read_waiting
 from eventd.audit.engine.plan import ClockOffset, NodeEpoch, Plan
 from eventd.audit.engine.report_details import make_gaps
+from eventd.audit.engine.row_comparison import compare, group_uneven, trails
+from eventd.audit.engine.row_marks import PairKey, mark_deliveries, mark_events
 from eventd.audit.engine.verdicts import Outcome, Trail, judge
 from eventd.audit.report.findings import Discrepancy, Kind, group_findings
-from eventd.audit.report.objectives import read_conditions
-from eventd.audit.report.report import Totals
+from eventd.audit.report.objectives import ANY, Objective, read_conditions
+from eventd.audit.report.report import Pair, Totals
 from eventd.errors import Invalid
 from eventd.lake.manifest import Head
 from eventd.lake.reader import Survey
@@ -89,6 +92,17 @@ def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], the
     cells = pa.concat_tables([one for one in made if one.num_rows]).unify_dictionaries().drop_columns(["segment"])
     far = 10**15
     return int(reconcile.reconcile(cells, {"a": far, "b": far})["uneven"].num_rows)
+
+
+@pytest.mark.parametrize("algorithms", [["ed25519", None, None], [None, "ed25519", ""], [None, None]])
+def test_a_word_that_is_null_is_empty_and_never_another_word(algorithms: list[str | None]) -> None:
+    receipts = table(Ledger.RECEIPTS, [{"status": 200, "receipt_alg": one} for one in algorithms])
+    signed = algorithms.count("ed25519")
+    counted = {"": len(algorithms) - signed} | ({"ed25519": signed} if signed else {})
+    assert summarize(Ledger.RECEIPTS, Columns(receipts), limit=0).algorithms == counted
+    texts = receipts.set_column(0, "receipt_alg", receipts["receipt_alg"].cast(pa.string())).select([0])
+    words = Columns(texts).words("receipt_alg")
+    assert [words.values[code] for code in words.codes] == [one or "" for one in algorithms]
 
 
 @pytest.mark.parametrize("span", [0, 1, 7, 8, 1000, 10**6, 86_400 * 10**6])
@@ -224,6 +238,74 @@ def test_silence_proves_nothing_where_a_book_does_not_reach() -> None:
     assert judge(trail(origin=0, due=0, held=1), coverage(a_events=gone)) == (Outcome.FOREIGN, ())
     assert judge(trail(sent=1, senders=1, done_at=2000), coverage()) == (Outcome.DELIVERED, ())
     assert judge(trail(origin=0, due=0, held=1, held_at=2000), coverage()).discrepancies == ()
+
+
+TO_PEER = PairKey("g", "a", "b")
+
+
+@pytest.mark.parametrize("times", [2, 127, 128, 129, 256])
+@pytest.mark.parametrize("keeping", [{"a"}, {"a", "b"}])
+def test_any_number_of_repetitions_is_noticed(times: int, keeping: set[str]) -> None:
+    slots = {TO_PEER: np.array([0])}
+    sent = mark_deliveries(Columns(table(Ledger.DELIVERIES, [delivered(1, id="e1")] * times)))
+    marks = [*mark_events(Columns(table(Ledger.EVENTS, [stated(1)])), [TO_B], slots), *sent]
+    if "b" in keeping:
+        marks += mark_events(Columns(table(Ledger.EVENTS, [held(1)])), [], slots)
+    (row,) = trails(pa.concat_tables(marks), keeping).to_pylist()
+    assert (row["sent"], row["repeated"], row["expired"]) == (times, times - 1, 0)
+
+
+def restored(sent: Sequence[dict[str, Any]] = (), there: Sequence[dict[str, Any]] = ()) -> Pair:
+    """Return the figures of a -> b. Its first epoch recorded e1 at 10 s; its second, of a copy, has not come to it."""
+    since, ended = 50 * SECOND, TO_B._replace(settled=ENDLESS)
+    row = stated(1, recorded_at=10 * SECOND)
+    epochs = [Columns(table(Ledger.EVENTS, [row | {"epoch": name}])) for name in ("e1", "e2")]
+    ways = [(epochs[0], [ended], -ENDLESS), (epochs[1], [TO_B._replace(settled=0)], since)]
+    ways.append((Columns(table(Ledger.EVENTS, there)), [], -ENDLESS))
+    sends = Columns(table(Ledger.DELIVERIES, sent))
+    cells = [sum_events(str(at), *way) for at, way in enumerate(ways)] + [sum_deliveries("4", sends, {})]
+    parts = reconcile.reconcile(pa.concat_tables(cells).unify_dictionaries(), {"a": 10**9, "b": 10**9})
+    slots = group_uneven([parts["uneven"]])
+    marks = [mark for rows, links, begin in ways for mark in mark_events(rows, links, slots, begin)]
+    marks += mark_deliveries(sends) if slots else []
+    known = Coverage(Plan(), until={"a": 10**9, "b": 10**9})
+    found = compare(pa.concat_tables(marks), known) if marks else {}
+    (pair,) = make_pairs(
+        StageResults(
+            survey=Survey(Head(id="l", made_at=0), [], [], []),
+            plan=known.plan,
+            coverage=known,
+            summaries={},
+            figures=read_figures(parts["pairs"].to_pylist()),
+            hours=[],
+            waiting=read_waiting(parts["waiting"].to_pylist()),
+            senders=read_senders(parts["senders"].to_pylist()),
+            comparison=RowComparison.from_tables({name: [one] for name, one in found.items()}),
+        ),
+        {ANY: Objective()},
+    )
+    return pair
+
+
+def test_an_event_that_a_restored_node_has_yet_to_send_is_expected_once_and_pending() -> None:
+    pair = restored()
+    assert (pair.expected, pair.pending, pair.delivered, pair.missing, pair.unproven) == (1, 1, 0, 0, 0)
+    assert pair.oldest_open_gap is not None
+    assert (pair.lag, pair.oldest_open_gap.seconds) == (990.0, 1000.0)
+
+
+@pytest.mark.parametrize("there", [[], [held(1, recorded_at=12 * SECOND)]], ids=["disputed", "delivered"])
+def test_an_event_that_a_node_sent_before_it_was_restored_counts_once(there: list[dict[str, Any]]) -> None:
+    sent = delivered(1, id="e1", attempt_at=11 * SECOND, done_at=13 * SECOND)
+    pair = restored([sent], there)
+    assert (pair.expected, pair.delivered, pair.disputed) == (1, len(there), 1 - len(there))
+    assert (pair.pending, pair.lag, pair.oldest_open_gap is None) == (0, 0.0, bool(there))
+
+
+def test_the_earliest_slot_may_be_in_another_part_than_the_event_that_was_recorded_first() -> None:
+    pair = TO_PEER._asdict()
+    parts = [{**pair, "low": 10, "time": 7}, {**pair, "low": 20, "time": 3}]
+    assert read_waiting(parts) == read_waiting(reversed(parts)) == {TO_PEER: (10, 3)}
 
 
 def test_neighbours_are_one_finding_and_others_are_not() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eventd.errors import SecretUnreadable
-from eventd.resources.effective import GroupConfig, LimitsConfig, RetentionConfig
-from eventd.resources.keyring import load_ring
+from eventd.resources.effective import GroupConfig, KeyConfig, LimitsConfig, RetentionConfig
+from eventd.resources.keyring import check_files, load_ring
 
 GROUP = GroupConfig(
     name="edge",
@@ -61,3 +61,17 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("0123456789abcdef\n")
     (tmp_path / "link").symlink_to(tmp_path / "key")
     assert len(load_ring(replace(GROUP, secret_file=str(tmp_path / "link")), None).keys) == 1
+
+
+def _key(id: str, file: str) -> KeyConfig:
+    return KeyConfig(id, "*", "hmac-sha256", "active", file, "", None)
+
+
+def test_files_are_checked_although_other_keys_are_credentials(tmp_path: Path) -> None:
+    """Only the service manager's directory has the credentials, and only while the node starts."""
+    file = tmp_path / "key"
+    mixed = replace(GROUP, secret_file="credential:all", keys=(_key("k1", "credential:one"), _key("k2", str(file))))
+    with pytest.raises(SecretUnreadable, match=f"cannot read {file}"):
+        check_files(mixed)
+    file.write_text("0123456789abcdef\n")
+    check_files(mixed)

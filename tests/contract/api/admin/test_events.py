@@ -360,6 +360,17 @@ async def test_an_event_comes_from_the_node_by_its_name_of_now(books: GroupLedge
     assert told["results"][0]["event"]["sourceNode"] == "z"
 
 
+@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+async def test_a_source_that_the_client_wrote_stays_when_the_node_is_renamed(books: GroupLedger) -> None:
+    await emit(books, {"type": "t", "id": "a"})
+    text = declare(group("z", name="g", port=7999, secret=Path("/etc/secret")))
+    await books.call("resources.apply", sources=[{"name": "renamed.yaml", "text": text}])
+    events = [PlainEvent(type="t", id="b", source_node="a"), PlainEvent(type="t", id="c")]
+    asked = Emit.model_construct(group="g", events=events, brief=False, exceptions=False)
+    told = await emit_events(Services(books.log), asked)
+    assert [result["event"]["sourceNode"] for result in told["results"]] == ["a", "z"]
+
+
 async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books: GroupLedger) -> None:
     await emit(books, {"type": "t"})
     await books.call("resources.delete", kind="EventGroup", name="g")

@@ -16,6 +16,7 @@ from eventd.api.framework.operations import Services
 from eventd.dynamic.part import form_part
 from eventd.egress.cursors import link_name, subscription_name
 from eventd.errors import NotFound
+from eventd.groups.subscriptions import COUNTED
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step, postpone, read_cursor, rewind
@@ -26,11 +27,14 @@ from eventd.runtime.clock import SECOND
 from eventd.store.parts.parts import put_part
 from eventd.store.rows.links import record_gap
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
-from eventd.store.schema.tables import batches, metadata
+from eventd.store.schema.tables import batches, inbound_gaps, metadata
 from eventd.testing import NOW, ManualClock, draft, event
 from tests.support.bookkeeping import GroupLedger
 
 HOUR = 3600 * SECOND
+
+on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+"""For what has nothing to do with the database: once is enough."""
 
 
 @pytest.fixture
@@ -325,7 +329,7 @@ async def test_only_foreign_events_leave_nothing_to_expect(books: GroupLedger) -
     await books.settle("b", 1)
     found = await examine(books)
     assert found["/b delivery summary"][0] == "skip"
-    assert found[" expected peers"] == ("skip", "this node has no live event of its own")
+    assert found[" expected peers"] == ("skip", "this node emitted none of the newest live events")
 
 
 async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, clock: ManualClock) -> None:
@@ -354,6 +358,24 @@ async def test_what_senders_lost_is_told(books: GroupLedger, log: EventLog, cloc
     for reason in ("lost", "taken_back", "lost"):
         await log.database.write(record_gap, topic, "hub", "e", 1, 2, reason, clock.now())
     assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
+
+
+async def test_all_gaps_are_counted_and_the_last_is_dated(
+    books: GroupLedger, log: EventLog, clock: ManualClock
+) -> None:
+    topic = (await log.database.read(read_topic, "group:g")).id
+
+    def write(conn: sa.Connection) -> None:
+        gap = {"topic_id": topic, "node": "hub", "epoch": "e", "after": 1, "upto": 2, "reason": "lost"}
+        conn.execute(inbound_gaps.insert(), [{**gap, "recorded_at": NOW + number} for number in range(1001)])
+        record_gap(conn, topic, "hub", "e", 1, 2, "lost", NOW + HOUR)
+
+    await log.database.write(write)
+    status, detail = (await examine(books))["/hub inbound"]
+    assert (status, detail) == (
+        "warn",
+        "the sender lost events before it could send them (1002 times, last at 2026-11-20T13:00:00Z)",
+    )
 
 
 async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(books: GroupLedger) -> None:
@@ -440,6 +462,25 @@ async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLe
         "inspect-failed-subscription-runs",
         "EventSubscription/claims",
     )
+
+
+async def test_an_event_of_two_runs_has_succeeded_once(books: GroupLedger) -> None:
+    """A refresh, or a reset of the subscription, runs the plugin again with the same event."""
+    await subscribe(books)
+    await books.publish(draft("e1"), draft('ä"]'))
+    await run(books, RunStatus.SUCCEEDED, 2, "e1", 'ä"]')
+    await run(books, RunStatus.SUCCEEDED, 2, "e1")
+    assert runs_of(await examine(books)) == ("pass", "2 runs, all succeeded")
+
+
+@on_sqlite
+async def test_the_number_of_dead_letters_is_exact(books: GroupLedger) -> None:
+    name = await subscribe(books)
+    await books.publish(*(draft(f"e{number}") for number in range(1, COUNTED + 1)))
+    topic, now = (await books.log.database.read(read_cursor, name)).topic_id, books.clock.now()
+    parked = [DeadLetter(name, at, topic, f"e{at}", "failed", "", 3, now) for at in range(1, COUNTED + 1)]
+    await books.log.settle(Step(name, 0, COUNTED, COUNTED, now, (), parked))
+    assert runs_of(await examine(books)) == ("fail", "1000 runs: 0 succeeded, 1000 failed, 0 pending")
 
 
 async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: GroupLedger) -> None:
@@ -567,10 +608,9 @@ async def test_fixing_lets_refreshes_overtake_what_else_waits(books: GroupLedger
     await books.publish(draft("e1", expires=NOW + HOUR), draft("e2"))
     await books.settle("b", 2)
     await books.publish(draft("e3"), draft("e1", expires=NOW + 2 * HOUR), draft("e4"))
-    assert [each[:2] for each in await fix(books)] == [
-        ("force-repush-stale-ttl", True),
-        ("investigate-pending-deliveries", False),
-    ]
+    repush, inspect = await fix(books)
+    assert repush == ("force-repush-stale-ttl", True, "1 refresh is sent before the rest of the backlog")
+    assert inspect[:2] == ("investigate-pending-deliveries", False)
     (repair,) = await books.repairs("b")
     assert repair.selection["positions"] == [4]
     before = await all_rows(log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -122,9 +123,12 @@ async def furnished(stored: Server) -> Server:
 
 
 @pytest.mark.parametrize("route", ANSWERED, ids=lambda route: f"{route.method} {route.path}")
-async def test_answers_are_as_they_are_described(route: Route, furnished: Server) -> None:
+async def test_answers_are_as_they_are_described(
+    route: Route, furnished: Server, seeded: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
     loop = asyncio.get_running_loop()
 
+    @seeded
     @given(name=NAMES, body=bodies(route), query=queries(route))
     def check(name: str, body: Any, query: dict[str, str]) -> None:
         path = route.path.removeprefix("/v0")

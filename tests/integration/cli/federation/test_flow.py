@@ -153,7 +153,7 @@ def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str)
         for node, after, upto, reason in (("hub", 4, 9, "lost"), ("far", 2, 3, "taken_back"), ("hub", 12, 20, "lost")):
             database.write_now(record_gap, topic, node, "epoch1", after, upto, reason, SystemClock().now())
     told = edge("federation", "gaps")
-    assert told.lines[0].split() == ["GROUP", "FROM", "AFTER", "UPTO", "REASON", "TOLD"]
+    assert told.lines[0].split() == ["GROUP", "FROM", "AFTER", "UPTO", "REASON", "RECORDED"]
     assert [line.split()[:5] for line in told.lines[1:]] == [
         ["edge", "hub", "4", "9", "lost"],
         ["edge", "far", "2", "3", "taken_back"],

@@ -146,7 +146,8 @@ def test_another_server_is_recognised_as_one(control: Control, page: bytes) -> N
     try:
         at = f"http://127.0.0.1:{server.server_port}"
         assert control("get", "all", "--server", at, code=1).err == (
-            f"error: {at} does not answer like a routerd-eventd node\n"
+            f"error: {at} does not answer like a routerd-eventd node"
+            " (check that a routerd-eventd serves this address)\n"
         )
         told = control("fed", "status", "--server", at, code=1)
         assert told.err == "error: the server answered 404 (check that a routerd-eventd serves this address)\n"

@@ -141,6 +141,11 @@ def test_there_is_nothing_to_expect_without_peers_or_own_events() -> None:
     assert named(list(check_group(group()))) == {"edge expected peers": "skip"}
 
 
+def test_no_more_is_claimed_of_own_events_than_was_looked_at() -> None:
+    *_, check = check_group(group(peer(), has_own=False))
+    assert check.detail == "this node emitted none of the newest live events"
+
+
 def test_a_filter_that_leaves_everything_out_is_no_fault() -> None:
     found = named(list(check_group(group(peer()))))
     assert found == {"edge/cloud delivery summary": "skip", "edge/cloud expected delivery": "pass"}
