@@ -4,11 +4,13 @@
     lenient     reading an event as tolerantly as v1 senders expect
     selector    does this event match?
     loops       may this event go to that node, may it come from there?
-    wire        batches, receipts, error answers: protocol v2 as bytes
+    wire        request headers, receipts, mark queries and error answers of protocol v2, as bytes
+    batch       the batches of v2 as bytes; `lines` and `runs` are the two forms of their bodies
+    digest      the digest of an event, and a number derived from it that can be summed
     compare     the questions and answers by which two nodes compare the events they hold
     ranges      what a range covers, and how a receiver's mark moves with it
     keys        keys and rings: who may sign, who may speak for whom
-    signing     signing and verifying v2 requests and answers
+    signing     signing and verifying v2 requests and answers; `components`: what a signature covers
     structured  structured field values, the syntax of the v2 headers
     v1          the older protocol, one event per request
     peers       paths, header names, limits: what both sides must agree on

@@ -1,4 +1,4 @@
-"""Encodes and decodes batches: lines of `position TAB path TAB event`, each ended by a line feed. The hot path of v2.
+"""Encodes batches as lines, and decodes them from lines or runs (`lines`, `runs`). The hot path of v2.
 
 An event's canonical bytes are stored as received and forwarded unchanged: nothing here encodes an event to send it, and
 each is decoded once on receipt. Lines are decoded in chunks, because msgspec decodes many lines in one call, and
@@ -47,8 +47,8 @@ Origin = tuple[str, str, str]
 class Lines:
     """Lines as columns, one entry per line in each, and the distinct values in them.
 
-    The hot path creates no object per line and keeps no decoded event: objects that are freed while they are in the
-    processor's cache cost half. `expires_first` is None if no event expires.
+    The hot path creates no object per line and keeps no decoded event: an object costs half as much if it is freed
+    while it is still in the processor's cache. `expires_first` is the earliest expiry, None if no event expires.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Lines:
         return Bodies(self.pieces)
 
     def add(self, positions: Iterable[int], paths: Sequence[str], text: str, events: Sequence[Event]) -> None:
-        """Append equally many values to each column. `text`: the bodies, each ended by a line feed."""
+        """Append lines, given as columns of the same length. `text`: the bodies, each ended by a line feed."""
         self.positions.extend(positions)
         self.paths.extend(paths)
         self.pieces.append(BodyRun(text, len(events)))
@@ -92,19 +92,19 @@ class Lines:
 
 
 class Batch(NamedTuple):
-    """The accepted and the refused lines of a batch, by position."""
+    """The lines of a batch that passed all checks so far, and those refused; each in ascending order of positions."""
 
     lines: Lines
     refused: list[Refusal]
 
 
 def encode_batch(records: Iterable[tuple[int, str, str]]) -> bytes:
-    """Return the body of a batch of (position, path, body), in ascending order of positions."""
+    """Return the body of a batch with one line for each (position, path, body); positions must ascend."""
     return encode_lines(records).encode()
 
 
 def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """Read the lines of a verified request and judge each for the receiving node.
+    """Return the lines of a verified request, divided into those that the receiving node may accept, and refused ones.
 
     Only the log can detect `id_conflict`, so it is not judged here. Raises Malformed, TooLarge.
     """
@@ -114,7 +114,7 @@ def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Ba
 
 
 def decode_batch(body: bytes, covered: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
-    """Decode the lines of a body; every event must be canonical. A line with a wrong event or path is refused alone.
+    """Decode the lines of a body; every event must be canonical. An invalid event or path refuses its own line only.
 
     Raises Malformed when the framing is broken or positions do not ascend within the claimed range, TooLarge for too
     many bytes or lines.
@@ -134,7 +134,7 @@ def decode_batch(body: bytes, covered: Range, limits: Limits, *, form: str = BAT
 
 def _decode(body: bytes, covered: Range, limits: Limits) -> Batch:
     if body and not body.endswith(b"\n"):
-        raise Malformed("the last line of the batch is not ended")
+        raise Malformed("the last line of the batch does not end with a line feed")
     batch = Batch(Lines(), [])
     last = covered.after
     start = 0
@@ -182,7 +182,7 @@ def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
 
 
 def _end_of_span(text: bytes, start: int) -> int:
-    """Return where the whole lines end that begin at `start` and fit into a span, or the first line if none fits."""
+    """Return the end of the last whole line from `start` on that fits into a span; if none fits, that of the first."""
     return text.rfind(b"\n", start, start + _SPAN) + 1 or text.index(b"\n", start) + 1
 
 
@@ -302,7 +302,7 @@ def _readable_id(body: str) -> str:
 
 
 def judge(lines: Lines, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """Divide lines into those that the receiver named in `header` may accept from its sender, and refused ones."""
+    """Divide lines into those that `header.to_node` may accept from `header.from_node` and `key`, and refused ones."""
     verdicts = {origin: _judge_origin(*origin, header, key, limits) for origin in lines.origins}
     if not any(verdicts.values()):
         return Batch(lines, [])

@@ -1,9 +1,9 @@
-"""Compares the events of one node that it and another node hold: the questions of v2, answers, and the sums in them.
+"""The questions and answers of v2 by which a sender finds out which of its events a receiver holds, and their sums.
 
-Both nodes can identify an event by its bytes alone, because the sender's positions mean nothing in the receiver's log.
-So both put the fingerprints of the same events into the same buckets, by the minute of observation and the first bits
-of the fingerprint, and compare the count and the sum of each bucket. The ids of differing buckets are then requested.
-Partial sums add up to the total, so no node has to read everything at once.
+The two nodes can identify an event only by its bytes, because the sender's positions mean nothing in the receiver's
+log. So both put the fingerprints of the same events into the same buckets, by the minute of observation and the first
+bits of the fingerprint, and compare the count and the sum of each bucket. The ids of differing buckets are requested
+then. Partial sums add up to the total, so no node has to read everything at once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MOST_MINUTES: Final = 1 << 24
 MOST_BUCKETS: Final = 1 << 14
 """Approximate limit of buckets in an answer, and exact limit in a question."""
 MOST_ASKED: Final = 5_000
-"""Ids in one question at most."""
+"""Maximum number of ids in one question."""
 MOST_LISTED: Final = 10_000
 """Approximate limit of events in one answer."""
 MOST_FILTERS: Final = 1_000
-"""Types, and subject prefixes, in one question at most."""
+"""Maximum number of types, and of subject prefixes, in one question."""
 QUESTION_BYTES: Final = 4 << 20
-"""Bytes of a question at most."""
+"""Maximum size of a question in bytes."""
 
 WHOLE: Final = 1 << 64
 """The modulus of sums of fingerprints."""
@@ -44,7 +44,7 @@ _MASK: Final = WHOLE - 1
 _ONE: Final = 1 << 96
 """A total is one number with the count above and the sum below this unit: adding needs one operation."""
 LATE: Final = -(1 << 80)
-"""Keys up to this value belong to no bucket."""
+"""A key up to this value stands for no bucket: the event was observed before the range in question."""
 _OBSERVED: Final = ',"observedAt":"'
 
 Count = Annotated[int, Meta(ge=0)]
@@ -56,14 +56,14 @@ Fingerprint = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class StateQuery(Struct, frozen=True, tag_field="ask", tag="state"):
-    """Asks for the link's mark at the receiver, and for the end of the receiver's log."""
+    """Asks for the receiver's `State`: the link's mark there, the end of its log, and the latest gaps of the link."""
 
 
 class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Selects the receiver's records in question: those that came from the asking node and match the selector.
 
     With `own`, those that entered a log first at the asking node, by any path; otherwise also those that it relayed.
-    `since` is the first minute of observation, in minutes since 1970; None for all.
+    `since` is the first minute of observation that is included, in minutes since 1970; None for all.
     """
 
     own: bool = True
@@ -86,14 +86,14 @@ class Grain(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.parts & (self.parts - 1):
-            raise ValueError("parts is a power of two")
+            raise ValueError(f"parts must be a power of two, not {self.parts}")
 
     def key(self, bucket: tuple[int, int]) -> int:
-        """Return the number of a bucket."""
+        """Return the key of a bucket (slot, part): both as one number."""
         return bucket[0] * self.parts + bucket[1]
 
     def bucket(self, key: int) -> tuple[int, int]:
-        """Return the slot and the part of a bucket's number."""
+        """Return the bucket (slot, part) with this key."""
         return divmod(key, self.parts)
 
 
@@ -125,14 +125,17 @@ class IdsQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="ids"):
 
 
 class KnownQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known", omit_defaults=True):
-    """Asks which of these ids are unknown, and, with `fingerprints`, which belong to another event."""
+    """Asks which of these ids the receiver does not know, and of which events it no longer holds the record.
+
+    With `fingerprints`, one for each id, it also asks which ids belong to another event there.
+    """
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_ASKED)]
     fingerprints: tuple[Fingerprint, ...] = ()
 
     def __post_init__(self) -> None:
         if self.fingerprints and len(self.fingerprints) != len(self.ids):
-            raise ValueError("there is a fingerprint for each id, or none")
+            raise ValueError("give a fingerprint for every id, or for none")
 
 
 Question = StateQuery | SumsQuery | IdsQuery | KnownQuery
@@ -142,7 +145,11 @@ Question = StateQuery | SumsQuery | IdsQuery | KnownQuery
 
 
 class ReportedGap(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A range `(after, upto]` of the asking node's positions that did not arrive, as reported to the receiver."""
+    """A gap in the receiver's copy of the asking node's positions: the range `(after, upto]` in `epoch`.
+
+    `reason`: `lost`, the asking node reported that it cannot send them; `taken_back`, its log went back
+    to before what it had sent, and this is the range of its first batch after that.
+    """
 
     epoch: str
     after: Position
@@ -158,7 +165,7 @@ class State(Struct, frozen=True, kw_only=True):
     """The answer to StateQuery: the link's mark, and the receiver's log, whose last position in the history is `upto`.
 
     `since` is when the oldest remaining record was recorded, None if retention has evicted nothing. `gaps` are the
-    newest ones.
+    latest ones of the link, oldest first.
     """
 
     history: str
@@ -183,7 +190,7 @@ class Sums(Struct, frozen=True):
 
 
 class ListedEvent(NamedTuple):
-    """An event of a bucket."""
+    """The id and the fingerprint of an event in a bucket."""
 
     id: str
     fingerprint: Fingerprint
@@ -225,9 +232,9 @@ def read_question(body: bytes) -> Question:
         why = str(error)[:200] if isinstance(error, msgspec.ValidationError) else "not JSON"
         raise Malformed(f"the question cannot be read: {why}") from None
     if isinstance(question, SumsQuery | IdsQuery) and question.after > question.upto:
-        raise Malformed("the question runs backwards")
+        raise Malformed(f"the question runs backwards: after {question.after} is greater than upto {question.upto}")
     if isinstance(question, IdsQuery) and any(part >= question.grain.parts for _, part in question.buckets):
-        raise Malformed("the question names a part that there is not")
+        raise Malformed(f"the part of each bucket must be less than {question.grain.parts}, the parts of the grain")
     return question
 
 
@@ -277,9 +284,9 @@ def _minute(text: str) -> int:
 
 
 def places_of(bodies: Sequence[str], grain: Grain, since: int | None = None) -> tuple[list[int], Sequence[int]]:
-    """Return for each canonical event the key of its bucket, and its fingerprint as a number from 0.
+    """Return two columns for canonical events: the keys of their buckets, and their fingerprints as unsigned numbers.
 
-    An event observed before `since` is in no bucket: its key is below LATE.
+    An event observed before `since` (minutes since 1970) is in no bucket: its key is below LATE.
     """
     begin, shift = len(_OBSERVED), 65 - grain.parts.bit_length()
     bases = _Bases(grain, since)
@@ -297,7 +304,7 @@ def add_up(bodies: Sequence[str], grain: Grain, totals: dict[int, int], *, since
 
 
 class _Bases(dict[str, int]):
-    """A cache of the key of a slot's first part, by the minute as text: few minutes occur again and again."""
+    """Caches the key of a slot's first part, by the minute as text: the same few minutes recur."""
 
     def __init__(self, grain: Grain, since: int | None) -> None:
         self._grain = grain
@@ -321,12 +328,12 @@ def sum_in(total: int) -> int:
 
 
 def total_of(prints: Iterable[int]) -> int:
-    """Return the total of some fingerprints."""
+    """Return the total of some fingerprints: their count and their sum in one number."""
     return sum(_ONE | (number & _MASK) for number in prints)
 
 
 def minus(one: int, other: int) -> int:
-    """Subtract a total; 0 for equal ones. The count may become negative."""
+    """Return `one` minus `other`, whose count may be negative and whose sum is modulo 2^64; 0 for equal totals."""
     return (count_in(one) - count_in(other)) * _ONE + (sum_in(one) - sum_in(other)) % WHOLE
 
 
@@ -342,7 +349,7 @@ def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int
 
 
 def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
-    """Return the next coarser grain: fewer parts as long as most slots are divided, then longer slots."""
+    """Return the next coarser grain: half the parts while slots have two buckets on average, else double slots."""
     slots = len({key // grain.parts for key in totals})
     if grain.parts > 1 and (len(totals) >= 2 * slots or grain.minutes * 2 > MOST_MINUTES):
         return Grain(grain.minutes, grain.parts // 2)
@@ -350,14 +357,14 @@ def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
 
 
 def show_sums(totals: Mapping[int, int], grain: Grain, upto: int | None) -> Sums:
-    """Return the answer with these totals."""
+    """Return the answer with these totals by bucket key; `upto` becomes its `next`."""
     return Sums(
         tuple([(*grain.bucket(key), count_in(total), show_print(total)) for key, total in totals.items()]), upto
     )
 
 
 def read_sums(sums: Sums, fine: Grain, coarse: Grain, totals: dict[int, int]) -> None:
-    """Add the sums of an answer in a fine grain to totals in the same or a coarser grain."""
+    """Add the sums of an answer, which are in the grain `fine`, to `totals` in the same or a coarser grain."""
     slots, parts = coarse.minutes // fine.minutes, fine.parts // coarse.parts
     for slot, part, count, digits in sums.buckets:
         key = slot // slots * coarse.parts + part // parts
@@ -365,5 +372,5 @@ def read_sums(sums: Sums, fine: Grain, coarse: Grain, totals: dict[int, int]) ->
 
 
 def show_print(number: int) -> str:
-    """Return the text of a fingerprint, or of the sum in a total."""
+    """Return a fingerprint, or the sum in a total, as 16 hexadecimal digits."""
     return f"{number & _MASK:016x}"

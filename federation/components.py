@@ -10,7 +10,7 @@ from federation.structured import Item, Params, write_member, write_params
 
 
 class Components(NamedTuple):
-    """Covered components: each item as written, and the name of its value. `listed` is the whole list as written."""
+    """The components that a signature covers: items, each as text, the names of their values, and the list as text."""
 
     items: tuple[Item, ...]
     written: tuple[str, ...]
@@ -31,7 +31,7 @@ def write_list(covered: Components, params: Params) -> str:
 
 
 def require_all(covered: Components, values: Mapping[str, str]) -> None:
-    """Raise Unauthorized unless each component has a value."""
+    """Raise Unauthorized unless `values` has the name of each component."""
     for name in covered.names:
         if name not in values:
             raise Unauthorized(f"the header {name} is missing", reason="components")

@@ -1,6 +1,6 @@
 """What can be wrong with a message.
 
-MessageError                anything this package raises on purpose
+MessageError                the base of this package's exceptions
 ├── BadEvent                the bytes are not an event
 │   ├── NotCanonical        they may be one, but not in the one form v2 carries
 │   └── InvalidEvent        an event that breaks a rule every event must keep
@@ -17,7 +17,7 @@ MessageError                anything this package raises on purpose
 │   └── OtherHistory        409  a question about positions of a history that has ended
 ├── TooLarge                413  over a limit
 ├── UnsupportedMedia        415  another content type or encoding
-├── TooManyQueries          429  a question of this sender, or too many of others, is being answered
+├── TooManyQueries          429  a question of this sender is being answered already, or too many of others
 ├── BadAnswer               an answer that proves nothing
 └── V1Refused               the refusals of protocol v1, with their own texts
 
@@ -33,7 +33,7 @@ from federation.peers import STATUS
 
 
 class MessageError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of this package's exceptions."""
 
     code: ClassVar[str] = "malformed"
 
@@ -83,7 +83,10 @@ class Unauthorized(MessageError):
 
 
 class ClockSkew(Unauthorized):
-    """Signed by a key of the group, but outside the replay window or past its own expiry."""
+    """Signed by a key of the group, but outside the replay window or past its own expiry.
+
+    `server_time` is the receiver's time, in microseconds.
+    """
 
     code = "clock_skew"
 
@@ -105,7 +108,7 @@ class WrongGroup(Forbidden):
 
 
 class WrongSender(Forbidden):
-    """The key does not belong to the sender that the request names."""
+    """The key does not belong to the sender that the request names, or that sender is the receiver itself."""
 
     code = "wrong_sender"
 
@@ -123,7 +126,7 @@ class WrongMethod(MessageError):
 
 
 class Conflict(MessageError):
-    """This request, or this batch id, was seen before."""
+    """The request contradicts what the receiver has stored; without a subclass: it was seen before (replay)."""
 
     code = "replayed"
 
@@ -158,7 +161,7 @@ class UnsupportedMedia(MessageError):
 
 
 class TooManyQueries(MessageError):
-    """A question of this sender, or too many of others, is being answered: retry a little later."""
+    """A question of this sender is being answered already, or too many of others: retry a little later."""
 
     code = "too_many_requests"
 

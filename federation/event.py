@@ -35,7 +35,7 @@ OptionalText = Annotated[str, Meta(max_length=MAX_TEXT)]
 class Event(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """An event. Times are aware and in UTC; `UNSET` stands for a missing time.
 
-    The constructor checks nothing: `normalise` does, and everything that reads bytes.
+    The constructor checks nothing; `normalise` and `decode_canonical` check.
     """
 
     id: RequiredText
@@ -107,7 +107,9 @@ def decode_canonical(line: bytes | str) -> Event:
 
 def _require_normalised(event: Event) -> None:
     if not event.dedupe_key or any(_has_edges(getattr(event, name)) for name in _TEXTS):
-        raise NotCanonical("not the canonical form of this event: a dedupe key is missing or a text has white edges")
+        raise NotCanonical(
+            "not the canonical form of this event: a dedupe key is missing, or a text begins or ends with white space"
+        )
     check_rules(event)
 
 
@@ -116,7 +118,7 @@ def _has_edges(text: str) -> bool:
 
 
 def check_rules(event: Event) -> None:
-    """Raise InvalidEvent for what no event may contain, regardless of its origin."""
+    """Raise InvalidEvent for no time of observation, a field over MAX_TEXT, U+0000 or a lone surrogate."""
     if event.observed_at == UNSET:
         raise InvalidEvent("federation event observedAt is required")
     texts = (event.id, event.group, event.source_node, event.type, event.subject, event.dedupe_key)
@@ -199,7 +201,7 @@ def content_of(line: str) -> str:
 
 
 def content_digest(line: str) -> bytes:
-    """Return a hash of 16 bytes of `content_of` the canonical line."""
+    """Return the first 16 bytes of the SHA-256 of `content_of(line)`."""
     return hashlib.sha256(content_of(line).encode()).digest()[:16]
 
 
@@ -227,7 +229,7 @@ def from_micros(time: int) -> datetime:
 
 
 def format_time(time: int | None) -> str:
-    """Format a time as events write it; None gives the zero time."""
+    """Format a time (microseconds since 1970) as events write it; None gives the zero time."""
     return ZERO_TIME if time is None else from_micros(time).isoformat().replace("+00:00", "Z")
 
 
@@ -252,9 +254,9 @@ def new_event_id(now: int, random: bytes) -> str:
 
 
 def new_event_ids(now: int, count: int, random: Callable[[int], bytes]) -> list[str]:
-    """Return up to 2^24 ascending ids of one time. `random` returns bytes, as `secrets.token_bytes` does.
+    """Return `count` ascending ids of one time, at most 2^24. `random` returns bytes, as `secrets.token_bytes` does.
 
-    They share 38 random bits and are counted in the others: individual random bits would cost three times as much.
+    All have the same 38 random bits, followed by a counter of 24: random bits for each would cost three times as much.
     """
     begin = new_event_id(now, random(8))[:-6]
     return [f"{begin}{number:06x}" for number in range(count)]

@@ -46,7 +46,7 @@ class Key:
     """A key of a group. Create one with `Key.hmac` or `Key.ed25519`; its repr never shows the secret.
 
     `owner` is the one node that may send with it, or "*". `speaks_for` are the sources whose events it may send, or
-    "*": all except the receiver's own.
+    "*": all except the receiver's own. Without `speaks_for`, `hmac` and `ed25519` take the owner, of "*" all.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Key:
         state: str = KeyState.ACTIVE,
         speaks_for: Iterable[str] | None = None,
     ) -> Key:
-        """Create a key from a shared secret. Raises BadKey for a blank secret, or a wrong id, owner or state."""
+        """Create a key from a secret, after trimming it. Raises BadKey for a blank secret, wrong id, owner or state."""
         raw = (secret.encode() if isinstance(secret, str) else secret).strip()
         if not raw:
             raise BadKey(f"the secret of key {id!r} is empty")
@@ -109,12 +109,12 @@ class Key:
 
     @property
     def usable(self) -> bool:
-        """Whether its signatures count."""
+        """Whether its signatures are accepted: in every state but revoked."""
         return self.state is not KeyState.REVOKED
 
     @property
     def signs(self) -> bool:
-        """Whether it may make new signatures."""
+        """Whether new signatures may be made with it here: it is active, and its secret or private part is known."""
         return self.state is KeyState.ACTIVE and (bool(self.secret) or self.private is not None)
 
     def belongs_to(self, node: str) -> bool:
@@ -126,7 +126,7 @@ class Key:
         return self.speaks_for == ANY or source in self.speaks_for
 
     def sign(self, data: bytes) -> bytes:
-        """Return the signature over `data`. Raises NoSigningKey without a private key."""
+        """Return the signature over `data`, in any state. Raises NoSigningKey for a key pair without a private part."""
         if self.algorithm is Algorithm.HMAC_SHA256:
             return hmac.digest(self.secret, data, "sha256")
         if self.private is None:
@@ -210,7 +210,7 @@ class KeyRing:
         self.keys = tuple(keys)
         self._by_id = {key.id: key for key in self.keys}
         if len(self._by_id) != len(self.keys):
-            raise BadKey("two keys of the ring have one id")
+            raise BadKey(f"two keys of the key ring have the same id: {', '.join(key.id for key in self.keys)}")
 
     @classmethod
     def shared(cls, secret: str | bytes) -> KeyRing:
@@ -221,7 +221,7 @@ class KeyRing:
         return f"KeyRing({list(self.keys)!r})"
 
     def find(self, id: str) -> Key | None:
-        """Return the key with this id in any state."""
+        """Return the key with this id, in any state; None if the ring has none."""
         return self._by_id.get(id)
 
     def signer(self, node: str, algorithm: Algorithm | None = None) -> Key:
@@ -235,7 +235,7 @@ class KeyRing:
                 if key.owner == owner:
                     return key
         kind = f"{algorithm} " if algorithm else ""
-        raise NoSigningKey(f"no active {kind}key of the ring lets {node} sign")
+        raise NoSigningKey(f"the key ring has no active {kind}key that {node} may sign with")
 
     def secrets(self) -> tuple[Key, ...]:
         """Return the usable HMAC keys: protocol v1 names no key, so all are tried."""

@@ -45,7 +45,8 @@ class _Number:
 def decode_lenient(body: bytes) -> Event:
     """Decode the event in `body`, not yet normalised: texts untrimmed, required ones possibly empty.
 
-    Raises BadEvent when the body is no JSON object, holds more than one value, or has a member of the wrong type.
+    The body `null` gives an empty event. Raises BadEvent for any other text that is not one JSON object, a member of
+    the wrong type, or a wrong time.
     """
     value = _parse(body)
     if value is None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, overload
 
 
 def encode_lines(records: Iterable[tuple[int, str, str]]) -> str:
-    """Return the lines of (position, path, body), in ascending order of positions."""
+    """Return one line for each (position, path, body), in the given order; batches need ascending positions."""
     return "".join([f"{position}\t{path}\t{body}\n" for position, path, body in records])
 
 
@@ -20,7 +20,7 @@ def split_line(line: str) -> list[str]:
 
 
 def size_of(body: str) -> int:
-    """Return the bytes of a body as stored."""
+    """Return the number of bytes of a body in UTF-8."""
     return len(body) if body.isascii() else len(body.encode())
 
 
@@ -32,7 +32,7 @@ class BodyRun(NamedTuple):
 
 
 class Bodies(Sequence[str]):
-    """Bodies kept as one text until a single one is needed."""
+    """The bodies of some events: kept as joined texts, which are split when the first single body is needed."""
 
     __slots__ = ("_apart", "_count", "pieces")
 
@@ -43,12 +43,12 @@ class Bodies(Sequence[str]):
 
     @classmethod
     def joined(cls, parts: Iterable[Bodies]) -> Bodies:
-        """Join several bodies."""
+        """Return the bodies of all parts, in order, without copying a text."""
         return cls([piece for part in parts for piece in part.pieces])
 
     @property
     def bytes(self) -> int:
-        """The bytes of all bodies, without line feeds."""
+        """The number of bytes of all bodies, without line feeds."""
         return sum([size_of(piece.text) for piece in self.pieces]) - self._count
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from federation.errors import Malformed
 Path = tuple[str, ...]
 
 MAX_PATH: Final = 8192
-"""Characters of an encoded path at most."""
+"""Maximum length of an encoded path, in characters."""
 UNKNOWN_NODE: Final = "?"
 """Stands in a path for a sender without a name: without it the record would count as this node's own."""
 
@@ -70,7 +70,7 @@ def check_inbound(path: Path, source: str, *, node: str, sender: str, max_hops: 
     """Return why `node` must not accept a record from `sender`; None if it may.
 
     "own_source": it claims to come from `node` itself. "loop": it has passed `node`, or its sender twice.
-    "too_many_hops".
+    "too_many_hops": with this hop from `sender`, it has passed more than `max_hops` nodes.
     """
     if source == node:
         return "own_source"

@@ -24,7 +24,7 @@ SHARED_KEY_ID: Final = "shared"
 DEFAULT_WINDOW: Final = 300 * SECOND
 """The default replay window in microseconds."""
 MAX_TEXT: Final = 512
-"""Characters of an event's id, group, source, type, subject or dedupe key: what fits every database index."""
+"""Maximum characters of an event's id, group, source, type, subject or dedupe key: what fits every database index."""
 
 # --- protocol v2 ------------------------------------------------------------------------------------------------
 
@@ -46,8 +46,6 @@ LABEL: Final = "eventd"
 REQUEST_TAG: Final = "eventd-v2"
 ANSWER_TAG: Final = "eventd-v2-receipt"
 
-IN_FLIGHT: Final = 4
-"""Batches of a link that may be under way at the same time, by default."""
 RANGE_WAIT: Final = SECOND
 """How long a receiver holds a batch whose predecessor has not arrived, in microseconds."""
 
@@ -104,4 +102,4 @@ V1_STATUS_PATH: Final = "/v1/status"
 V1_TIMESTAMP_HEADER: Final = "X-Routerd-Timestamp"
 V1_SIGNATURE_HEADER: Final = "X-Routerd-Signature"
 V1_MAX_BODY: Final = 1024 * 1024
-"""Bytes of a v1 body at most. A receiver reads no further, so the signature of a longer body cannot match."""
+"""Maximum bytes of a v1 body. A receiver reads no further, so the signature of a longer body cannot match."""

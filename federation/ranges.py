@@ -69,7 +69,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
             lost=_number(values, "lost") if "lost" in values else None,
         )
         if found.after > found.upto or (found.lost or 0) > found.after:
-            raise Malformed("Eventd-Range runs backwards")
+            raise Malformed(f"Eventd-Range runs backwards: {text[:160]}")
         return found
 
 
@@ -113,8 +113,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 class Step(NamedTuple):
     """The effect of a batch on a link.
 
-    `mark` is the new mark, `gap` a range (from, to] that the sender has lost; `taken_back` says that the sender's log
-    went back to before what it had sent.
+    `mark` is the new mark at the receiver, `gap` a range (from, to] of positions that the sender has lost, if any.
+    `taken_back`: the sender's log was restored to an earlier position than it had sent.
     """
 
     mark: Mark | None
@@ -133,7 +133,7 @@ class RangeAhead(Conflict):
 
 
 def follow(mark: Mark | None, covered: Range) -> Step:
-    """Return how a link's mark changes with a batch.
+    """Return how a link's mark at the receiver changes with a batch; a repair or an older incarnation changes nothing.
 
     Raises RangeAhead when the batch begins beyond the mark; a receiver may wait for the batch in between first.
     """

@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The position of the last one."""
+        """The position of the last event."""
         return self.position + self.records - 1
 
     def encode(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Selects the events for a destination."""
+"""The conditions that select events by type, subject, source and payload."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
         )
 
     def takes_type(self, type: str) -> bool:
-        """Return whether the type alone does not exclude an event."""
+        """Return whether `types` matches this type; the other conditions are not considered."""
         return not self.types or type in self.types or self._is_below(type)
 
     def may_match(self, types: Collection[str]) -> bool:
-        """Return whether an event of any of these types could match."""
+        """Return whether `types` matches any of these types; the other conditions are not considered."""
         return any(map(self.takes_type, types))
 
     def widens(self, old: Selector) -> bool:

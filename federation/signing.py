@@ -90,7 +90,7 @@ _REQUEST_SIGNATURE: Final = _ANSWER_PARTS.names[-1]
 _REQUEST_PARAMS: Final = frozenset({"created", "expires", "nonce", "keyid", "alg", "tag"})
 _ANSWER_PARAMS: Final = frozenset({"created", "keyid", "alg", "tag"})
 MOST_QUOTED: Final = 80
-"""Characters of a name in a request that an error quotes."""
+"""Maximum characters of a name in a request that an error quotes."""
 
 
 class Head(NamedTuple):
@@ -163,7 +163,7 @@ def _digest_text(digest: bytes) -> str:
 def sign_request(
     header: LinkQuery, body: bytes, key: Key, *, now: int, nonce: str, window: int = DEFAULT_WINDOW
 ) -> SignedRequest:
-    """Return all headers of a batch or a mark query, valid for `window` from `now` (microseconds).
+    """Sign a request and return it with all its headers, valid for `window` from `now` (both in microseconds).
 
     `nonce` is new for every attempt: 16 to 64 letters, digits, _ and -.
     """
@@ -204,7 +204,7 @@ def verify_request(request: Request, receiver: Receiver, *, now: int) -> Verifie
 
 
 def check_size(size: int, limits: Limits) -> None:
-    """Check the size of a body. Raises TooLarge."""
+    """Raise TooLarge if a body of `size` bytes is over the limit of a batch."""
     if size > limits.batch_bytes:
         raise TooLarge(f"a body has at most {limits.batch_bytes} bytes", limit=limits.batch_bytes, unit="bytes")
 
@@ -231,7 +231,7 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
 
 
 def check_body(request: VerifiedRequest, body: bytes) -> None:
-    """Check that this is the signed body. Raises Unauthorized."""
+    """Raise Unauthorized unless this is the signed body."""
     if content_digest_header(body) != request.digest:
         raise _other_body()
 
@@ -392,7 +392,7 @@ def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> 
 
 
 def _check_time(params: Mapping[str, Value], window: int, now: int) -> int:
-    """Check the time of the request.
+    """Raise ClockSkew unless the request was signed within the window and has not expired, both in whole seconds.
 
     Returns until when its nonce must be stored, in microseconds: one window after the request has expired.
     """

@@ -113,7 +113,7 @@ def read_answer_v1(body: bytes) -> AnswerV1:
 
 
 def is_page(content_type: str, body: bytes) -> bool:
-    """Return whether an answer is an HTML page: a proxy or sign-in portal answered instead of a receiver."""
+    """Return whether an answer looks like an HTML page: a proxy or sign-in portal answered instead of a receiver."""
     return content_type.strip().lower().startswith("text/html") or body.lstrip().startswith(b"<")
 
 

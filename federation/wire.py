@@ -31,7 +31,7 @@ BATCH_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-
 
 
 class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks for the receiver's mark: `from_node` asks `to_node`. Raises Malformed for invalid names."""
+    """The header of a query for the receiver's mark: `from_node` asks `to_node`. Raises Malformed for invalid names."""
 
     path: ClassVar[str] = LINK_PATH
     takes: ClassVar[tuple[str, ...]] = (JSON_TYPE,)
@@ -59,13 +59,13 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
-    """A question about which of the sender's events the receiver holds; the body is the question (`compare`)."""
+    """The header of a question about which of the sender's events the receiver holds; the body has it (`compare`)."""
 
     path: ClassVar[str] = VERIFY_PATH
 
 
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
-    """A batch. `batch_id` is a UUID version 7, the same for all attempts to deliver the same bytes.
+    """The header of a batch. `batch_id` is a UUID version 7, the same for all attempts to deliver the same bytes.
 
     `form` is the content type of its body: lines (`peers.BATCH_TYPE`), or runs (`peers.RUNS_TYPE`) for a receiver that
     accepts them.

@@ -1,4 +1,4 @@
-"""Decides whether a received event enters a group's topic, and builds the draft to append. Pure."""
+"""Builds the drafts of received events, and decides whether an event that came over v1 is accepted. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from federation.loops import encode_path, extend_path
 
 
 def drafts_of(lines: Lines, sender: str, key_id: str) -> Drafts:
-    """Return the drafts for a batch's lines. The sender is appended to each path; the bodies stay unchanged."""
+    """Return the drafts for the lines of a v2 batch. The sender is appended to each path; the bodies stay unchanged."""
     paths = {path: extend_path(path, sender) for path in set(lines.paths)}
     return Drafts(
         lines.ids,

@@ -38,9 +38,9 @@ SPARE = 100
 
 @dataclass(frozen=True, slots=True)
 class VerifiedBatch:
-    """A verified batch: its header, and of its lines the drafts with their `positions`, and those `refused` already.
+    """A verified batch to store: its acceptable lines as `drafts`, and their `positions` at the sender, in parallel.
 
-    `keep_nonce_until` is in microseconds.
+    `refused` are the other lines, which have no draft. `keep_nonce_until` is in microseconds.
     """
 
     header: BatchHeader
@@ -55,7 +55,7 @@ class VerifiedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """The stored receipt, and what the batch added. `repeated`: it was issued before, and nothing was added."""
+    """The encoded receipt, and what the batch added. `repeated`: the batch was stored before, and nothing was added."""
 
     receipt: bytes
     accepted: int
@@ -183,7 +183,7 @@ class StoreBatch:
             record_gap(tx.conn, *self._link, epoch, header.range.after, header.range.upto, "taken_back", tx.now)
 
     def _bound_undeclared(self, tx: Transaction) -> None:
-        """Delete the oldest marks of undeclared senders: a member with a shared key can invent any number of names."""
+        """Delete the oldest marks of undeclared senders if there are too many: a member can invent any names."""
         if count_links(tx.conn, self.topic_id) > len(self._peers) + MOST_UNDECLARED + SPARE:
             stale = stale_links(tx.conn, self.topic_id, self._peers, most=MOST_UNDECLARED, before=0)
             delete_links(tx.conn, self.topic_id, stale)

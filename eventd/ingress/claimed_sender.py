@@ -1,4 +1,4 @@
-"""The sender that a refused request names, reduced to known names: otherwise a stranger could write into the ledger."""
+"""The sender that a refused request names, reduced to known names: a stranger must not fill the ledger with names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from federation.signing import Head
 
 UNDECLARED: Final = "?"
 MOST_SHOWN: Final = 253
-"""Characters of a name that are logged: the limit for a node's name."""
+"""Maximum characters of a name that are logged: the limit for a node's name."""
 _KEY_ID: Final = re.compile(r';keyid="([^"\\]{1,200})"')
 
 
@@ -41,7 +41,7 @@ class Sender(NamedTuple):
     key_id: str = ""
 
     def show(self) -> dict[str, str]:
-        """Return the known fields as log fields."""
+        """Return the fields that are not empty as log fields, shortened and printable."""
         shown = {"address": self.address, "claimed_node": self.node, "key_id": self.key_id}
         return {name: _plain(text) for name, text in shown.items() if text}
 
@@ -71,12 +71,12 @@ def _plain(text: str) -> str:
 
 
 def claimed_sender(node: str, key_id: str, peers: Collection[str]) -> ClaimedSender:
-    """Return the named sender: `node`, with the id of a known key; `key_id` is empty for an unknown key."""
+    """Return `node`, or `?` if it is not empty and not in `peers`, with `key_id`: that of a known key, or empty."""
     return ClaimedSender(node if node in peers or not node else UNDECLARED, key_id)
 
 
 def claimed_sender_in(head: Head, peers: Collection[str], ring: Callable[[], KeyRing]) -> ClaimedSender:
-    """Return the sender that the head of a request names; nothing of it is proven.
+    """Return the sender that the head of a v2 request names, reduced to known names; nothing of it is proven.
 
     `ring` may raise an `EventdError`; then no key counts as known.
     """

@@ -28,7 +28,7 @@ class Nonces:
         self._recent: dict[tuple[str, str], None] = {}  # newest last
 
     def require_new(self, request: VerifiedRequest) -> None:
-        """Raise `Conflict` when the head of a request shows that the request was seen before."""
+        """Raise `Conflict` when the nonce of a request is cached, so that it was seen before; reads no database."""
         if (request.key.id, request.nonce) in self._recent:
             raise repeated()
 

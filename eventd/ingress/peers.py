@@ -61,7 +61,7 @@ logger = logging.getLogger("eventd.ingress")
 
 
 class IngressMetrics(Protocol):
-    """Notified of what was received: counts for metrics, and signs of life that end back-offs. Counts are per call."""
+    """Interface of what is notified of received requests: counts (of one call), and peers that are up or restarted."""
 
     def accepted(self, group: str, new: int, duplicates: int) -> None: ...
 
@@ -86,10 +86,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedV1:
-    """The body of a 200 over v1 and the key that signed the request.
+    """The body of a 200 over v1, and the id of the key that signed the request.
 
-    `new` is false when the event was stored before. v1 has no nonce: only a new event shows that the request is no
-    replay.
+    `new`: the event or its refresh was stored, so it is no duplicate and has no id of another event. v1 has no nonce:
+    only a new event shows that the request is no replay.
     """
 
     answer: bytes
@@ -99,7 +99,7 @@ class AcceptedV1:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """New events, duplicates and refused requests since the node started."""
+    """New events, duplicates and refused requests of one group since this process began to serve it."""
 
     received: int = 0
     duplicate: int = 0
@@ -179,7 +179,7 @@ class PeerIngress:
         return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:
-        """Answer a v1 status request. The count costs one row read."""
+        """Return the JSON body of the answer to a v1 status request. The number of stored events costs one row read."""
         topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
         status = {
             "node": self.config.node_name,
@@ -283,7 +283,7 @@ class PeerIngress:
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
-        """Report that the sender is up: the request is no replay."""
+        """Cache the nonce of a request that is no replay, and report that its sender is up."""
         self._nonces.remember(verified)
         self._metrics.alive(self.config.name, verified.header.from_node)
 
@@ -343,7 +343,7 @@ class PeerIngress:
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 
     def _remember_asked(self, node: str) -> None:
-        """Remember that this node asked for its mark.
+        """Remember that `node` asked for its mark here.
 
         Invented names cannot displace declared peers; a displaced node asks again.
         """
@@ -413,7 +413,7 @@ def _own_code(error: EventdError) -> str:
 
 
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:
-    """Return the answer when this node cannot store events now. The cause stays in this node's log."""
+    """Return the status and the body of the answer when this node cannot store events now, without the cause."""
     code = _own_code(error)
     words = error.message if isinstance(error, Full) else "this node cannot store events now"
     return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))

@@ -40,9 +40,9 @@ from federation.event import from_micros
 from federation.ranges import Mark
 
 PAGE_SECONDS = 1.0
-"""Seconds that one question is processed at most."""
+"""Seconds after which a question is answered as far as it was processed."""
 PARALLEL_QUESTIONS = 2
-"""Questions that are processed at the same time at most, each of another node."""
+"""Maximum number of questions that are processed at the same time, each of another node."""
 MOST_GAPS = 100
 """How many of the latest gaps of a link are reported."""
 MOST_TEXT = 1 << 20
@@ -50,7 +50,7 @@ MOST_TEXT = 1 << 20
 
 
 class Questions:
-    """The answering side of one group's topic."""
+    """Answers the questions of peers about one group's topic."""
 
     def __init__(self, topic_id: int, log: EventLog) -> None:
         self._topic_id = topic_id
@@ -58,7 +58,7 @@ class Questions:
         self._at_work: set[str] = set()
 
     async def answer(self, node: str, body: bytes) -> bytes:
-        """Return the answer to a query of `node`. Raises `Malformed`, `OtherHistory`, `TooManyQueries`."""
+        """Return the encoded answer to a question of `node`. Raises `Malformed`, `OtherHistory`, `TooManyQueries`."""
         question = read_question(body)
         if node in self._at_work or len(self._at_work) >= PARALLEL_QUESTIONS:
             raise TooManyQueries("other queries are being answered: retry in a moment")
@@ -114,7 +114,7 @@ class Questions:
     ) -> int | None:
         """Process slice after slice until the question is answered, time is up, or the answer is full.
 
-        Returns the position reached, or None when all is done.
+        Returns the position of this node's log that was reached; None if the whole question is answered.
         """
         clock, after = self._log.clock, question.after
         end = clock.monotonic() + PAGE_SECONDS

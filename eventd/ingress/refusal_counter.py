@@ -16,11 +16,11 @@ from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
 from eventd.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 5.0
-"""Seconds that the first refusal of a kind waits at most until it is written."""
+"""Seconds between two writes of the due counts, and so until the first refusal of a kind is written."""
 ROW_SECONDS: Final = 60.0
 """Seconds between two rows of one kind."""
 MOST_KINDS: Final = 1000
-"""Limit of kinds in one minute; beyond it, refusals are counted without the name of the sender."""
+"""Maximum number of kinds in one minute; others are counted without the names of the sender and its key."""
 
 logger = logging.getLogger("eventd.ingress")
 
@@ -39,7 +39,7 @@ class _Seen(NamedTuple):
 
 
 class RefusalCounter:
-    """The refusals of a node that are not written yet."""
+    """The refusals of one process that are not written yet, counted by group, sender, key and reason."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class RefusalCounter:
         self._written: dict[_Kind, float] = {}  # the time of the last row by kind, newest last
 
     def note(self, group: str, reason: str, claimed: ClaimedSender, times: int = 1) -> None:
-        """Count `times` refusals."""
+        """Count `times` refusals in memory, as of now."""
         kind = _Kind(group, claimed.peer, claimed.key_id, reason)
         if kind not in self._seen and len(self._seen) + len(self._written) >= MOST_KINDS:
             kind = _Kind(group, UNDECLARED if claimed.peer else "", "", reason)
@@ -62,7 +62,10 @@ class RefusalCounter:
             await self.write(log)
 
     async def write(self, log: EventLog, *, ends: bool = False) -> None:
-        """Write the kinds whose last row is older than a minute; all kinds if the node `ends`."""
+        """Write the counts of kinds without a row in the last minute; all if the node `ends`.
+
+        A failure is logged, and the counts are kept for the next write.
+        """
         now = self._clock.monotonic()
         self._written = {kind: at for kind, at in self._written.items() if now - at < ROW_SECONDS}
         due = {kind: seen for kind, seen in self._seen.items() if ends or kind not in self._written}

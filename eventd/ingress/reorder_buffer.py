@@ -43,7 +43,10 @@ class ReorderBuffer:
             self._raise(life, mark.upto)
 
     async def enter(self, life: LinkLife, covered: Range, size: int) -> None:
-        """Wait until the predecessor of the batch has passed, or time is up; not at all if memory is short."""
+        """Wait up to `RANGE_WAIT` until the predecessor of the batch has passed; not at all if memory is short.
+
+        Then the batch itself has passed, unless its predecessor is still missing.
+        """
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:
             self._room -= size
@@ -85,7 +88,7 @@ class ReorderBuffer:
         self._wake(life)
 
     def forget(self, life: LinkLife) -> None:
-        """Forget the position of the link: a batch that passed was not stored, so it must be read again."""
+        """Forget the position of the link: a batch that passed was not stored, so its mark must be read again."""
         if self.knows(life):
             del self._passed[life[0]]
         self._wake(life)

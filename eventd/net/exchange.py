@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_HEAD: Final = 32 << 10
-"""Bytes of an answer besides its body at most: interim answers, head, chunk framing and trailer."""
+"""Maximum bytes of an answer besides its body: interim answers, head, chunk framing and trailer."""
 CHUNK_BYTES: Final = 64
 """For each so many bytes of a body, one more byte than `MAX_HEAD` is allowed, for chunk framing."""
 MAX_INTERIM: Final = 8
-"""How many interim answers (1xx) may precede the answer."""
+"""Maximum number of interim answers (1xx) before the answer."""
 STEP: Final = 16 << 10
 """Bytes that are parsed at a time; the limits are checked in between."""
 IDLE_SECONDS: Final = 15.0
@@ -26,11 +26,11 @@ IDLE_SECONDS: Final = 15.0
 
 
 class NoAnswer(Exception):
-    """The connection ended before the answer was complete, or the answer is not valid."""
+    """The connection ended before the answer was complete, or the answer is not valid or its head is too large."""
 
 
 class AnswerTooLarge(Exception):
-    """The body of the answer, or everything else of it, is larger than allowed."""
+    """The body of the answer, or the framing and trailer of the body, are larger than allowed."""
 
 
 class Answer(NamedTuple):
@@ -221,7 +221,7 @@ class Pool:
         self._resting.append((now, exchange))
 
     def _rested(self) -> Exchange | None:
-        """Return the idle connection that was used last."""
+        """Return the idle connection that was used last, or None; those idle for too long are closed."""
         while self._resting:
             since, exchange = self._resting.pop()
             if exchange.is_free and self._monotonic() - since < IDLE_SECONDS:
@@ -230,7 +230,7 @@ class Pool:
         return None
 
     def close(self) -> None:
-        """End every connection."""
+        """End every connection at once, also those with a request under way."""
         for exchange in [*self._at_work, *(exchange for _, exchange in self._resting)]:
             exchange.close()
         self._resting.clear()
