@@ -15,7 +15,7 @@ from eventd.client.watching import Options, Watch
 
 
 class Client:
-    """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key.
+    """A node's API for programs: `server` is `http://HOST:PORT`, `key` an API key, `socket` a Unix socket of the node.
 
     Requests that may succeed later are retried according to `retry`, but not sooner than the node asks for. Use a
     client as a context manager, on one loop. Every error is an `EventdError` with the node's `code`.
@@ -40,7 +40,10 @@ class Client:
         limit: int = 256,
         heartbeat_ms: int = 15_000,
     ) -> Watch:
-        """Watch topics by name, each after a seq; None: only records from now on. Those of `node` are left out."""
+        """Watch topics by name, each after a seq; None: only records from now on.
+
+        Records whose writer is named in `node` are left out. A batch has up to `limit` records.
+        """
         options = Options(
             node=node,
             limit=limit,
@@ -52,7 +55,10 @@ class Client:
         return Watch(self._connection, topics, options)
 
     def publisher(self, group: str, *, window: int = 256, requests: int = 2) -> Publisher:
-        """Return a `Publisher` of events to a group: at most `window` of its events wait to be stored at a time."""
+        """Return a `Publisher` of events to a group, which is opened as a context manager.
+
+        Up to `window` events wait to be stored at a time, and up to `requests` requests are under way.
+        """
         return Publisher(self._connection, group, window=window, requests=requests)
 
     async def reach(self) -> None:

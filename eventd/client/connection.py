@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 60.0
 MAX_ERROR_BYTES = 1 << 20
 MAX_FRAME_BYTES = 256 << 20
-"""The most bytes of one server-sent event of a stream."""
+"""Maximum bytes of one server-sent event of a stream."""
 _NOT_NOW = (429, 502, 503, 504)
 _ERRORS = 400
 
@@ -37,7 +37,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class Retry(NamedTuple):
-    """How a request is retried: `tries` attempts at most, with a delay from `base` to `most` seconds that doubles.
+    """How a request is retried: up to `tries` attempts in all; the delays double from `base` to `most` seconds.
 
     No retry begins later than `patience` seconds after the first attempt. `patience` must be shorter than a topic's
     `idempotency_window_ms`, because a write that is repeated later counts as another write.
@@ -49,7 +49,7 @@ class Retry(NamedTuple):
     patience: float = 60.0
 
     def delay(self, failures: int, chance: float, wanted: float = 0.0) -> float:
-        """Return the seconds to wait after `failures` failures in a row, at least `wanted`, of which an hour counts.
+        """Return the seconds to wait after `failures` failures in a row, but at least `wanted`, cut to an hour.
 
         `chance`, from 0 to 1, spreads the retries of many clients.
         """
@@ -97,7 +97,7 @@ def path_of(family: str, *parts: str) -> str:
 
 
 class Connection:
-    """The connection to a node: `server` as `http://HOST:PORT`, or a Unix `socket` that it listens on."""
+    """Requests to the node at `server` (`http://HOST:PORT`), over TCP or over a Unix `socket` of the node."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Connection:
         self._session: ClientSession | None = None
 
     def delay(self, failures: int, wanted: float = 0.0) -> float:
-        """Return the seconds to wait after `failures` failures in a row; `wanted` are those that the node asks for."""
+        """Return the seconds to wait after `failures` failures in a row, but at least `wanted`, as the node asked."""
         return self.retry.delay(failures, self.chance.fraction(), wanted)
 
     async def ask(
@@ -163,10 +163,10 @@ class Connection:
         _require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
         return answer.body
 
-    def decode(self, told: bytes, answer: type[T]) -> T:
+    def decode(self, content: bytes, answer: type[T]) -> T:
         """Decode a body or an event from the node. Raises `EventdError` if it has another form than `answer`."""
         try:
-            return _decode(told, answer)
+            return _decode(content, answer)
         except (msgspec.DecodeError, ValueError, RecursionError):
             raise EventdError(f"{self.address} answers, but not as a routerd-eventd does") from None
 
@@ -174,7 +174,10 @@ class Connection:
     async def stream(
         self, path: str, *, query: Query | None = None, last_id: str = "", silence: float
     ) -> AsyncIterator[AsyncIterator[Frame]]:
-        """Open a stream of events, without retries. Raises `Lost` if it breaks, or is silent for `silence` seconds."""
+        """Open a stream of events, those after `last_id` if the node still knows them; without retries.
+
+        Raises the `EventdError` of a refusal, and `Lost` if the stream breaks or is silent for `silence` seconds.
+        """
         from aiohttp import ClientError, ClientTimeout
 
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
@@ -226,12 +229,12 @@ class Connection:
             self._session = None
 
 
-def _decode(told: bytes, answer: type[T]) -> T:
+def _decode(content: bytes, answer: type[T]) -> T:
     try:
-        return msgspec.json.decode(told, type=answer)
+        return msgspec.json.decode(content, type=answer)
     except msgspec.DecodeError:
         # A node keeps numbers as written, and JSON allows numbers that no float represents.
-        return msgspec.convert(json.loads(told, parse_float=_number), answer)
+        return msgspec.convert(json.loads(content, parse_float=_number), answer)
 
 
 def _number(text: str) -> float | Decimal:
@@ -239,10 +242,10 @@ def _number(text: str) -> float | Decimal:
     return number if isfinite(number) else Decimal(text)
 
 
-def _require_success(status: int, retry_after: str, told: bytes) -> None:
+def _require_success(status: int, retry_after: str, content: bytes) -> None:
     if status < _ERRORS:
         return
-    error = restore(status, told)
+    error = restore(status, content)
     if status in _NOT_NOW:
         vars(error)["retry_after"] = _seconds(retry_after)
     raise error
@@ -263,7 +266,7 @@ class _FrameTooLarge(Exception):
 
 
 async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
-    """Yield the complete events of a stream that have data; comments only show that it is alive."""
+    """Yield the complete events of a stream that have data; comments and other events are skipped."""
     members: dict[bytes, bytes] = {}
     size = 0
     async for line in _lines(content):

@@ -20,9 +20,9 @@ from eventd.runtime.supervisor import Supervisor
 from federation.event import new_event_ids
 
 FULL = 512
-"""The most events of one request. A request that runs beside another one has this many: a smaller one costs as much."""
+"""Maximum events of one request. One that runs beside another always has this many: a smaller one costs as much."""
 MOST_BYTES = 1 << 20
-"""The most bytes of one request, unless a single event has more."""
+"""Maximum bytes of one request, unless a single event has more."""
 
 
 class _Emit(Struct):
@@ -203,7 +203,10 @@ class Publisher:
                 future.set_result("new" if fate is None else fate.result)
 
     def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
-        """Return the body of a request; None if it must be split: it is too large, or an event cannot be encoded."""
+        """Return the body of a request; None if it must be split: it is too large, or an event cannot be encoded.
+
+        Events without an id get one. Raises `Invalid` for a single event that cannot be encoded.
+        """
         nameless = [event for event in events if not event.id]
         made = new_event_ids(self._clock.now(), len(nameless), self._connection.chance.token)
         for event, event_id in zip(nameless, made, strict=True):

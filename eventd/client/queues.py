@@ -39,7 +39,7 @@ class Queues:
         self._connection = connection
 
     async def claim(self, queue: str, node: str, *, most: int = 1, lease_ms: int | None = None) -> Claimed:
-        """Claim up to `most` jobs. If the answer is lost, they return to the queue when their lease expires.
+        """Claim up to `most` jobs. Jobs whose answer was lost return to the queue when their lease expires.
 
         Without `lease_ms` the queue's `lease_ms` applies.
         """
@@ -47,13 +47,14 @@ class Queues:
         return await self._connection.ask("POST", path_of("topics", queue, "claim"), Claimed, body)
 
     async def ack(self, queue: str, node: str, jobs: Iterable[Job | int]) -> Settled:
-        """Acknowledge jobs: they are done and removed. A `Job` is acked only under the lease it was claimed with, a
-        bare seq under any lease of `node`.
+        """Acknowledge jobs that are done: the node removes them.
+
+        A `Job` is acknowledged only under the lease it was claimed with, a bare seq under any lease of `node`.
         """
         return await self._connection.ask("POST", path_of("topics", queue, "ack"), Settled, _settle(node, jobs))
 
     async def nack(self, queue: str, node: str, jobs: Iterable[Job | int], *, delay_ms: int = 0) -> Settled:
-        """Return jobs to the queue; they can be claimed again after `delay_ms`."""
+        """Return jobs to the queue unfinished; any client can claim them after `delay_ms`."""
         body = _settle(node, jobs)
         body.delay_ms = delay_ms
         return await self._connection.ask("POST", path_of("topics", queue, "nack"), Settled, body)

@@ -80,7 +80,7 @@ def another(error: EventdError, message: str) -> EventdError:
 
 
 def detail_of(error: EventdError) -> dict[str, Any]:
-    """Return the members of an error's `detail`; empty if it has none, as errors of the client itself."""
+    """Return an error's `detail`; empty if it has none or not a mapping, such as an error of the client itself."""
     detail = getattr(error, "detail", None)
     return detail if isinstance(detail, dict) else {}
 

@@ -32,7 +32,10 @@ class Routers:
     async def list(
         self, prefix: str = "", *, source: str = "", dest: str = "", page_size: int = 1000
     ) -> AsyncIterator[RouterState]:
-        """Yield every router whose name has this prefix, by name, with fewer fields than `get` returns."""
+        """Yield the routers whose names begin with `prefix`, in the order of names; empty: all.
+
+        `source` and `dest` limit them to one topic. A listed router has fewer fields than one from `get`.
+        """
         cursor: str | None = ""
         while cursor is not None:
             query: Query = {"prefix": prefix, "source": source, "dest": dest, "page_size": page_size, "cursor": cursor}

@@ -74,7 +74,7 @@ class Topics:
         return await self._connection.ask("GET", path_of("topics", topic), TopicState, query={"touch": touch})
 
     async def list(self, prefix: str = "", *, page_size: int = 1000) -> AsyncIterator[TopicRow]:
-        """Yield every topic whose name has this prefix, by name."""
+        """Yield the topics whose names begin with `prefix`, in the order of names; empty: all."""
         cursor: str | None = ""
         while cursor is not None:
             query: Query = {"prefix": prefix, "page_size": page_size, "cursor": cursor}
@@ -84,7 +84,10 @@ class Topics:
             cursor = found.next_cursor
 
     async def delete(self, topic: str, *, if_empty: bool = False) -> TopicDeletion:
-        """Delete the topic, its records, and all routers from and to it. With `if_empty` only if it has no records."""
+        """Delete the topic, its records, and all routers from and to it.
+
+        With `if_empty` nothing is deleted if it has records: `Conflict` is raised.
+        """
         path = path_of("topics", topic)
         return await self._connection.ask("DELETE", path, TopicDeletion, query={"if_empty": if_empty})
 
@@ -125,10 +128,11 @@ class Topics:
         max_batch_bytes: int = 0,
         epoch: str | None = None,
     ) -> Page:
-        """Read one page of records with seqs above `from_seq`, without those of `node`. 0: the node's default limit.
+        """Read one page of records with seqs above `from_seq`, without those whose writer is named in `node`.
 
-        If there is no record, the node waits for one for up to `wait_ms`. `epoch` is that of the previous page: if the
-        topic was created again since, the page starts at its beginning and has a gap with the reason `recreated`.
+        A `limit` or `max_batch_bytes` of 0 means the node's default. The node waits up to `wait_ms` for a first record.
+        `epoch` is that of the previous page: if the topic was created again since, the page starts at its beginning and
+        has a gap with the reason `recreated`.
         """
         body = _Diff(
             from_seq=from_seq,
@@ -155,7 +159,7 @@ class Topics:
         page: int = 0,
         epoch: str | None = None,
     ) -> AsyncIterator[Record | Gap]:
-        """Yield every record with a seq above `from_seq`, and a `Gap` wherever records were lost; not for deleted ones.
+        """Yield every record with a seq above `from_seq`, and a `Gap` wherever records were lost (not: deleted).
 
         Each request is retried. With `follow` it also waits at the end for new records, without end. To resume later,
         keep the `seq` of the last record that was processed.

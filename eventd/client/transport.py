@@ -15,7 +15,7 @@ from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-"""The most bytes of an answer."""
+"""Maximum bytes of an answer."""
 
 
 class Transport:

@@ -63,7 +63,7 @@ class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
 
 
 class Record(Struct, kw_only=True, frozen=True):
-    """A record that was read. `tag`, `data` and `meta` are None if the reader excluded them."""
+    """A record that was read. `tag`, `data` and `meta` are None if it has none, or the reader excluded them."""
 
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")
@@ -88,7 +88,7 @@ class Gap(Struct, kw_only=True, frozen=True):
 
 
 class Page(Struct, kw_only=True, frozen=True):
-    """The result of one read of a topic.
+    """The result of one read of a topic. `lag` counts the seqs after this page.
 
     Pass `next_from_seq` and `epoch` to the next read. `epoch` is another one after the topic was created again.
     """
@@ -154,7 +154,7 @@ class TopicState(Struct, kw_only=True, frozen=True):
 
 
 class TopicRow(Struct, kw_only=True, frozen=True):
-    """A topic in a list."""
+    """The state of a topic in short, as `Topics.list` yields it."""
 
     topic: str
     head_seq: int
@@ -166,7 +166,7 @@ class TopicRow(Struct, kw_only=True, frozen=True):
 
 
 class TopicPut(Struct, kw_only=True, frozen=True):
-    """A topic as stored, with its full configuration."""
+    """The full configuration of a topic after a change. `created`: the topic did not exist before."""
 
     topic: str
     created: bool
@@ -201,8 +201,9 @@ class RouterSpec(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class RouterState(Struct, kw_only=True, frozen=True):
-    """One router. `put` sets `created`, `get` the counters; `list` sets neither.
+    """A router. Fields that a call does not return have their defaults.
 
+    `put` returns the options and `created`, `get` the options and state, `list` some options and `forwarded_total`.
     `lag`: how many seqs of the source are not copied yet. `refused_total`: records that became dead letters. `state` is
     `running`, or `backing-off` because of `reason`.
     """

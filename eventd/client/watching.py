@@ -64,7 +64,7 @@ class Watch:
 
     @property
     def cursors(self) -> dict[str, int]:
-        """The seq reached in each topic, for a later watch; without topics at None before the node has answered."""
+        """Return the seq reached in each topic, for a later watch; until the node answers, without topics at None."""
         return {topic: seq for topic, seq in self._starts.items() if seq is not None}
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
@@ -73,7 +73,8 @@ class Watch:
     async def _run(self) -> AsyncGenerator[Sight, None]:
         """Yield items; open the stream again after an interruption, and a new session if the node forgot the old one.
 
-        Raises `Unavailable` after as many failures in a row as a request has tries.
+        Raises `Unavailable` after as many failures in a row as a request has tries, `NotFound` for a topic that the
+        watch has never seen.
         """
         while self._starts:
             try:

@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A configuration that is in effect. `changed_at` in microseconds."""
+    """A configuration that is or was in effect, since `changed_at` (microseconds)."""
 
     generation: int
     etag: str
@@ -165,7 +165,7 @@ class ConfigMerger:
 class Following:
     """The effective configuration of a running node; one task runs `run_for_ever`.
 
-    A command beside a node does not `count`: it writes nothing, and content that no node has stored as a generation
+    Without `counts`, as in a command beside a node, nothing is written: content that no node has stored as a generation
     gets the number that it would get next.
     """
 
@@ -194,10 +194,10 @@ class Following:
             self.changed()
 
     async def current(self) -> Snapshot:
-        """Return the configuration in effect now, merging if necessary. Raises `EventdError` when the database cannot
-        be read.
+        """Return the configuration in effect now, merging if necessary; concurrent callers share one merge.
 
-        Concurrent callers share one merge.
+        Unless the node does not count, new content is stored as a generation. Raises `EventdError` when the database
+        cannot be used.
         """
         asked = self._looks
         async with self._refreshing:
@@ -223,7 +223,7 @@ class Following:
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
     async def _note(self, merged: MergeResult, now: int) -> Generation | None:
-        """Store this content as a generation, if it is new; None if one of newer data has been stored meanwhile."""
+        """Return the generation of this content, stored if it is new; None if one of newer data is stored already."""
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
         return await self._database.write(note_content, merged.versions, merged.etag, now)
@@ -251,7 +251,7 @@ class Following:
         return self._snapshot
 
     def other_than(self, generation: int) -> asyncio.Future[None]:
-        """Return a future that is done when another generation is in effect. It may be cancelled."""
+        """Return a future that is done when a generation other than this is in effect. The caller may cancel it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._snapshot is not None and self._snapshot.generation != generation:
             future.set_result(None)
@@ -294,7 +294,10 @@ class Following:
 
 
 def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Generation | None:
-    """Store content as a generation, in the open transaction; None if one of newer data is stored already."""
+    """Return the generation of this content, stored in the open transaction if it is new.
+
+    None if one of newer data is stored already, or the log has another epoch.
+    """
     if lock_head(conn).epoch != versions.epoch:
         return None
     return note(conn, etag, registry_version=versions.registry, parts_version=versions.parts, now=now)

@@ -24,12 +24,12 @@ Observation = tuple[str, str, Mapping[str, str]]
 
 
 class SelfCapture(Conflict):
-    """Reported clients have addresses that this node captures; `detail` names each event by its index."""
+    """Events report clients at addresses that this node captures, or may capture; `detail` names each by its index."""
 
     code = "self_capture"
 
     def __init__(self, refused: Sequence[tuple[int, str, str]]) -> None:
-        """`refused`: by index of each event, the description and the remedy."""
+        """`refused`: the index of each event, with message and hint; the first one becomes the error's own."""
         _, message, hint = refused[0]
         super().__init__(message, hint=hint)
         self.detail = [{"index": index, "message": said} for index, said, _ in refused]
@@ -54,7 +54,10 @@ def refuse_captured(conn: Connection, events: Iterable[Observation], now: int) -
 
 
 def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Observation]) -> None:
-    """Raise SelfCapture if events report addresses that resources of the same answer would capture."""
+    """Raise SelfCapture if events report addresses that resources of the same answer would capture.
+
+    A capture whose address cannot be read refuses every report.
+    """
     captures = {captured_by(resource): key_of(resource) for resource in resources} if (events := [*events]) else {}
     refused = []
     for index, (type, subject, payload) in enumerate(events):
@@ -67,7 +70,7 @@ def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Obs
 
 
 def observations_of(drafts: Iterable[Draft]) -> list[Observation]:
-    """Return the reports among events that are about to be stored."""
+    """Return the drafts that report a client, as observations, in their order."""
     reports = (DECODER.decode(draft.body) for draft in drafts if draft.tag == OBSERVED)
     return [(event.type, event.subject, event.payload) for event in reports]
 
@@ -78,7 +81,7 @@ def address_of(subject: str, payload: Mapping[str, str]) -> str:
 
 
 def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tuple[str, str]]:
-    """Return description and remedy for the captured addresses, and for captures that cannot be read."""
+    """Return message and hint for each of the addresses that is captured, and under `?` for a capture without one."""
     wanted = {*addresses, UNREADABLE}
     declared = _declared_captures(conn)
     hints = {
@@ -92,12 +95,12 @@ def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tupl
 
 def _refusal(address: str, by: str, remedy: str) -> tuple[str, str]:
     if address == UNREADABLE:
-        return f"{by} captures an unreadable address, which might be this one", remedy
+        return f"{by} captures an address that cannot be read; it might be this one", remedy
     return f"{address} is captured by {by}: it is not a client of this node", ""
 
 
 def _declared_captures(conn: Connection) -> dict[str, str]:
-    """Return the captures among declared resources. They are cached on the connection until the declarations change."""
+    """Return the declared captures, as `Kind/name` by address, cached on the connection until declarations change."""
     head = read_head(conn)
     version = (head.epoch, head.registry_version)
     known: tuple[tuple[str, int], dict[str, str]] | None = conn.info.get("declared captures")

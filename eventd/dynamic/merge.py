@@ -38,7 +38,7 @@ class Addition(NamedTuple):
 
 
 class IneffectivePart(NamedTuple):
-    """A part that is not used, and the reason."""
+    """The source of a part that is not used, and the reason."""
 
     source: str
     reason: str
@@ -82,7 +82,7 @@ class _CurrentPart(NamedTuple):
 def merge(startup: Startup, parts: Iterable[PreparedPart], policies: Iterable[PolicyRule], now: int) -> Effective:
     """Merge the effective configuration at `now`, independent of the order of `parts` and `policies`.
 
-    Each part has another source. A faulty part never raises.
+    No two parts may have one source. A faulty part is left out and never raises.
     """
     permits = _permits(policies)
     sound: list[_CurrentPart] = []
@@ -113,7 +113,7 @@ def _alive(part: PreparedPart, now: int) -> _CurrentPart:
 
 
 Permits = Mapping[str, set[tuple[str, ResourceKey]]]
-"""What each source or owner may do to which resource."""
+"""By source or owner, the permitted pairs of an operation and its target."""
 
 
 def _permits(policies: Iterable[PolicyRule]) -> Permits:

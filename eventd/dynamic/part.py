@@ -28,11 +28,11 @@ Each resource of a part carries the annotation, and a batch has up to 1,024 even
 MANUAL_GRACE: Final = 30_000_000
 """Microseconds that a part of a run without events stays in effect after its plugin or source was deleted."""
 LATEST: Final = 253402300799_000000
-"""The end of the year 9999, the latest time that can be written."""
+"""The last second of the year 9999, the latest time that can be written, in microseconds."""
 
 
 class Proposal(Protocol):
-    """The result of a plugin's run. Times are in microseconds."""
+    """The typing protocol of a plugin's result. `observed_at` and `ttl` in microseconds."""
 
     @property
     def observed_at(self) -> int: ...
@@ -47,27 +47,27 @@ class Proposal(Protocol):
 
 
 def subscription_owner(name: str) -> str:
-    """Return the owner of a subscription's parts."""
+    """Return the owner of the parts of a subscription: `EventSubscription/NAME`."""
     return f"{SUBSCRIPTION}{name}"
 
 
 def plugin_owner(name: str) -> str:
-    """Return the owner, which is also the source, of the part from a manual run of a plugin."""
+    """Return the owner, which is also the source, of the part from manual runs of a plugin: `Plugin/NAME`."""
     return f"{PLUGIN}{name}"
 
 
 def source_of(owner: str, event_ids: Iterable[str]) -> str:
-    """Return the source name of a part derived from these events, independent of their order."""
+    """Return the source of a part derived from these events, `OWNER/DIGEST`, independent of their order."""
     return f"{owner}/{hashlib.sha256(','.join(sorted(event_ids)).encode()).hexdigest()[:16]}"
 
 
 def part_name(source: str, generation: int) -> str:
-    """Return the resource name of a part."""
+    """Return the resource name of a part: its source with dashes, and the generation."""
     return f"{source.replace('/', '-')}-{generation}"
 
 
 def digest_of(resources: Sequence[Any] | None, directives: Sequence[Any] | None) -> str:
-    """Return the SHA-256 in hex of a proposal, without annotations of the node; None means an absent list.
+    """Return the SHA-256 in hex of a proposal, before the node adds its annotations; None means an absent list.
 
     Raises Invalid for values that JSON cannot represent.
     """
@@ -95,7 +95,7 @@ def form_part(
     """Build the part of a subscription's run over `events`, at least one.
 
     `clamp`: resources for a subject end with the events about it. `grace` is in microseconds. If the result's own time
-    cannot be represented, `now` is used. Raises Invalid for a result that cannot be stored.
+    cannot be represented, `now` (microseconds) is used. Raises Invalid for a result that cannot be stored.
     """
     ids = sorted(event.id for event in events)
     subjects = [event.subject for event in events if event.subject]
@@ -121,7 +121,7 @@ def form_part(
 
 
 def form_manual_part(*, plugin: str, result: Proposal, now: int, owner: str = "", ttl: int | None = None) -> NewPart:
-    """Build the part of a run without events, owned by the plugin or by another owner.
+    """Build the part of a run without events; an empty `owner` means the plugin.
 
     `ttl` in microseconds limits how long it lasts. Raises Invalid for a result that cannot be stored.
     """

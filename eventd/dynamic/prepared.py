@@ -27,8 +27,8 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 class Entry(NamedTuple):
     """A resource of a configuration.
 
-    `text` is its canonical JSON; `content` is the same without the events that it is derived from, so that a renewal by
-    another event counts as unchanged.
+    `text` is its canonical JSON; `content` is the same without the annotations that name its events, so that a renewal
+    by another event counts as unchanged.
     """
 
     order: tuple[str, str, str]
@@ -75,14 +75,14 @@ class PreparedPart:
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """The declared resources, by kind and name."""
+    """The declared resources, sorted by kind, name and apiVersion, and their keys."""
 
     entries: Sequence[Entry]
     keys: frozenset[ResourceKey]
 
 
 def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
-    """Prepare the declared resources."""
+    """Prepare the declared resources, whatever their order."""
     made = (
         _entry(ResourceKey(row.api_version, row.kind, row.name), document(identity_of(row), row.annotations, row.spec))
         for row in stored
@@ -92,7 +92,7 @@ def prepare_startup(stored: Iterable[StoredResource]) -> Startup:
 
 
 def prepare(part: StoredPart) -> PreparedPart:
-    """Prepare a part by itself. Never raises: a fault is recorded in the result."""
+    """Prepare a part by itself, without regard to others. Never raises: a fault becomes the `flaw` of the result."""
     given: list[AddedResource] = []
     flaw = part.problem
     for resource in part.resources:

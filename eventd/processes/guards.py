@@ -1,4 +1,4 @@
-"""The node's side of the keeper: starts programs that end with the node and with all their descendants."""
+"""The node's side of the keeper: starts programs that are killed, with all their descendants, when the node ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_SECONDS: Final = 10.0
 END_SECONDS: Final = 5.0
 """Seconds that the keeper may take to end everything when the node stops."""
 MAX_IDLE: Final = 4
-"""Guards that are kept for reuse."""
+"""Maximum number of idle guards that are kept for reuse."""
 NO_LIFELINE: Final = "-1"
 """The argument that tells Python code that a guard kills it, not a lifeline."""
 
@@ -60,7 +60,7 @@ class Guards:
         return guarded or Process.start_python(code, arguments, environment, self._clock, path)
 
     async def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> Program | None:
-        """Start it under a guard; None if this system has no subreapers."""
+        """Start a program under a guard; None if this system has no subreapers."""
         if not self._supported:
             return None
         with open_pipes() as (ours, theirs):
@@ -101,7 +101,7 @@ class Guards:
         return guard
 
     def _hand_over(self, number: int, end: socket.socket) -> _Keeper:
-        """Let the keeper start a guard; if the keeper is gone, start another."""
+        """Let the keeper start a guard, and return the keeper; start a keeper first if there is none any more."""
         if self._keeper is not None:
             try:
                 self._keeper.start_guard(number, end)
@@ -147,7 +147,7 @@ class Guards:
 
 
 class _Keeper:
-    """The process that starts the guards."""
+    """The node's handle on the process that starts the guards."""
 
     def __init__(self, clock: Clock, ended: Callable[[_Keeper], None]) -> None:
         self._clock = clock
@@ -167,11 +167,11 @@ class _Keeper:
         self._process.exited.add_done_callback(lambda _: ended(self))
 
     def start_guard(self, number: int, end: socket.socket) -> None:
-        """Start a guard. Raises OSError."""
+        """Start a guard; `end` is its end of the socket to the node. Raises OSError."""
         socket.send_fds(self._socket, [keeper.NUMBER.pack(number)], [end.fileno()])
 
     def kill_guard(self, number: int) -> None:
-        """Kill a guard that does not respond, and then what it guarded."""
+        """Let the keeper kill a guard that does not respond, and then its programs; does not wait."""
         try:
             self._socket.send(keeper.NUMBER.pack(number))
         except OSError:
@@ -183,7 +183,7 @@ class _Keeper:
         self._process.kill_and_reap()
 
     async def close(self) -> None:
-        """Let the keeper end all of its guards and itself, for some seconds; then kill it."""
+        """Let the keeper end all of its guards and itself, for up to `END_SECONDS`; then kill it and wait."""
         self._socket.close()
         timer = self._clock.timer(END_SECONDS)
         try:

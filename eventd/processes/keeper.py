@@ -117,7 +117,7 @@ class _Reaper:
 
 
 def _adopt_orphans() -> bool:
-    """Become the parent of orphaned descendants. Children do not inherit this."""
+    """Become the parent of orphaned descendants; False if unsupported. Children do not inherit this."""
     try:
         import ctypes
 
@@ -127,7 +127,7 @@ def _adopt_orphans() -> bool:
 
 
 def children() -> list[int]:
-    """Return the children of this process."""
+    """Return the pids of the children of this process."""
     own = os.getpid()
     try:
         with open(LIST.format(own), encoding="ascii") as file:
@@ -178,7 +178,7 @@ class Guard(_Reaper):
         self._program = 0
 
     def serve(self) -> NoReturn:
-        """Serve until the node closes its end of the socket."""
+        """Serve until the node closes its end of the socket; then kill the program and its descendants, and exit."""
         try:
             while True:
                 self.wait()
@@ -247,7 +247,7 @@ class Keeper(_Reaper):
         self._guards: dict[int, int] = {}
 
     def serve(self) -> NoReturn:
-        """Serve until the node is gone; then no process below this one is left."""
+        """Serve until the node is gone; then kill all processes below this one, and exit."""
         try:
             while True:
                 self.wait()
@@ -282,7 +282,7 @@ class Keeper(_Reaper):
         self._guards[number] = pid
 
     def _sweep(self) -> None:
-        """Reap. A child that is no guard belonged to a guard that is gone: kill it."""
+        """Reap. If a child has ended, kill those that are not guards: they belonged to a guard that is gone."""
         gone = {pid for pid, _ in self.reap()}
         if gone:
             self._guards = {number: pid for number, pid in self._guards.items() if pid not in gone}

@@ -13,10 +13,11 @@ _SELF: Final = os.getpid()
 
 
 def end_with(lifeline: int) -> None:
-    """Kill this process and its process group when the other end of a pipe is closed; nothing is written to it.
+    """Kill this process, and its process group if it leads one, when the other end of the pipe `lifeline` is closed.
 
-    A thread watches the pipe, also during an endless loop, but not while C code holds the interpreter lock: a regular
-    expression can do so for years. Where supported, the kernel kills the process group by itself.
+    Nothing is written to the pipe. A thread watches it, also during an endless loop, but not while C code holds the
+    interpreter lock: a regular expression can do so for years. Where supported, the kernel kills the process group by
+    itself.
     """
     os.set_inheritable(lifeline, False)
     if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:

@@ -22,7 +22,7 @@ _KILL: Final = 9
 _FIND_MODULES: Final = f"import sys; sys.path[:] = sys.argv.pop().split({os.pathsep!r})\n"
 _LOOK_AGAIN_SECONDS: Final = 0.01
 _REAP_SECONDS: Final = 5.0
-"""Seconds that `wait_gone` waits at most."""
+"""Maximum seconds that `wait_gone` waits."""
 
 
 class OutputPipe:
@@ -37,7 +37,7 @@ class OutputPipe:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """Read one chunk at most. False if there is none, now or for good."""
+        """Read up to one chunk. False if there is none now, or no more will come."""
         try:
             chunk = os.read(self._fd, CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -76,7 +76,10 @@ class InputPipe:
         os.set_blocking(fd, False)
 
     def write(self, data: bytes, *, last: bool) -> None:
-        """Write all of `data` as fast as it is read; `last` closes the pipe afterwards."""
+        """Start to write `data`, as fast as the program reads it, without waiting; `last` closes the pipe at the end.
+
+        Earlier data must have been read: what is left of it is dropped.
+        """
         if self._fd < 0:
             return
         self._left, self._last = memoryview(data), last
@@ -127,7 +130,7 @@ class Program(ABC):
         return self._inflow(self._out, take)
 
     def read_stderr(self, take: Callable[[bytes], None]) -> OutputPipe:
-        """The same for standard error."""
+        """Like `read_stdout`, for standard error."""
         return self._inflow(self._err, take)
 
     def _inflow(self, fd: int, take: Callable[[bytes], None]) -> OutputPipe:
@@ -146,9 +149,7 @@ class Program(ABC):
             inflow.close()
 
     async def wait_gone(self) -> None:
-        """Wait until the program is reaped, for a limited time: the kernel may hold a process that waits for a dead
-        disk.
-        """
+        """Wait for `gone`, but only for `_REAP_SECONDS`: the kernel may hold a process that waits for a dead disk."""
         timer = self._clock.timer(_REAP_SECONDS)
         try:
             await asyncio.wait({self.gone, timer}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,11 +1,7 @@
-"""kill -9 between any two steps of a run: after the restart the part exists exactly once, and so do the events.
-
-The seed is printed; EVENTD_TEST_SEED repeats it.
-"""
+"""kill -9 between any two steps of a run: after the restart the part exists exactly once, and so do the events."""
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
@@ -52,9 +48,9 @@ def runs(node: NodeProcess, **asked: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(120)
-def test_parts_and_facts_survive_kills_exactly_once(processes: Processes, tmp_path: Path) -> None:
-    seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
-    chance = random.Random(seed)
+def test_parts_and_facts_survive_kills_exactly_once(
+    processes: Processes, tmp_path: Path, chance: random.Random
+) -> None:
     node = start(processes, tmp_path, SLOW)
     names: list[str] = []
     for _ in range(5):
@@ -68,7 +64,7 @@ def test_parts_and_facts_survive_kills_exactly_once(processes: Processes, tmp_pa
     wait_for(lambda: effective(node) == wanted, f"the {len(wanted)} routes to be in force", seconds=30)
     outcomes = [line["outcome"] for name in names for line in runs(node, eventId=name)]
     told = {name: [line["outcome"] for line in runs(node, eventId=name)].count("succeeded") for name in names}
-    print(f"seed {seed}: {len(names)} events, {outcomes.count('failed')} runs cut short")  # noqa: T201
+    print(f"{len(names)} events, {outcomes.count('failed')} runs cut short")  # noqa: T201
     assert set(told.values()) == {1}, "an event was run to its end once, and stored once"
     assert sorted(fact["payload"]["of"] for fact in facts(node)) == names
     assert node.ask("GET", "/subscriptions")["subscriptions"][0]["deadLetters"] == 0

@@ -58,14 +58,14 @@ def pair(processes: Processes, postgres_url: str) -> tuple[NodeProcess, NodeProc
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 def test_the_other_takes_over_from_one_that_was_killed(
-    pair: tuple[NodeProcess, NodeProcess], processes: Processes
+    pair: tuple[NodeProcess, NodeProcess], processes: Processes, chance: random.Random
 ) -> None:
     active, other = pair
     peer = NodeProcess(processes, "c")
     peer.process.wait_ready()
     peer.join()
     active.join(peer), peer.join(active)
-    emitter = Emitter(copy(active), random.SystemRandom().randrange(1 << 32))
+    emitter = Emitter(copy(active), chance.getrandbits(32))
     emitter.start()
     try:
         for _ in range(3):
@@ -144,7 +144,7 @@ def end_claim(url: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("lost", ["frozen", "cut off"])
 def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
-    lost: str, processes: Processes, postgres_url: str
+    lost: str, processes: Processes, postgres_url: str, chance: random.Random
 ) -> None:
     with silent_proxy(int(sa.make_url(postgres_url).port or 0)) as proxy:
         way = sa.make_url(postgres_url).set(port=proxy.port).render_as_string(hide_password=False)
@@ -155,7 +155,7 @@ def test_the_other_takes_over_from_one_that_is_lost_inside_a_transaction(
         )
         standing_by(other)
         active.apply(group("a", secret=active.secret))  # listens nowhere: on this machine, both would want the address
-        emitter = Emitter(copy(active), random.SystemRandom().randrange(1 << 32))
+        emitter = Emitter(copy(active), chance.getrandbits(32))
         emitter.start()
 
         def stop() -> bool:

@@ -158,7 +158,6 @@ async def serving(
             workers,
             supervisor,
             stopping,
-            "1.2.3",
             bounds,
             ConcurrencyLimits(bounds),
             clock.monotonic(),

@@ -1,4 +1,4 @@
-"""What the author of a plugin works with: events come in, proposals go out.
+"""The values that a plugin's function takes and returns: events come in, proposals go out.
 
 A plugin is a function in the entry point group `eventd.plugins`. It is called with the events of a batch, or with one
 event after another if its first parameter is called `event`, and with the resources of its context if it has a second
@@ -71,7 +71,10 @@ class Emit(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Several proposals at once and how long they last: `ttl` is a timedelta or a text such as `10m`."""
+    """Several proposals at once, and how long they last.
+
+    `ttl` is a timedelta or a text such as `10m`; None: the `ttl` of the Plugin.
+    """
 
     resources: Sequence[Resource | Mapping[str, Any]] = ()
     masks: Sequence[Mask | Mapping[str, Any]] = ()
@@ -82,12 +85,12 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 def write_duration(ttl: timedelta | str) -> str:
-    """Format a duration for a result."""
+    """Return a duration as text for a result; a text is returned unchanged."""
     return ttl if isinstance(ttl, str) else f"{ttl // timedelta(microseconds=1)}us"
 
 
 def write_time(time: datetime | str) -> str:
-    """Format a time for a result. Raises ValueError for a time without a time zone."""
+    """Return a time as text for a result; a text is returned unchanged. Raises ValueError without a time zone."""
     if isinstance(time, str):
         return time
     if time.tzinfo is None:
@@ -96,7 +99,7 @@ def write_time(time: datetime | str) -> str:
 
 
 def resource_document(resource: Resource, subject: str = "") -> dict[str, Any]:
-    """Return the resource as a document of a result. `subject` is annotated unless the resource names one."""
+    """Return the resource as a document of a result, annotated with `subject` if it names no subject itself."""
     annotations = {FOR_SUBJECT: subject, **resource.annotations} if subject else dict(resource.annotations)
     metadata = {"name": resource.name, "annotations": annotations} if annotations else {"name": resource.name}
     return {
@@ -123,7 +126,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def event_document(emit: Emit | Event) -> dict[str, Any]:
     """Return the event as a document of a result.
 
-    An event that the plugin received is emitted as a new one with its own id.
+    Of an event that the plugin received, only type, subject and payload are kept: it becomes a new event.
     """
     if isinstance(emit, Event):
         emit = Emit(type=emit.type, subject=emit.subject, payload=emit.payload)
@@ -143,5 +146,5 @@ def event_document(emit: Emit | Event) -> dict[str, Any]:
 
 
 def is_many(value: object) -> bool:
-    """Return whether a value stands for several proposals."""
+    """Return whether a value is an iterable of proposals, and not a single one, a mapping or a text."""
     return isinstance(value, Iterable) and not isinstance(value, Mapping | str | bytes | Struct)

@@ -27,7 +27,7 @@ from eventd.plugins.author.authoring import (
 )
 
 MAX_BYTES: Final = 4 << 20
-"""Bytes of all proposals of one run at most."""
+"""Maximum bytes of all proposals of one run, as JSON."""
 _LISTS: Final = ("resources", "directives", "actionPlans", "events")
 _STATUS: Final = frozenset((*_LISTS, "ttl", "observedAt"))
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -40,13 +40,13 @@ _DOCUMENTS: Final[dict[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
 
 
 class ProposalTooLarge(Exception):
-    """The function proposes more than a result may contain, and was stopped."""
+    """The function proposes more than `MAX_BYTES`; nothing more is collected from it."""
 
 
 class ProposalWriter:
     """Collects proposals one by one, so that a function that never stops yielding is stopped here.
 
-    `latest`: what a later event says about a resource replaces what an earlier one said.
+    With `latest` a resource replaces an earlier one of the same apiVersion, kind and name.
     """
 
     def __init__(self, *, latest: bool = False) -> None:
@@ -57,7 +57,11 @@ class ProposalWriter:
         self._ttl = self._observed_at = ""
 
     def add(self, value: Any, subject: str = "") -> None:
-        """Add a returned value. Raises TypeError for an unsupported type, ProposalTooLarge beyond 4 MiB."""
+        """Add a returned value, or each of several; None adds nothing. Resources without a subject get `subject`.
+
+        Raises TypeError for an unsupported type, ValueError for a second ttl or a number that is not finite, and
+        ProposalTooLarge beyond 4 MiB.
+        """
         if value is None:
             return
         if isinstance(value, Resource):
@@ -97,7 +101,7 @@ class ProposalWriter:
             self._lists[name][place] = msgspec.Raw(raw)
 
     def _place_of(self, document: Mapping[str, Any]) -> int | None:
-        """Return the index of the same resource; None for a new one."""
+        """Return the index of the earlier resource with the same identity; None for a new one, whose index is noted."""
         metadata = document.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         identity = (str(document.get("apiVersion")), str(document.get("kind")), str(name))
@@ -138,7 +142,7 @@ class ProposalWriter:
         self._note(status.get("ttl"), status.get("observedAt"))
 
     def _note(self, ttl: Any, observed_at: Any) -> None:
-        """Record ttl and observedAt. A result has one of each: repeated values must be equal."""
+        """Keep ttl and observedAt, unless empty. Raises ValueError if another value was kept before."""
         for name, value in (("_ttl", ttl), ("_observed_at", observed_at)):
             if value and getattr(self, name) not in ("", value):
                 raise ValueError("returned two different ttl or observedAt; one run is one result")

@@ -10,6 +10,7 @@ from typing import Final
 from eventd.errors import Conflict, Invalid
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_NAME_RULE: Final = "use at most 63 of a-z, 0-9 and single dashes; begin with a letter"
 _PYPROJECT: Final = """\
 [build-system]
 requires = ["hatchling"]
@@ -97,7 +98,7 @@ routerctl plugin run $name --dry-run
 
 Change `plugin()` in `$module/__init__.py`. It is given one event at a time because its parameter is called `event`;
 call it `events` to be given a whole batch. A running node takes a new version over within ten minutes, or at once when
-`RELEASE` in `plugin.yaml` is raised and applied. When a run fails, `routerctl plugin logs $name` shows what it said.
+`RELEASE` in `plugin.yaml` is raised and applied. When a run fails, `routerctl plugin logs $name` shows what it wrote.
 """
 _DECLARED: Final = """\
 apiVersion: plugin.routerd.net/v1alpha1
@@ -195,11 +196,11 @@ _REQUEST: Final = """\
 def skeleton(name: str, folder: Path, *, shell: bool) -> dict[str, str]:
     """Return the files of a new plugin by path within `folder`.
 
-    Raises Invalid for a name that is no valid package name.
+    Raises Invalid for a name that is not valid for a plugin and its package.
     """
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > 63:
-        raise Invalid(f"{name!r} cannot be the name of a plugin", hint="small letters, digits and single dashes")
+        raise Invalid(f"{name!r} cannot be the name of a plugin", hint=_NAME_RULE)
     file = f"{name}.sh"
     place = folder.absolute() / file
     way = f"executable: {place}" if shell else f"entryPoint: {name}"

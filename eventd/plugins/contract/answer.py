@@ -1,4 +1,4 @@
-"""Reads the answer of a plugin within limits of time and memory, and reports what is wrong with it."""
+"""Decodes and checks the answer of a plugin, within limits of size and depth. A fault becomes a PluginFailed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eventd.text.duration import format_duration, parse_duration
 from federation.event import is_plain
 
 MAX_TEXT: Final = 8 << 20
-"""Characters of all texts of an answer with its aliases expanded: a kilobyte of YAML can expand to a gigabyte."""
+"""Maximum characters of all texts and keys of an answer, aliases expanded: a kilobyte of YAML can become a gigabyte."""
 _LONGEST: Final = 300
 _ONE: Final = "write one PluginResult and nothing else; write messages for people to standard error"
 _NEEDED: Final = {
@@ -28,11 +28,11 @@ _NEEDED: Final = {
     "actionPlans": "propose.providerAction",
 }
 _EMITTING: Final = frozenset(("emit.events", "observe.cloud", "observe.providerPrivateIPs", "propose.dynamicConfig"))
-"""The capabilities that allow a plugin to emit events: proposing configuration or observing implies it."""
+"""Any one of these capabilities allows a plugin to emit events: proposing configuration or observing implies it."""
 
 
 class _Refused(Exception):
-    """Why an answer is refused: `undecodable` or `refused`, with the details."""
+    """An answer cannot be used: its `reason` is `undecodable`, or `refused` if it was decoded."""
 
     def __init__(self, reason: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -40,7 +40,10 @@ class _Refused(Exception):
 
 
 def read_answer(stdout: bytes, *, now: int) -> Result:
-    """Read the result that an executable wrote to standard output, JSON or YAML. Raises PluginFailed."""
+    """Read the PluginResult that an executable wrote to standard output, as JSON or YAML. Raises PluginFailed.
+
+    `now`, in microseconds, replaces an absent `observedAt`. Capabilities are not checked here.
+    """
     try:
         value = decode(stdout)
         return _result(_read(Answer, value).status, value["status"], now)
@@ -49,7 +52,10 @@ def read_answer(stdout: bytes, *, now: int) -> Result:
 
 
 def read_status(status: bytes, *, now: int, ttl: int) -> Result:
-    """Read the JSON result of an entry point; `ttl` in microseconds is the default. Raises PluginFailed."""
+    """Read the `status` that an entry point returned, as JSON. Raises PluginFailed.
+
+    `now` and `ttl`, in microseconds, replace an absent `observedAt` and `ttl`. Capabilities are not checked here.
+    """
     try:
         value = decode(status)
         if value.get("ttl") is None:
@@ -67,7 +73,7 @@ def _failure(refused: _Refused) -> PluginFailed:
 
 
 def decode(stdout: bytes) -> dict[str, Any]:
-    """Decode the single mapping of an answer. Raises _Refused."""
+    """Decode an answer, JSON or YAML, which must be one mapping, and check its values. Raises _Refused."""
     if not stdout.strip():
         raise _Refused("undecodable", "the plugin wrote nothing to its standard output", "it must write a PluginResult")
     value = _decode(stdout)
@@ -143,7 +149,7 @@ def check_values(value: Any) -> None:
 
 
 def _check_scalar(value: Any) -> int:
-    """Return the number of characters of a scalar."""
+    """Return the number of characters of a text, 0 for any other scalar. Raises _Refused for an unusable value."""
     if isinstance(value, str):
         if not is_plain(value):
             raise _Refused("refused", "the plugin's answer contains the character U+0000 or half of a surrogate pair")
@@ -183,7 +189,7 @@ def _result(status: Status, written: Mapping[str, Any], now: int) -> Result:
 
 
 def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Remove repetitions. Raises _Refused if a result has two versions of one resource."""
+    """Return the resources without repetitions. Raises _Refused if two of them define one resource differently."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for index, document in enumerate(documents):
         identity = (document["apiVersion"], document["kind"], document["metadata"]["name"])
@@ -196,7 +202,7 @@ def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _check_kind(index: int, resource: ProposedResource) -> None:
-    """Check a kind of this project's API groups; the kinds of other groups are not checked."""
+    """Raise _Refused unless the kind is foreign, or one of this program in its own apiVersion."""
     version, kind = resource.api_version, resource.kind
     known = KINDS.get(kind)
     if is_foreign(version, kind) or (known is not None and known.api_version == version):
@@ -240,7 +246,7 @@ def _plan(plan: ActionPlan) -> dict[str, Any]:
 
 
 def check_capabilities(result: Result, capabilities: frozenset[str]) -> None:
-    """Raise PluginFailed if the result contains what the plugin does not declare in its capabilities."""
+    """Raise PluginFailed if the result has resources, directives, plans or events that `capabilities` do not allow."""
     for what, needed in _missing(result, capabilities):
         message = f"the plugin's answer contains {what}, but the plugin does not declare {needed}"
         hint = f"add {needed.partition(' or ')[0]} to spec.capabilities of the Plugin to permit that"

@@ -16,18 +16,17 @@ from federation.event import Event, encode, format_time
 
 API_VERSION: Final = "plugin.routerd.net/v1alpha1"
 REQUEST: Final = "PluginRequest"
-RESULT: Final = "PluginResult"
 
 SUBSCRIPTION_TRIGGER: Final = "federation-subscription"
 MANUAL_TRIGGER: Final = "manual"
 INTERVAL_TRIGGER: Final = "interval"
 
 MAX_STDERR_KEPT: Final = 8192
-"""Characters of a run's standard error that are kept."""
+"""How many characters of a run's standard error are kept, from its end."""
 
 
 def subscription_topic(name: str) -> str:
-    """Return the topic of the runs of one EventSubscription."""
+    """Return the `trigger.topic` in the requests of an EventSubscription; it does not name a topic of the log."""
     return f"routerd.federation.subscription/{name}"
 
 
@@ -46,7 +45,7 @@ class Request:
     previous_generation: int = 0
 
     def encode(self) -> bytes:
-        """Return the request as one line of JSON, the standard input of an executable."""
+        """Return the request as JSON: the standard input of an executable, or the content of a frame for a host."""
         head = {
             "apiVersion": API_VERSION,
             "kind": REQUEST,
@@ -70,8 +69,8 @@ class Request:
 class Result:
     """A checked proposal. `observed_at` and `ttl` are in microseconds, `ttl` is above 0.
 
-    `resources` are whole documents; `directives` and `action_plans` are kept as written. `events` are to be emitted, as
-    written: they are checked when they are emitted.
+    `resources` are whole documents with metadata, each once; `directives` and `action_plans` are mappings as in an
+    answer. `events` are as the plugin wrote them: they are checked only when they are emitted.
     """
 
     observed_at: int
@@ -84,7 +83,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A successful run.
+    """The outcome of a successful run.
 
     Times are in microseconds. `exit_code` is None for an entry point; `stdout_digest` is the SHA-256 of the answer in
     hex.

@@ -1,6 +1,7 @@
 """The structure of a plugin's answer as models; the JSON Schemas are generated from them.
 
-Fields are checked in their order. Unknown members are ignored, so that a plugin written for a later version works here.
+Fields are checked in their order. Unknown members are not refused, so that a plugin written for a later version works
+here: they are ignored, but kept in action plans, their targets and undos, and in events.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _fields(value: Any) -> Any:
 
 ItemT = TypeVar("ItemT")
 Listed = Annotated[tuple[ItemT, ...], FailFast()]
-"""A list of which only the first fault is reported: it may have a hundred thousand."""
+"""A list whose first fault ends its check: it may have a hundred thousand faults."""
 Fields = Annotated[dict[str, Any], BeforeValidator(_fields)]
 Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME})]
 Ttl = Annotated[str, AfterValidator(_ttl), WithJsonSchema({"type": "string", "pattern": f"^(?:{PATTERN})$"})]
@@ -76,7 +77,7 @@ class Form(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_is_absent(cls, value: Any) -> Any:
+    def _drop_null(cls, value: Any) -> Any:
         """Treat null as absent, because programs in some languages write absent members as null."""
         return {key: inner for key, inner in value.items() if inner is not None} if isinstance(value, dict) else value
 
@@ -95,11 +96,11 @@ class ProposedResource(Form):
     api_version: Name = Field(description="For example net.routerd.net/v1alpha1.")
     kind: Name = Field(description="For example IPv4Route.")
     metadata: Metadata = Field(description="Its name and annotations.")
-    spec: Fields = Field(description="What it says.")
+    spec: Fields = Field(description="The content.")
 
 
 class Target(Form):
-    """A declared resource."""
+    """The declared resource that a directive acts on."""
 
     api_version: Name = Field(description="Its apiVersion.")
     kind: Name = Field(description="Its kind.")
@@ -132,7 +133,7 @@ class PlanTarget(Form):
 
 
 class Undo(Form):
-    """The action that reverts it."""
+    """The action that reverts the action of a plan."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -150,10 +151,10 @@ class ActionPlan(Form):
     target: PlanTarget = Field(default=PlanTarget(), description="The target of the action.")
     mode: str = Field(default="", description="Empty or dry-run, which mean the same.")
     risk_level: Literal["", "low", "medium", "high"] = Field(default="", description="The risk of the action.")
-    undo: Undo | None = Field(default=None, description="The action that reverts it.")
+    undo: Undo | None = Field(default=None, description="The action that reverts `action`.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield missing fields of the action, and settings that would execute the plan."""
+        """Yield the target's fields that are missing but required by the action, and a mode other than dry-run."""
         for name in self._needed():
             if not _field(self.target, name).strip():
                 yield Finding(("target", name), f"is required for {self.action}")
@@ -194,7 +195,7 @@ class Status(Form):
     events: Listed[EmittedEvent] = Field(default=(), description="Events to emit.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a fault if the result would end at a time that cannot be written."""
+        """Yield a fault if `observedAt` is given and the result would end after the year 9999."""
         observed = read_time(self.observed_at) if self.observed_at else None
         if observed is not None:
             try:

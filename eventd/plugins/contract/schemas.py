@@ -23,7 +23,7 @@ class Trigger(Form):
     type: Literal["federation-subscription", "manual", "interval"] = Field(
         description="A subscription, a command, or a schedule."
     )
-    topic: str = Field(description="routerd.federation.subscription/NAME; otherwise empty.")
+    topic: str = Field(description="routerd.federation.subscription/NAME in a subscription's run; otherwise empty.")
 
 
 class GivenEvent(Form):
@@ -86,6 +86,12 @@ class Request(Form):
     spec: RequestSpec = Field(description="The content of the request.")
 
 
+class PartName(Form):
+    """The part."""
+
+    name: Name = Field(description="The source with dashes, and the generation.")
+
+
 class PartSpec(Form):
     """The proposal of a plugin and its end."""
 
@@ -104,7 +110,7 @@ class Part(Form):
 
     api_version: Literal["config.routerd.net/v1alpha1"] = Field(description="The version of this form.")
     kind: Literal["DynamicConfigPart"] = Field(description="What this is.")
-    metadata: PluginName = Field(description="The source with dashes, and the generation.")
+    metadata: PartName = Field(description="The name of the part.")
     spec: PartSpec = Field(description="The content.")
 
 
@@ -118,7 +124,7 @@ def schema_text(form: type[BaseModel]) -> str:
 
 
 def main(folder: str) -> None:
-    """Write every schema into the folder."""
+    """Write every schema into the folder, which is created if missing."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, form in FILES.items():
         Path(folder, name).write_text(schema_text(form), encoding="utf-8")

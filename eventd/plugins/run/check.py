@@ -46,7 +46,8 @@ State = Literal["ok", "failed", "skipped"]
 class Verdict:
     """The result of one check.
 
-    `took` in microseconds; `reason` is the fault or the observation. `stderr` is the plugin's output when it failed.
+    `took` in microseconds, 0 if not measured; `reason` is the fault or the observation. `stderr` is the plugin's output
+    if the run failed.
     """
 
     check: str
@@ -69,7 +70,7 @@ class _NextVersionRequest(Request):
 
 
 def sample_event(number: int, type: str, now: int, **fields: Any) -> Event:
-    """Return a sample event: the observation of the client with this number."""
+    """Return a sample event: client `number` observed at `now` (microseconds); `fields` replace those of the sample."""
     address = f"10.{88 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
     given: dict[str, Any] = {
         "id": f"check-{number}",
@@ -158,7 +159,10 @@ class Checking:
         return Verdict(name, "ok", took, _summary(outcome))
 
     async def _same_again(self) -> Verdict:
-        """Check that a proposal depends on the request alone: a node that repeats a batch must get the same result."""
+        """Send one request twice, and check that both results are equal apart from events.
+
+        A node that repeats a batch must get the same result.
+        """
         name = "the same twice"
         request = self._request([self._event(number) for number in range(3)])
         try:
@@ -188,7 +192,7 @@ class Checking:
         return Verdict(name, "ok", 0, f"{count} runs")
 
     def _leaves_what_is_declared(self) -> Verdict:
-        """Check that no part defines a declared resource: only a mask may change it."""
+        """Check that no result so far defines a declared resource of the context: only a mask may change one."""
         name = "does not redefine declared resources"
         if not self.context:
             return Verdict(name, "skipped", 0, "spec.context names no resource that is declared")

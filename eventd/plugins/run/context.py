@@ -27,8 +27,7 @@ _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?----
 
 
 def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[dict[str, Any]]:
-    """Return the resources that the plugin may see, in the order of its Plugin, without secrets; missing ones are left
-    out.
+    """Return the declared resources that the Plugin names, in its order, without secrets; others are left out.
 
     Each is `{apiVersion, kind, name, spec}`.
     """
@@ -41,10 +40,11 @@ def context_of(config: PluginConfig, stored: Iterable[StoredResource]) -> list[d
 
 
 def redact(value: Any) -> Any:
-    """Return the value without secrets and references to them, by the names of its keys in any spelling.
+    """Return a copy without the values of keys whose names, in any spelling, denote secrets or their sources.
 
-    Passwords are removed from URLs and assignments in texts; a text with a private key is removed. A mapping of `name`
-    and `value` is judged by its name.
+    Such a value becomes empty; a mapping, or the path of a key file, is left out. In other texts, users and passwords
+    in URLs and assigned secrets are removed; a text with a private key becomes empty. In a mapping with `name` and
+    `value`, the name decides about the value.
     """
     if isinstance(value, str):
         return _redact_text(value)
@@ -69,7 +69,7 @@ def _redact_assignment(found: re.Match[str]) -> str:
 
 
 def _plain(key: str) -> str:
-    """Return a name without separators."""
+    """Return a name in lower case, without separators."""
     return _SEPARATORS.sub("", key.lower())
 
 

@@ -24,7 +24,7 @@ def ended_well(outcome: Outcome, *, at: int, source: str, generation: int | None
 
 
 def ended_badly(failed: PluginFailed, *, at: int, status: RunStatus = RunStatus.FAILED) -> RunEnd:
-    """Return the end of a run without a result. A plugin that cannot run at all is blocked, regardless of `status`."""
+    """Return the end of a run without a result: BLOCKED if the plugin cannot run at all, otherwise `status`."""
     return RunEnd(
         status=RunStatus.BLOCKED if failed.about_plugin else status,
         completed_at=at,

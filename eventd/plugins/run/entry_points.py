@@ -76,12 +76,12 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """Whether it accepts requests."""
+        """Return whether the process still runs and was not killed, so that it can serve another request."""
         return not (self.process.exited.done() or self._kill_reason.done())
 
     def _take_stdout(self, chunk: bytes) -> None:
         self._out += chunk
-        if not self._expecting:  # it does not respond: it is not used again
+        if not self._expecting:  # not a response to a request: the host is not used again
             self._kill("protocol")
             return
         if len(self._out) < _LENGTH:
@@ -122,7 +122,7 @@ class Host:
             raise self._failure(failed)
 
     async def run(self, request: bytes, longest: int) -> Answer:
-        """Run one request for at most `longest` microseconds. Raises PluginFailed."""
+        """Run one request for up to `longest` microseconds. Raises PluginFailed; the caller then kills the host."""
         self._out.clear()
         self._err.clear()
         self._frame = self._loop.create_future()
@@ -148,14 +148,14 @@ class Host:
         if self.process.exited.done():
             how = ended_by(self.process.exited.result())
             raise self._failed(f"the plugin's process {how}", "crashed", LOOK, transient=True)
-        message = f"the plugin was stopped: it ran longer than {format_duration(round(seconds * SECOND))}"
+        message = f"the plugin was killed: it ran longer than {format_duration(round(seconds * SECOND))}"
         hint = "make it faster, or raise spec.timeout of the Plugin"
         raise self._failed(message, "timeout", hint, transient=True)
 
     def _killed_for(self, reason: str) -> PluginFailed:
         if reason == "protocol":
             return self._failed(
-                "the plugin's process was stopped: something wrote into the pipe of its answers", "crashed"
+                "the plugin's process was killed: something wrote into the pipe of its answers", "crashed"
             )
         return too_much(reason, "", kept_stderr(self._err))
 
@@ -182,7 +182,7 @@ class Host:
 
 
 class Hosts:
-    """The hosts of one plugin in its current declaration. Each caller has one to itself."""
+    """The hosts of one plugin in its current declaration. Each run has a host to itself."""
 
     def __init__(self, config: PluginConfig, clock: Clock, environment: Mapping[str, str], guards: Guards) -> None:
         self._config = config
@@ -194,7 +194,10 @@ class Hosts:
         self._retired = False
 
     async def run(self, request: Request) -> Answer:
-        """Run the plugin once. Raises PluginFailed. Cancelling kills the host."""
+        """Run the plugin once. Cancelling kills the host.
+
+        Raises PluginFailed, and then kills this host and the idle ones.
+        """
         host = self._take() or await self._start()
         try:
             answer = await host.run(request.encode(), self._config.timeout)
@@ -211,7 +214,7 @@ class Hosts:
 
     @property
     def any_left(self) -> bool:
-        """Return whether any process is left."""
+        """Return whether any host process is left, idle or busy."""
         return bool(self._all)
 
     def retire(self) -> None:
@@ -227,7 +230,7 @@ class Hosts:
             await host.process.wait_gone()
 
     def _take(self) -> Host | None:
-        """Return the idle host that was used last, so that surplus hosts stay idle and expire; None without one."""
+        """Take the idle host that was used last, so that surplus hosts stay idle and expire; None if none is idle."""
         while self._idle:
             host, timer = self._idle.popitem()
             timer.cancel()

@@ -1,5 +1,6 @@
-"""Plugins that are programs: one process for each run, with the request on standard input and the answer on standard
-output.
+"""Plugins that are programs: one process for each run.
+
+The process reads the request on standard input and writes the answer to standard output.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LOOK: Final = "routerctl plugin logs shows what it wrote"
 NOT_STARTED: Final = (126, 127)
 """Exit codes by which shells and `env` report that a program cannot be run or found."""
 PIPE_SECONDS: Final = 1.0
-"""Seconds that processes left by an ended program may keep its pipes open."""
+"""Seconds that a run waits for the pipes of a program that has ended: its descendants may keep them open."""
 
 _FIRST_LINE: Final = 256
 """Bytes of a script's first line that the kernel reads."""
@@ -45,7 +46,7 @@ _SHORTAGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The unparsed answer of a plugin."""
+    """The unparsed answer of a plugin; `exit_code` is None for an entry point."""
 
     exit_code: int | None
     stdout: bytes
@@ -53,13 +54,13 @@ class Answer:
 
 
 def environment_of(common: Mapping[str, str], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return a plugin's environment: the common variables and its own. Keys that the system rejects are left out."""
+    """Return a plugin's environment: the common variables and its own, which win; without those the system rejects."""
     usable = {key: value for key, value in own if key.strip() and "=" not in key}
     return {key: value for key, value in {**common, **usable}.items() if "\0" not in key + value}
 
 
 def kept_stderr(raw: bytes | bytearray) -> str:
-    """Return the end of a standard error, where programs report failures."""
+    """Return the last `MAX_STDERR_KEPT` characters of a standard error, where programs report failures."""
     text = bytes(raw).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text if len(text) <= MAX_STDERR_KEPT else "…" + text[-(MAX_STDERR_KEPT - 1) :]
 
@@ -70,7 +71,7 @@ def digest_of(stdout: bytes | bytearray) -> str:
 
 
 def check_executable(path: str) -> None:
-    """Raise PluginFailed if the file cannot be run: it is missing, no regular file, or not executable."""
+    """Raise PluginFailed if the file is missing, unreadable, not a regular file, or not executable for this user."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -112,7 +113,7 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
 
 
 def _no_interpreter(path: str) -> tuple[str, str]:
-    """Explain a first line that names no usable interpreter; a Windows line end is invisible to the author."""
+    """Return fault and hint for a script whose interpreter is missing; its author cannot see a Windows line end."""
     missing = "names an interpreter that does not exist"
     try:
         with open(path, "rb") as script:
@@ -128,7 +129,10 @@ def _no_interpreter(path: str) -> tuple[str, str]:
 async def run_executable(
     path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
 ) -> Answer:
-    """Run a program once, for at most `longest` microseconds. Raises PluginFailed; cancelling kills the program."""
+    """Run a program once, for up to `longest` microseconds. Raises PluginFailed.
+
+    However the run ends, also by cancelling, the program is killed with its descendants.
+    """
     process = await start(path, environment, guards)
     run = _Run(process, clock)
     try:
@@ -143,7 +147,7 @@ async def run_executable(
 
 
 class _Run:
-    """What one process wrote, and whether it exceeded the limits."""
+    """Collects the output of one process, up to the limits, and judges its end."""
 
     def __init__(self, process: Program, clock: Clock) -> None:
         self._process = process
@@ -170,9 +174,9 @@ class _Run:
             self._too_much.set_result(reason)
 
     async def watch(self, longest: int) -> PluginFailed | None:
-        """Wait for the end of the run. Returns the failure, or None."""
+        """Wait up to `longest` microseconds for the end of the run. Returns the failure; None if it succeeded."""
         if not await self._ended(longest / SECOND):
-            message = f"the plugin was stopped: it ran longer than {format_duration(longest)}"
+            message = f"the plugin was killed: it ran longer than {format_duration(longest)}"
             hint = "make it faster, or raise spec.timeout of the Plugin"
             return self._failed(message, "timeout", hint, transient=True)
         await self._read_the_rest()
@@ -181,7 +185,7 @@ class _Run:
         return self._judge(self._process.exited.result())
 
     async def _ended(self, seconds: float) -> bool:
-        """Return whether the program ended, or wrote too much, in time."""
+        """Wait, and return whether the program ended, or wrote too much, within `seconds`."""
         timer = self._clock.timer(seconds)
         try:
             waits: set[asyncio.Future[Any]] = {self._process.exited, self._too_much, timer}
@@ -191,7 +195,7 @@ class _Run:
         return self._process.exited.done() or self._too_much.done()
 
     async def _read_the_rest(self) -> None:
-        """Read the rest of the pipes; processes that it left behind may keep them open."""
+        """Read the rest of the pipes, for up to `PIPE_SECONDS`: descendants of the program may keep them open."""
         if all(pipe.ended.done() for pipe in self._pipes):
             return
         timer = self._clock.timer(PIPE_SECONDS)
@@ -246,5 +250,5 @@ def _drain_all(pipes: list[OutputPipe]) -> None:
 def too_much(reason: str, digest: str, stderr: str) -> PluginFailed:
     """Return the failure of a plugin that wrote more than allowed."""
     what, most, hint = _LIMITS[reason]
-    message = f"the plugin was stopped: it wrote more than {most // 1024} KiB to its {what}"
+    message = f"the plugin was killed: it wrote more than {most // 1024} KiB to its {what}"
     return PluginFailed(message, hint=hint, reason=reason, stdout_digest=digest, stderr=stderr)

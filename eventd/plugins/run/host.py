@@ -44,7 +44,7 @@ class _Request(msgspec.Struct):
 
 
 class Failed(Exception):
-    """The plugin cannot run, or its function failed: a slug and a message for the node."""
+    """The plugin cannot be loaded; `reason` is a slug for the node."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class Function:
         self._run: Callable[[Any], Any] | None = None
 
     def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
-        """Call it with the events of a request and return the resulting `status`."""
+        """Call the function, once or for each event, and return the resulting `status` as JSON."""
         gathered = ProposalWriter(latest=self._each)
         placed = (context,) if self._context == "placed" else ()
         named = {"context": context} if self._context == "named" else {}
@@ -83,7 +83,7 @@ class Function:
             gathered.add(value, subject)
 
     def _until_complete(self, awaitable: Any) -> Any:
-        """Run on one loop for the life of the process, so that connections of the plugin stay usable."""
+        """Run the awaitable on the one loop of this process, so that connections of the plugin stay usable."""
         if self._run is None:
             import asyncio  # importing asyncio takes a third of the start, and most plugins do not need it
 
@@ -101,10 +101,10 @@ async def _drain(gathered: ProposalWriter, values: Any, subject: str) -> None:
 
 
 def _parameters(call: Any) -> tuple[str, str]:
-    """Return the name of the first parameter, and how the context is passed: `named`, `placed`, or empty for not at
-    all.
+    """Return the name of the first parameter, and how the context is passed.
 
-    Raises Failed for a signature that cannot be called this way, which no event can cause.
+    That is `named`, `placed`, or empty if it is not passed. Raises Failed for a signature that cannot be called with
+    the events, or with the events and the context.
     """
     try:
         signature = inspect.signature(call)
@@ -150,7 +150,7 @@ def load(name: str) -> Function:
 
 
 def _others() -> str:
-    """Return existing entry points, to help with a misspelt name."""
+    """Return the end of a message that lists some existing entry points; empty if there are none."""
     from importlib.metadata import entry_points
 
     names = sorted({entry.name for entry in entry_points(group=GROUP)})
@@ -159,14 +159,14 @@ def _others() -> str:
 
 
 def find(name: str) -> Sequence[Any]:
-    """Return the distinct objects that installed packages register under a name."""
+    """Return the entry points of this name in all installed packages, one for each distinct object; none are loaded."""
     from importlib.metadata import entry_points
 
     return list({entry.value: entry for entry in entry_points(group=GROUP, name=name)}.values())
 
 
 def answer(function: Function, raw: bytes) -> bytes:
-    """Return the answer to one request: `{"status": …}` or `{"failed": {reason, message}}`."""
+    """Return the answer to one request as JSON: `{"status": …}`, or `{"failed": {reason, message}}` after an error."""
     request = msgspec.json.decode(raw, type=_Request)
     try:
         return b'{"status":' + function(request.spec.events, request.spec.context.resources) + b"}"
@@ -182,7 +182,7 @@ def _failed(reason: str, message: str) -> bytes:
 
 
 def _print_error(error: BaseException) -> None:
-    """Print the traceback without the frames of this file, which do not concern the author."""
+    """Print the traceback to standard error, without the leading frames of this file."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
         frames = frames.tb_next
@@ -216,7 +216,10 @@ def _flush(streams: Iterable[Any]) -> None:
 
 
 def _put_pipes_aside() -> tuple[int, int]:
-    """Move the pipes to descriptors that the plugin's children do not inherit, and open harmless files instead."""
+    """Move the pipes of requests and answers to descriptors that children do not inherit, and return these.
+
+    Afterwards standard input is empty, and what is written to standard output goes to standard error.
+    """
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -226,7 +229,7 @@ def _put_pipes_aside() -> tuple[int, int]:
 
 
 def main(name: str, lifeline: int) -> NoReturn:
-    """Load the plugin, report it, then answer requests until the pipe ends.
+    """Load the entry point `name`, report whether that succeeded, answer requests until their pipe ends, and exit.
 
     `lifeline` is a pipe whose other end the node holds and never writes to; -1 if a guard ends this process.
     """

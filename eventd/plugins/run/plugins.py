@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final
 
 from eventd.plugins.contract.answer import check_capabilities, read_answer, read_status
@@ -15,6 +15,7 @@ from eventd.plugins.run.executable import Answer, digest_of, environment_of
 from eventd.processes.guards import Guards
 from eventd.resources.effective import PluginConfig
 from eventd.runtime.clock import Clock
+from eventd.runtime.threads import THREADS, ThreadFactory
 
 READERS: Final = 4
 """How many answers are parsed at the same time, off the loop: a kilobyte of YAML can take as long as a megabyte."""
@@ -31,18 +32,22 @@ class _PluginRuns:
 
 
 class Plugins:
-    """One per node. `environment` is what every plugin gets in addition to its own `env`: PATH, from the settings."""
+    """Runs plugins. `environment` is what each gets in addition to its own `env`: PATH, from the settings.
 
-    def __init__(self, clock: Clock, *, environment: Mapping[str, str]) -> None:
+    `threads` creates the pool that parses the answers.
+    """
+
+    def __init__(self, clock: Clock, *, environment: Mapping[str, str], threads: ThreadFactory = THREADS) -> None:
         self._clock = clock
         self._environment = dict(environment)
+        self._threads = threads
         self._guards = Guards(clock)
         self._current: dict[str, _PluginRuns] = {}
         self._retired: list[Hosts] = []
-        self._readers: ThreadPoolExecutor | None = None
+        self._readers: Executor | None = None
 
     async def run(self, config: PluginConfig, request: Request) -> Outcome:
-        """Run the plugin once, with at most `config.concurrency` concurrent runs; further runs wait.
+        """Run the plugin once, and check its answer; beyond `config.concurrency` concurrent runs of it, wait first.
 
         Raises PluginFailed. Cancelling kills all processes of the run.
         """
@@ -86,7 +91,7 @@ class Plugins:
         return await self.run_raw(config, request.encode())
 
     async def run_raw(self, config: PluginConfig, request: bytes) -> Answer:
-        """Run an executable with any bytes as input; its answer is not parsed. Raises PluginFailed."""
+        """Run an executable with any bytes as input, at once; its answer is not parsed. Raises PluginFailed."""
         return await executable.run_executable(
             config.executable,
             request,
@@ -97,7 +102,7 @@ class Plugins:
         )
 
     async def _result(self, runs: _PluginRuns, answer: Answer) -> Result:
-        self._readers = self._readers or ThreadPoolExecutor(READERS, "plugin-answers")
+        self._readers = self._readers or self._threads(READERS, "plugin-answers")
         return await asyncio.get_running_loop().run_in_executor(self._readers, _read, runs, answer, self._clock.now())
 
     async def forget(self, name: str) -> None:
@@ -105,7 +110,7 @@ class Plugins:
         self._retire(name)
 
     def _retire(self, name: str) -> None:
-        """Start no runs in this declaration of a plugin: kill its idle hosts now, and busy ones after their runs."""
+        """Start no more runs in this declaration of a plugin; kill its idle hosts now, busy ones after their runs."""
         runs = self._current.pop(name, None)
         self._retired = [hosts for hosts in self._retired if hosts.any_left]
         if runs is not None and runs.hosts is not None:

@@ -27,12 +27,15 @@ from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_run
 
-BROKEN_OFF: Final = "the run was interrupted: its process was stopped, or its declaration changed"
+BROKEN_OFF: Final = "the run was interrupted: the node or command that ran it was stopped, or its declaration changed"
 
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """The input of a run. `ttl` in microseconds limits how long its part lasts; `kept`: run and part are stored."""
+    """The input of a run. `owner` will own its part; `kept`: whether run and part are stored.
+
+    `ttl` limits how long the part lasts, in microseconds; None: only the ttl of the result does.
+    """
 
     config: PluginConfig
     request: Request
@@ -43,7 +46,7 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outcome of a run. A part that was not stored has the generation that it would have got."""
+    """The outcome of a run, and the generation of its part; 1 if it was not stored."""
 
     part: NewPart
     generation: int
@@ -51,7 +54,7 @@ class RunResult:
 
 
 def prepare_manual_run(conn: Connection, name: str, now: int, *, kept: bool) -> RunOrder:
-    """Prepare a run that an operator starts. Raises NotFound if the plugin is not declared."""
+    """Prepare a run that an operator starts; nothing is written. Raises NotFound if the plugin is not declared."""
     stored = read_resources(conn)
     config = find_plugin(stored, name)
     owner = plugin_owner(name)
@@ -61,7 +64,7 @@ def prepare_manual_run(conn: Connection, name: str, now: int, *, kept: bool) -> 
 
 
 def prepare_due_run(conn: Connection, schedule: ScheduleConfig, now: int) -> RunOrder:
-    """Prepare a run that is due. Raises NotFound if the plugin is no longer declared."""
+    """Prepare a run that is due by a schedule; nothing is written. Raises NotFound for an undeclared plugin."""
     stored = read_resources(conn)
     config = find_plugin(stored, schedule.plugin)
     request = _request(conn, stored, config, schedule.owner, INTERVAL_TRIGGER, now)
@@ -69,7 +72,7 @@ def prepare_due_run(conn: Connection, schedule: ScheduleConfig, now: int) -> Run
 
 
 def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
-    """Return the declared plugin. Raises NotFound."""
+    """Return the configuration of the declared plugin `name`. Raises NotFound."""
     found = plugins(stored)
     if name not in found:
         there = f"declared: {', '.join(sorted(found)[:10])}" if found else "declare one first: routerctl apply -f FILE"
@@ -80,7 +83,7 @@ def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
 def _request(
     conn: Connection, stored: Sequence[StoredResource], config: PluginConfig, owner: str, trigger: str, now: int
 ) -> Request:
-    """Build the request. An empty `owner` means that earlier runs do not matter."""
+    """Build the request; its `previous_generation` is that of the last part of `owner`, 0 if `owner` is empty."""
     earlier = read_parts(conn, source=owner) if owner else []
     noted = read_noted(conn)
     return Request(
@@ -96,13 +99,13 @@ def _request(
 
 
 def _hash(stored: Sequence[StoredResource]) -> str:
-    """Return a hash of everything that is declared."""
+    """Return the SHA-256, in hex, of all declared resources."""
     documents = [document(identity_of(row), row.annotations, row.spec) for row in startup(stored)]
     return hashlib.sha256(json.dumps(documents, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 async def run_without_events(database: Database, clock: Clock, running: Plugins, asked: RunOrder) -> RunResult:
-    """Run a plugin without events, and store run and part if `asked.kept`.
+    """Run a plugin without events. If `asked.kept`, store the run, also a failed one, and the part of its result.
 
     Raises PluginFailed, and Invalid for a result that cannot be stored.
     """

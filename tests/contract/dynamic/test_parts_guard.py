@@ -152,7 +152,7 @@ def test_a_declared_capture_refuses_until_it_is_deleted(database: Database) -> N
 
 def test_a_capture_that_cannot_be_read_refuses_every_report_and_says_how_to_end_that(database: Database) -> None:
     source = give(database, claim("10.77.60.300"))
-    with pytest.raises(SelfCapture, match="captures an unreadable address, which might be this one") as caught:
+    with pytest.raises(SelfCapture, match="captures an address that cannot be read; it might be this one") as caught:
         report(database, "10.1.1.1")
     assert caught.value.hint == f"routerctl dynamic delete {source}"
     report(database, "not an address")
@@ -161,6 +161,6 @@ def test_a_capture_that_cannot_be_read_refuses_every_report_and_says_how_to_end_
 
 def test_a_declared_one_that_cannot_be_read_does_too(database: Database) -> None:
     declare(database, claim(""))
-    with pytest.raises(SelfCapture, match="RemoteAddressClaim/c captures an unreadable address") as caught:
+    with pytest.raises(SelfCapture, match="RemoteAddressClaim/c captures an address that cannot be read") as caught:
         report(database, "10.1.1.1")
     assert caught.value.hint == "routerctl delete RemoteAddressClaim c"

@@ -20,6 +20,7 @@ from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
 from tests.support.growing import GrowingLake
 from tests.support.lakes import NOON, ship_state
+from tests.support.local_spark import run_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -136,6 +136,6 @@ async def test_what_a_peer_observed_there_is_taken(sites: MakeSites, tmp_path: P
 
 async def test_a_claim_that_cannot_be_read_refuses_every_report(site: Site, tmp_path: Path) -> None:
     await capture(site, tmp_path, "not an address")
-    with pytest.raises(SelfCapture, match="captures an unreadable address"):
+    with pytest.raises(SelfCapture, match="captures an address that cannot be read"):
         await site.emit("own", type=OBSERVED, subject="10.77.60.11/32")
     assert await site.ids() == ["remote"]

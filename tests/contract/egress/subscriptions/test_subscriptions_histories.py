@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
@@ -36,9 +35,9 @@ SPECS = (
 class History:
     """What happened to a subscription, and what must come of it."""
 
-    def __init__(self, engine: Engine, seed: int) -> None:
+    def __init__(self, engine: Engine, chance: random.Random) -> None:
         self.engine = engine
-        self.chance = random.Random(seed)
+        self.chance = chance
         self.spec = self.chance.choice(SPECS)
         self.words: list[tuple[str, str, str]] = []  # type, subject, id
         self.poison: set[str] = set()
@@ -114,13 +113,11 @@ class History:
 
 @pytest.mark.parametrize("number", range(4))
 async def test_whatever_happens_each_event_comes_to_its_end_once(
-    log: EventLog, clock: ManualClock, number: int
+    log: EventLog, clock: ManualClock, number: int, chance: random.Random
 ) -> None:
-    seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}, number {number}")  # noqa: T201
     engine = Engine(log, clock)
     try:
-        history = History(engine, seed + number)
+        history = History(engine, chance)
         await history.declare(grace=5)
         for _ in range(40):
             await history.step()

@@ -162,7 +162,7 @@ async def test_pipes_that_are_closed_before_the_end(plugins: Plugins, tmp_path: 
 async def test_a_flood_of_output_is_stopped(plugins: Plugins, tmp_path: Path) -> None:
     failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\nexec head -c 100000000 /dev/zero\n"))
     assert failed.reason == "stdout_too_large"
-    assert failed.message == "the plugin was stopped: it wrote more than 4096 KiB to its output"
+    assert failed.message == "the plugin was killed: it wrote more than 4096 KiB to its output"
 
 
 NODE = """

@@ -173,7 +173,7 @@ async def test_it_inherits_no_descriptor_of_the_node(bench: Bench) -> None:
 async def test_an_endless_run_is_ended(bench: Bench) -> None:
     failed = await bench.fail("while True: pass", timeout=SECOND // 5)
     assert (failed.reason, failed.transient, failed.about_plugin) == ("timeout", True, False)
-    assert failed.message == "the plugin was stopped: it ran longer than 200ms"
+    assert failed.message == "the plugin was killed: it ran longer than 200ms"
 
 
 async def test_signals_that_are_ignored_do_not_help(bench: Bench) -> None:
@@ -207,7 +207,7 @@ async def test_an_exit_code_is_told(bench: Bench) -> None:
 async def test_a_flood_on_standard_error_is_stopped(bench: Bench) -> None:
     failed = await bench.fail("while True: os.write(2, b'x' * 4096)")
     assert failed.reason == "stderr_too_large"
-    assert failed.message == "the plugin was stopped: it wrote more than 64 KiB to its standard error"
+    assert failed.message == "the plugin was killed: it wrote more than 64 KiB to its standard error"
     assert len(failed.stderr) <= 8192
 
 

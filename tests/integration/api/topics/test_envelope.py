@@ -201,8 +201,8 @@ async def test_health_and_readiness_are_told(server: Server) -> None:
     assert (ready.status, ready.body) == (200, {"status": "ready", "wal_replay_complete": True, "topics": 1})
     server.checks["database"] = "it does not answer"
     not_ready = await server.ask("GET", "/ready")
-    assert (not_ready.status, not_ready.body["status"]) == (503, "not ready")
-    assert not_ready.headers["Retry-After"] == "1"
+    assert not_ready.body == {"status": "not ready", "wal_replay_complete": True, "topics": 1}
+    assert (not_ready.status, not_ready.headers["Retry-After"]) == (503, "1")
 
 
 async def test_figures_are_told_as_text_and_as_json(stored: Server) -> None:

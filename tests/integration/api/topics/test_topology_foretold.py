@@ -1,11 +1,7 @@
-"""The routing graph predicts what happens: random routers that a node accepts, and one record at each topic.
-
-The seed is printed; EVENTD_TEST_SEED repeats it.
-"""
+"""The routing graph predicts what happens: random routers that a node accepts, and one record at each topic."""
 
 from __future__ import annotations
 
-import os
 import random
 from itertools import permutations
 
@@ -58,10 +54,7 @@ async def heads(server: Server, topics: list[str]) -> dict[str, int]:
     return found
 
 
-async def test_what_is_foretold_of_a_graph_is_what_becomes_of_a_record(stored: Server) -> None:
-    seed = int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")  # noqa: T201
-    chance = random.Random(seed)
+async def test_what_is_foretold_of_a_graph_is_what_becomes_of_a_record(stored: Server, chance: random.Random) -> None:
     compared = 0
     for number in range(GRAPHS):
         topics = [f"t{number}{letter}" for letter in "abcd"[: chance.randint(2, 4)]]

@@ -650,15 +650,14 @@ def test_a_backup_killed_at_any_step_leaves_the_last_one_or_the_new_one(node: No
     assert sorted(set(map(len, found))) == [2, 3]
 
 
-def _killed_at_random(processes: Processes, command: list[str], spoken: Callable[[], None]) -> None:
+def _killed_at_random(
+    processes: Processes, chance: random.Random, command: list[str], spoken: Callable[[], None]
+) -> None:
     """Six times: run the command, kill it somewhere in its second half at the latest, and look."""
-    chance = random.Random(
-        seed := int(os.environ.get("EVENTD_TEST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
-    )
     begun = time.monotonic()
     assert processes.run([*CONTROL, *command]).returncode == 0
     whole = time.monotonic() - begun
-    print(f"seed {seed}; it takes {whole:.2f} s")  # noqa: T201
+    print(f"it takes {whole:.2f} s")  # noqa: T201
     for number in range(6):
         process = processes.start(f"killed{number}", [*CONTROL, *command])
         time.sleep(whole * (0.4 + 0.6 * chance.random()))
@@ -667,7 +666,9 @@ def _killed_at_random(processes: Processes, command: list[str], spoken: Callable
         spoken()
 
 
-def test_killed_at_random_with_many_events_both_are_whole(node: Node, processes: Processes) -> None:
+def test_killed_at_random_with_many_events_both_are_whole(
+    node: Node, processes: Processes, chance: random.Random
+) -> None:
     many = [f"e{number:05}" for number in range(8000)]
     node.emit(*many)
     node.backup()
@@ -682,8 +683,8 @@ def test_killed_at_random_with_many_events_both_are_whole(node: Node, processes:
         assert_whole(node.file)
         assert ids(node.file)[:8000] == many
 
-    _killed_at_random(processes, ["db", "backup", str(node.copy), "--force", *at], copy_is_whole)
-    _killed_at_random(processes, ["db", "restore", str(node.copy), "--yes", *at], database_is_whole)
+    _killed_at_random(processes, chance, ["db", "backup", str(node.copy), "--force", *at], copy_is_whole)
+    _killed_at_random(processes, chance, ["db", "restore", str(node.copy), "--yes", *at], database_is_whole)
 
 
 # --- and then federate -------------------------------------------------------------------------------------------

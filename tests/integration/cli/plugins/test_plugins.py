@@ -368,4 +368,7 @@ def test_nothing_is_overwritten_and_names_are_those_of_packages(control: Control
     again = control("plugin", "init", "claims", "--directory", "here", code=1)
     assert again.err == "error: here exists and is not an empty folder (name another folder with --directory)\n"
     wrong = control("plugin", "init", "My_Claims", code=1)
-    assert "'My_Claims' cannot be the name of a plugin (small letters, digits and single dashes)" in wrong.err
+    assert (
+        "'My_Claims' cannot be the name of a plugin (use at most 63 of a-z, 0-9 and single dashes; begin with a letter)"
+        in wrong.err
+    )

@@ -14,12 +14,12 @@ import typer.main
 from typer._completion_classes import BashComplete
 
 from eventd.cli import routerctl_commands, routerd_eventd_commands
-from eventd.cli.audit.audit import _spark_size
 from eventd.cli.gateway.options import flags
 from eventd.cli.program.old_spellings import (
     REFUSED_OPTIONS,
     RENAMED_COMMANDS,
     RENAMED_OPTIONS,
+    SPARK_SIZES,
     SYNONYMS,
     UNUSED_OPTIONS,
     unused_options,
@@ -233,6 +233,7 @@ def block_of_old_spellings() -> str:
     for path, options in UNUSED_OPTIONS.items():
         unused.setdefault(options, []).append(path)
     rows = [(f"`{old}`", f"`{new}`") for old, new in (RENAMED_OPTIONS | RENAMED_COMMANDS).items()]
+    rows.append((f"sizes of {_code(set(SPARK_SIZES.values()))} such as `2g`, in {_code(SPARK_SIZES)}", "`2GiB`"))
     rows += [(f"{_code(options)} of {_code(paths)}", "No effect. Leave it out.") for options, paths in unused.items()]
     return "\n".join(["| Old spelling | Now |", "|---|---|", *(f"| {old} | {now} |" for old, now in rows)])
 
@@ -246,6 +247,25 @@ def test_the_reference_lists_the_old_spellings() -> None:
     assert f"\n{block}\n" in sections("cli.md"), f"docs/reference/cli.md lacks this table:\n\n{block}"
 
 
-@pytest.mark.parametrize(("text", "size"), [("2g", "2g"), ("512mb", "512mb"), ("2G", "2G"), ("2GiB", "2048m")])
-def test_memory_may_be_given_in_the_notation_of_spark(text: str, size: str) -> None:
-    assert _spark_size(text) == size
+@pytest.mark.parametrize(("path", "option"), SPARK_SIZES.items())
+@pytest.mark.parametrize(
+    ("old", "now"), [("2g", "2GiB"), ("512mb", "512MiB"), ("2G", "2GiB"), ("4194304k", "4194304KiB"), ("1t", "1TiB")]
+)
+def test_memory_may_be_given_in_the_notation_of_spark(path: str, option: str, old: str, now: str, call: Call) -> None:
+    usual = typed(path)
+    assert call("routerctl", path, [*usual, option, now]) == ""
+    expected = call.given
+    for words in ([option, old], [f"{option}={old}"]):
+        notice = f"note: {option} {old} is now written {now}; the old spelling still works\n"
+        assert call("routerctl", path, [*usual, *words]) == notice
+        assert (call.code, call.given) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [("512KiB", "must be at least 1MiB, not '512KiB'"), ("1k", "must be at least 1MiB"), ("g", "'g' is not a size")],
+)
+def test_memory_is_a_size_as_everywhere(size: str, reason: str, call: Call) -> None:
+    told = call("routerctl", "audit run", [*typed("audit run"), "--memory", size])
+    assert f"error: invalid value for '--memory': {reason}" in told
+    assert call.code == 2

@@ -113,12 +113,12 @@ ADDRESS_RULE = "must be an IP address or a host name"
         (
             "listen: {address: '10.0.0.1:80', port: 80}",
             "spec.listen.address: must be an IP address or a host name, not "
-            "'10.0.0.1:80' (the port belongs into spec.listen.port)",
+            "'10.0.0.1:80' (write the port in spec.listen.port)",
         ),
         (
             "listen: {address: '[::1]', port: 80}",
             "spec.listen.address: must be an IP address or a host name, not '[::1]' "
-            "(the port belongs into spec.listen.port)",
+            "(write the port in spec.listen.port)",
         ),
         ("listen: 10.0.0.1", "spec.listen: must be a mapping of fields, not '10.0.0.1'"),
         ("listn: {}", "spec.listn: unknown field (did you mean listen?)"),
