@@ -205,15 +205,6 @@ class LoadResult(NamedTuple):
     def calls(self) -> int:
         return len(self.latencies)
 
-    @property
-    def rate(self) -> float:
-        """Return the requests per second."""
-        return self.calls / self.seconds
-
-    def percentile(self, percent: float) -> float:
-        """Return a percentile in milliseconds."""
-        return percentile(self.latencies, percent)
-
     def jsons(self) -> list[list[Any]]:
         """Return the bodies of all answers by client."""
         return [[read_answer(raw).json() for raw in answers] for answers in self.answers]

@@ -13,7 +13,15 @@ from eventd.audit.engine.cells import HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.link_rows import ENDLESS
-from eventd.audit.engine.pair_figures import COUNTED, HourKey, PairFigures, RowComparison, changes_by_pair, counts_of
+from eventd.audit.engine.pair_figures import (
+    COUNTED,
+    HourKey,
+    OldestPending,
+    PairFigures,
+    RowComparison,
+    changes_by_pair,
+    counts_of,
+)
 from eventd.audit.engine.plan import NodeEpoch, Plan, states_by_node
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.findings import Finding, Kind
@@ -42,8 +50,8 @@ class StageResults:
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
     figures: Mapping[PairKey, PairFigures]
     hours: Sequence[Mapping[str, Any]]
-    waiting: Mapping[PairKey, tuple[int, int]]
-    """See `read_waiting`."""
+    waiting: Mapping[PairKey, OldestPending]
+    """The events that the cells count as pending."""
     senders: Mapping[PairKey, tuple[str, ...]]
     comparison: RowComparison = field(default_factory=RowComparison)
     findings: list[Finding] = field(default_factory=list)
@@ -176,11 +184,10 @@ def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, 
 
     The lag is how long before `now` the oldest pending event was recorded, in seconds; 0 without one.
     """
-    waiting = results.waiting.get(key)
+    waiting = [found[key] for found in (results.waiting, results.comparison.waiting) if key in found]
     slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
-    if waiting is not None:
-        slots.append(waiting[1])
-    lag = 0.0 if waiting is None else max(0.0, (now - waiting[0]) / SECOND)
+    slots += [one.slot for one in waiting]
+    lag = max((max(0.0, (now - one.recorded_at) / SECOND) for one in waiting), default=0.0)
     if not slots:
         return lag, None
     since = min(slots) * MINUTE

@@ -19,7 +19,7 @@ NEVER: Final = int(np.iinfo(np.int64).min)
 
 
 class Words(NamedTuple):
-    """A column of few distinct texts: for each row the index of its text in `values`."""
+    """A column of few distinct texts: for each row the index of its text in `values`; an empty text stands for null."""
 
     codes: npt.NDArray[np.int32]
     values: tuple[str, ...]
@@ -74,9 +74,12 @@ class Columns:
             return Words(np.zeros(0, np.int32), ())
         if not hasattr(column, "dictionary"):
             column = column.dictionary_encode()
-        codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
         # A dictionary may hold a text twice, or one that no row uses.
         values = tuple("" if value is None else value for value in column.dictionary.to_pylist())
+        indices = column.indices
+        if indices.null_count:
+            indices, values = indices.fill_null(len(values)), (*values, "")
+        codes = indices.to_numpy(zero_copy_only=False)
         distinct = tuple(dict.fromkeys(values))
         if len(distinct) < len(values):
             place = {value: at for at, value in enumerate(distinct)}

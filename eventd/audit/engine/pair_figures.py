@@ -79,16 +79,28 @@ class LocatedDiscrepancy(NamedTuple):
     slot: int
 
 
+class OldestPending(NamedTuple):
+    """When the first pending event of a pair was recorded (microseconds), and the earliest slot of a pending event.
+
+    The two may be of different events.
+    """
+
+    recorded_at: int
+    slot: int
+
+
 @dataclass
 class RowComparison:
     """The comparison of the rows of uneven slots: discrepancies, and the changes to the counts of the cells.
 
-    `compared` is the number of events that were judged, each at one peer.
+    `compared` is the number of events that were judged, each at one peer; `waiting` has the pending events that the
+    cells do not count as such.
     """
 
     located: list[LocatedDiscrepancy] = field(default_factory=list)
     changes: dict[HourKey, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     compared: int = 0
+    waiting: dict[PairKey, OldestPending] = field(default_factory=dict)
 
     def add(self, trail: Trail, coverage: Coverage) -> None:
         """Judge an event, and add its discrepancies and its changes to the counts."""
@@ -97,6 +109,8 @@ class RowComparison:
         self.located += [LocatedDiscrepancy(discrepancy, trail.slot) for discrepancy in verdict.discrepancies]
         pair = PairKey(trail.group, trail.source, trail.peer)
         _add(self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)], _change(trail, verdict.outcome))
+        if verdict.outcome is Outcome.PENDING and trail.restored:
+            _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
 
     @property
     def discrepancies(self) -> Iterator[Discrepancy]:
@@ -124,6 +138,7 @@ class RowComparison:
             for name, n in change.items()
             if n
         ]
+        waiting = [{**key._asdict(), "low": one.recorded_at, "time": one.slot} for key, one in self.waiting.items()]
         text, number = pa.string(), pa.int64()
         pair = [("group", text), ("source", text), ("peer", text)]
         columns = [("kind", text), *pair, ("seq", number), ("id", text), ("detail", text), ("slot", number)]
@@ -131,6 +146,7 @@ class RowComparison:
         return {
             "discrepancies": pa.Table.from_pylist(rows, pa.schema(columns)),
             "changes": pa.Table.from_pylist(changes, pa.schema(changed)),
+            "waiting": pa.Table.from_pylist(waiting, pa.schema([*pair, ("low", number), ("time", number)])),
             "compared": pa.table({"n": pa.array([self.compared], number)}),
         }
 
@@ -144,6 +160,7 @@ class RowComparison:
         for row in (row for table in parts.get("changes", ()) for row in table.to_pylist()):
             key = HourKey(PairKey(row["group"], row["source"], row["peer"]), row["type"], row["hour"])
             comparison.changes[key][row["name"]] += row["n"]
+        comparison.waiting = read_waiting(row for table in parts.get("waiting", ()) for row in table.to_pylist())
         comparison.compared = sum(row["n"] for table in parts.get("compared", ()) for row in table.to_pylist())
         return comparison
 
@@ -178,16 +195,18 @@ def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures
     return dict(found)
 
 
-def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[int, int]]:
-    """Return, for each pair with pending events, when the first was recorded (microseconds), and a slot.
-
-    It is the earliest slot of pending events in the part that has the first one; other parts may have an earlier slot.
-    """
-    found: dict[PairKey, tuple[int, int]] = {}
+def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, OldestPending]:
+    """Return the oldest pending events of each pair that has some, over all parts."""
+    found: dict[PairKey, OldestPending] = {}
     for row in rows:
-        pair, first = PairKey(row["group"], row["source"], row["peer"]), (row["low"], row["time"])
-        found[pair] = min(first, found.get(pair, first))
+        pair = PairKey(row["group"], row["source"], row["peer"])
+        _keep_oldest(found, pair, OldestPending(row["low"], row["time"]))
     return found
+
+
+def _keep_oldest(found: dict[PairKey, OldestPending], pair: PairKey, one: OldestPending) -> None:
+    other = found.get(pair, one)
+    found[pair] = OldestPending(min(one.recorded_at, other.recorded_at), min(one.slot, other.slot))
 
 
 def read_senders(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[str, ...]]:

@@ -40,8 +40,13 @@ if TYPE_CHECKING:
 
 EVENT: Final = ("group", "source", "peer", "id", "fingerprint")
 """The columns that identify one event and one peer."""
-_COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refused", "held")
+_COUNTS: Final = ("origin", "due", "ahead", "sent", "expired", "in_path", "refused", "held", "restored")
 """The fields of `Trail` that count the roles, in the order of `Role`."""
+_TIMES: Final = (
+    *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max")),
+    *(("held_at", "min"), ("restored_at", "min")),
+)
+"""The times of `Trail`, and how those of several marks are joined."""
 
 
 def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
@@ -111,7 +116,7 @@ def trails(marks: pa.Table, keeping: Collection[str]) -> pa.Table:
     by_sender = _by_sender(doubtful.sort_by("at"))
     found = _by_event(by_sender.sort_by("due_at"))
     filled = {"seq": 0, "due_node": "", "due_epoch": "", "sent_node": ""}
-    for name in ("due_at", "due_position", "sent_at", "done_at", "held_at"):
+    for name in ("due_at", "due_position", "sent_at", "done_at", "held_at", "restored_at"):
         filled[name] = 0
     for name, value in filled.items():
         found = found.set_column(found.schema.get_field_index(name), name, found[name].fill_null(value))
@@ -136,6 +141,7 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         "done_at": ("done", sent),
         "arrived_at": ("arrived", sent),
         "held_at": ("at", role & Role.HELD > 0),
+        "restored_at": ("at", role & Role.RESTORED > 0),
     }
     for name, (column, rows) in masked.items():
         marks = marks.append_column(name, _only(marks[column], rows))
@@ -145,7 +151,7 @@ def _by_sender(marks: pa.Table) -> pa.Table:
         *(("origin_seq", "max"), ("source_seq", "max")),
         # The marks are in order of time, so the first values belong together.
         *(("due_at", "first"), ("due_epoch", "first"), ("due_position", "first")),
-        *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
+        *_TIMES,
     ]
     return grouped(marks, (*EVENT, "node"), made)
 
@@ -165,7 +171,7 @@ def _by_event(senders: pa.Table) -> pa.Table:
         *((name, "sum") for name in (*_COUNTS, "senders", "repeated")),
         *(("origin_seq", "max"), ("source_seq", "max")),
         *((name, "first") for name in ("due_at", "due_node", "due_epoch", "due_position", "sent_node")),
-        *(("sent_at", "min"), ("done_at", "max"), ("arrived_at", "max"), ("held_at", "min")),
+        *_TIMES,
     ]
     events = grouped(senders, EVENT, made)
     # The seq at the source, also from the rows that the source has as a sender.
@@ -184,7 +190,7 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     """Return a mask of the marks of events that are not plainly in order: see `_plain`.
 
     The marks of one event and peer are counted by role, each in some bits of one number. Marks whose peer is the source
-    are always among those returned.
+    are always among those returned, as are those of an event with more marks than these bits can count.
     """
     source, peer = marks.words("source"), marks.words("peer")
     pair = key_of(*((column.codes, column.size) for column in (marks.words("group"), source, peer))).values
@@ -195,15 +201,15 @@ def _doubtful(marks: Columns, keeping: Collection[str]) -> Mask:
     total = np.add.reduceat(counted, starts)
     has_ledgers = peer.where(keeping.__contains__)[order][starts]
     plain = np.where(has_ledgers, np.isin(total, _plain(1)), np.isin(total, _plain(0)))
-    plain &= ~source.equal(peer)[order][starts]
+    marked = np.diff(starts, append=marks.rows)
+    plain &= ~source.equal(peer)[order][starts] & (marked < 1 << _BITS)
     found = np.zeros(marks.rows, bool)
-    found[order] = np.repeat(~plain, np.diff(starts, append=marks.rows))
+    found[order] = np.repeat(~plain, marked)
     return found
 
 
 _BITS: Final = 7
-"""Bits for the count of each role. From 128 marks of one role on, the count carries into the bits of the next role: a
-number that `_plain` rarely has."""
+"""Bits for the count of each role; those of all roles fit in 63 bits."""
 
 
 def _bits(role: Role, count: int = 1) -> int:
@@ -217,8 +223,9 @@ def _plain(held: int) -> tuple[int, ...]:
 
     The source has recorded such an event. In addition, one sender delivered it, and the peer holds it or has no
     ledgers; or the only delivery ended as expired, in the path, or refused; or it is pending at one sender; or no
-    sender had it for the peer. A node that was restored records its events again in its new epoch, and holds again what
-    it held: so an event may be recorded twice at its source and held twice.
+    sender had it for the peer, or only in an epoch in which cells do not count it. A node that was restored records its
+    events again in its new epoch, and holds again what it held: so an event may be recorded twice at its source and
+    held twice.
     """
     found = []
     for recorded in (1, 2):
@@ -226,5 +233,5 @@ def _plain(held: int) -> tuple[int, ...]:
         arrived = (1, 2) if held else (0, 1, 2)
         found += [origin + _bits(Role.DUE | Role.SENT) + _bits(Role.HELD, times) for times in arrived]
         found += [origin + _bits(Role.DUE | aside) for aside in (Role.EXPIRED, Role.IN_PATH, Role.REFUSED)]
-        found += [origin + _bits(Role.AHEAD), origin]
+        found += [origin + _bits(Role.AHEAD), origin + _bits(Role.RESTORED), origin]
     return tuple(found)

@@ -39,9 +39,12 @@ class Role(IntFlag):
     IN_PATH = 32
     REFUSED = 64
     HELD = 128  # the peer holds it
+    RESTORED = 256  # as AHEAD, in a new epoch of the sender; cells count its row of the previous epoch instead
 
 
-_ORIGIN, _DUE, _AHEAD, _HELD = (np.int64(role) for role in (Role.ORIGIN, Role.DUE, Role.AHEAD, Role.HELD))
+_ORIGIN, _DUE, _AHEAD, _HELD, _RESTORED = (
+    np.int64(role) for role in (Role.ORIGIN, Role.DUE, Role.AHEAD, Role.HELD, Role.RESTORED)
+)
 _OUTCOMES: Final = {
     "delivered": Role.SENT,
     "expired": Role.EXPIRED,
@@ -115,12 +118,13 @@ def _inside(slot: Numbers, slots: Numbers) -> Mask:
 def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, since: int = NEVER) -> Iterator[pa.Table]:
     """Yield the marks of rows of `events` of a node with these links, a table for each pair; the rows are candidates.
 
-    Rows recorded before `since` (microseconds) are not due; they may be recorded at their source, held, or ahead of a
-    link.
+    Rows recorded before `since` (microseconds) are not due, and ahead of a link only as RESTORED; they may be recorded
+    at their source, or held.
     """
     if not table.rows:
         return
     own, recorded = table.booleans("own"), table.numbers("recorded_at")
+    kept = recorded >= since
     slot, selector = table.numbers("event_at") // MINUTE, RowSelector(table)
     node, group, source = (table.words(name) for name in ("node", "group", "source"))
     used = {(group.values[one], source.values[other]) for one, other in {*zip(group.codes, source.codes, strict=True)}}
@@ -134,7 +138,7 @@ def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, sinc
         role = own * _ORIGIN | (~own & node.where(pair.peer.__eq__)) * _HELD
         if link is not None:
             due, ahead = selector.select(link)
-            role |= (due & (recorded >= since)) * _DUE | ahead * _AHEAD
+            role |= (due & kept) * _DUE | (ahead & kept) * _AHEAD | (ahead & ~kept) * _RESTORED
         inside = source.where(pair.source.__eq__) & group.where(pair.group.__eq__) & _inside(slot, wanted)
         places = np.flatnonzero(inside & (role > 0))
         if len(places):

@@ -100,20 +100,13 @@ class Audit(NamedTuple):
     found: StageResults
 
 
-def run(spark: SparkSession, request: Request, *, clock: Clock | None = None) -> Report:
+def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
     """Audit a lake; write report.json, report.html, the tables and the state for the next audit to `request.out`.
 
-    Raises NotFound if there is no lake, LakeUnusable for a lake of another schema, LakeUnavailable if lake or output
-    cannot be reached, and Conflict if the output holds an audit of another lake (unless `full`), or another process
-    writes there. Errors of Spark pass through unchanged.
+    `session` is one of `own_session`; the caller holds the lock of the output. Raises NotFound if there is no lake,
+    LakeUnusable for a lake of another schema, LakeUnavailable if lake or output cannot be reached, and Conflict if the
+    output holds an audit of another lake (unless `full`). Errors of Spark pass through unchanged.
     """
-    open_lake(connect(request.lake))  # fail before the output folder is created
-    with hold_output(connect(request.out)):
-        return audit(own_session(spark), request, clock=clock or SystemClock()).report
-
-
-def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
-    """Do what `run` does, on a session of `own_session`; the caller already holds the lock of the output."""
     watch, out = _Stopwatch(clock), connect(request.out)
     begun = clock.monotonic()
     with watch.stage("survey"):
@@ -147,7 +140,8 @@ def _read_with_retry(
 def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> Report:
     """Audit a lake on a session of `open_session`.
 
-    Raises like `run` and `open_session`; a failure inside of Spark is an EventdError with a message of one line.
+    Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
+    Spark is an EventdError with a message of one line.
     """
     from eventd.audit.spark.session import last_cause, open_session, quiet
 
@@ -295,4 +289,4 @@ def _write(out: Storage, report: Report, findings: Sequence[Finding], hours: Seq
     out.put("report.json", to_json(report))  # written last: its presence means that the other files are complete
 
 
-__all__ = ["QUICK", "Audit", "Request", "audit", "own_session", "run", "run_on"]
+__all__ = ["QUICK", "Audit", "Request", "audit", "own_session", "run_on"]

@@ -1,7 +1,7 @@
 """A continuous audit of a lake: it runs again whenever a node has reported.
 It also runs again when no node has reported for as long as a node may be silent.
 
-A batch is the incremental audit of `run`; its cost depends on the new segments. Spark starts batches, and keeps in a
+A batch is an incremental `audit`; its cost depends on the new segments. Spark starts batches, and keeps in a
 checkpoint which node states it has seen. Everything else depends on the lake alone, so a batch that is repeated after a
 crash does no harm.
 """
@@ -95,7 +95,7 @@ def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g")
     """Audit a lake continuously on a session of `open_session`, until the listener ends the stream.
 
     With `once`, audit the present lake and return. Raises CheckFailed as soon as a failure condition is met; NotFound,
-    LakeUnusable and Conflict like `run`; Invalid if no checkpoint can be kept; LakeUnavailable only with `once`
+    LakeUnusable and Conflict like `run_on`; Invalid if no checkpoint can be kept; LakeUnavailable only with `once`
     (otherwise, it is retried); and EventdError for a failure inside of Spark.
     """
     out = connect(request.audit.out)

@@ -16,7 +16,6 @@ from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Storage
 
 FOLDER: Final = "tables"
-TABLES: Final = ("balance", "findings", "pairs", "hours", "keys")
 _LEGS: Final = tuple(LEGS.values())
 _COUNTS: Final = ("expected", *COUNTED[1:], "duplicates", "bytes")
 

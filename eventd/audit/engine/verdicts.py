@@ -35,11 +35,13 @@ class Trail(NamedTuple):
 
     Times are microseconds by the clock of the node of the row, and 0 without a row. `slot` is the minute of the event's
     own time, `seq` its seq at its source, 0 if unknown. These count rows: `origin` of the source; `due` and `ahead` of
-    senders that had the event for the peer and whose link has passed it, or not yet; `sent` acknowledged deliveries;
-    `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer. `senders` counts the nodes that
-    delivered it, `repeated` the deliveries of a sender after its first. `due_*` is of the first sender that had to send
-    it, and recorded it at `due_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt, `done_at` the
-    last acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own ledger.
+    senders that had the event for the peer and whose link has passed it, or not yet; `restored` those like `ahead` of a
+    sender's new epoch that the cells leave out (the first was recorded at `restored_at`); `sent` acknowledged
+    deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer. `senders` counts the
+    nodes that delivered it, `repeated` the deliveries of a sender after its first. `due_*` is of the first sender that
+    had to send it, and recorded it at `due_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt,
+    `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own
+    ledger.
     """
 
     group: str
@@ -52,6 +54,7 @@ class Trail(NamedTuple):
     origin: int
     due: int
     ahead: int
+    restored: int
     sent: int
     senders: int
     repeated: int
@@ -68,6 +71,12 @@ class Trail(NamedTuple):
     done_at: int
     arrived_at: int | None
     held_at: int
+    restored_at: int
+
+    @property
+    def selected(self) -> bool:
+        """Return whether a sender had the event for the peer."""
+        return bool(self.due or self.ahead or self.restored)
 
 
 class Verdict(NamedTuple):
@@ -108,13 +117,13 @@ def _outcome(trail: Trail, coverage: Coverage) -> tuple[Outcome, str]:
     """Return how the event counts, and the detail of a disagreement between sender and peer; empty if they agree."""
     if trail.sent:
         denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
-        if not (trail.due or trail.ahead):
+        if not trail.selected:
             return Outcome.FOREIGN, NOT_HELD if denied else ""
         return (Outcome.DISPUTED, NOT_HELD) if denied else (Outcome.DELIVERED, "")
     for count, outcome in _ASIDE:
         if getattr(trail, count):
-            return outcome if trail.due or trail.ahead else Outcome.FOREIGN, ""
-    if trail.ahead:
+            return outcome if trail.selected else Outcome.FOREIGN, ""
+    if trail.ahead or trail.restored:
         return Outcome.PENDING, ""
     if not trail.due:
         return Outcome.FOREIGN, ""

@@ -12,7 +12,6 @@ import numpy as np
 from eventd.audit.generate.pseudo_random import (
     Bytes,
     Ints,
-    Mask,
     Smalls,
     fingerprints,
     key_of,
@@ -96,19 +95,6 @@ class Emitter:
         """Return the numbers of a group's events."""
         commits = np.repeat(self.group, np.diff(self.first))
         return np.flatnonzero(commits == group)
-
-    def types_of(self, numbers: Ints) -> Ints:
-        """Return the type of each event."""
-        return self.types[(random_bits(self.key, numbers) & np.uint64(0xFFFF)).view(np.int64)]
-
-    def alive(self, numbers: Ints, at: int) -> Mask:
-        """Return a mask of the events with these ascending numbers that have not expired at a true time."""
-        if not len(numbers):
-            return np.zeros(0, bool)
-        begin = int(numbers[0])
-        expires_at = self.events_of(begin, int(numbers[-1]) + 1).expires_at[numbers - begin]
-        living: Mask = (expires_at == 0) | (expires_at >= at + self.skew)
-        return living
 
     def events_of(self, begin: int, end: int) -> EventColumns:
         """Return the events with numbers from `begin` up to but not including `end`."""

@@ -336,8 +336,3 @@ def to_json(report: Report) -> bytes:
     """Return the content of report.json, indented by two, with invisible characters as escapes."""
     text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     return spelled_out(text.decode()).encode()
-
-
-def from_json(text: bytes) -> Report:
-    """Parse a report written by `to_json`. Raises msgspec.ValidationError for anything else."""
-    return msgspec.json.decode(text, type=Report)
