@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache, partial
 
+import msgspec
 from aiohttp import web
 
 from eventd.api.admin.effective import EffectiveCall, EffectiveStreams
@@ -11,6 +13,7 @@ from eventd.api.framework.admission import Admission
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.mount import make_app
+from eventd.api.framework.openapi import describe
 from eventd.api.framework.operations import Services
 from eventd.api.framework.route import TOPICS, Route
 from eventd.api.framework.worker_peers import WorkerPeers
@@ -43,9 +46,19 @@ def build_app(
     concurrency = v0.concurrency if v0 is not None else ConcurrencyLimits(limits)
     count_topics = None if v0 is None else v0.count_topics
     streams = EffectiveStreams(services, callers)
+    system = System(
+        clock,
+        workers,
+        version,
+        callers.keys,
+        count_topics,
+        clock.monotonic(),
+        describe_all=partial(_describe, version, whole=True),
+        describe_topics=partial(_describe, version, whole=False),
+    )
     contexts = {
         Services: services,
-        SystemCall: System(clock, workers, version, callers.keys, count_topics, clock.monotonic()),
+        SystemCall: system,
         EffectiveCall: streams,
         TopicsCall: v0,
     }
@@ -56,6 +69,14 @@ def build_app(
     app.on_startup.append(streams.begin)
     app.on_shutdown.append(streams.end)
     return app
+
+
+@cache
+def _describe(version: str, *, whole: bool) -> bytes:
+    """Return the OpenAPI document of all routes, or of those under /v0."""
+    title = "API of a routerd-eventd node" if whole else "Topics of a routerd-eventd node"
+    routes = [route for route in ROUTES if whole or route.surface is TOPICS]
+    return msgspec.json.encode(describe(routes, title, version))
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:

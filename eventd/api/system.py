@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -13,11 +12,9 @@ from eventd.api.errors.problems import success
 from eventd.api.framework.auth import ApiKey, Keys
 from eventd.api.framework.calls import Call
 from eventd.api.framework.models import NoQuery
-from eventd.api.framework.openapi import describe
 from eventd.api.framework.operations import GROUP
+from eventd.api.framework.route import TOPICS, surface_of
 from eventd.api.framework.worker_peers import WorkerPeers
-from eventd.api.routes import ROUTES, TOPICS
-from eventd.api.topics.health import Health
 from eventd.errors import Unauthorized
 from eventd.observe.metrics import METRICS_CONTENT_TYPE
 from eventd.runtime.clock import Clock
@@ -28,7 +25,8 @@ class System(NamedTuple):
 
     `workers` reports the readiness and metrics of all processes of the node. `count_topics` returns the number of
     topics, without those of groups; None if /v0 is not served. `started`: when this process built its API, in seconds
-    of the monotonic clock.
+    of the monotonic clock. `describe_all` and `describe_topics` return the OpenAPI documents of all routes and of those
+    under /v0.
     """
 
     clock: Clock
@@ -37,6 +35,8 @@ class System(NamedTuple):
     keys: Keys
     count_topics: Callable[[], Awaitable[int]] | None
     started: float
+    describe_all: Callable[[], bytes]
+    describe_topics: Callable[[], bytes]
 
 
 class SystemCall(Call[System, NoQuery, None]):
@@ -45,30 +45,47 @@ class SystemCall(Call[System, NoQuery, None]):
     __slots__ = ()
 
 
-class Readiness(msgspec.Struct, kw_only=True):
-    """The readiness checks by name, each `ok` or a problem. A ready node that serves /v0 adds the last two fields."""
+class Health(msgspec.Struct, kw_only=True):
+    """The process is up."""
 
     status: str
-    checks: dict[str, str]
+    version: str
+    uptime_ms: int
+
+
+class Readiness(msgspec.Struct, kw_only=True):
+    """`status` is `ready`, or `not ready` with the HTTP status 503. `topics` does not count those of groups.
+
+    /readyz shows the readiness checks by name, each `ok` or a problem, and the last two fields if the node is ready
+    and serves /v0. /v0/ready always shows these two, and no `checks`.
+    """
+
+    status: str
+    checks: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     wal_replay_complete: bool | msgspec.UnsetType = msgspec.UNSET
     topics: int | msgspec.UnsetType = msgspec.UNSET
 
 
 async def show_health(call: SystemCall) -> Annotated[web.Response, Health]:
-    """GET /healthz."""
+    """GET /healthz and /v0/health."""
     system = call.context
     uptime = round((system.clock.monotonic() - system.started) * 1000)
     return success(Health(status="ok", version=system.version, uptime_ms=uptime))
 
 
 async def show_ready(call: SystemCall) -> Annotated[web.Response, Readiness]:
-    """GET /readyz: status 503 unless all checks are `ok`; what is shown of groups depends on the caller's key."""
-    system = call.context
+    """GET /readyz and /v0/ready: status 503 unless all checks are `ok`.
+
+    What /readyz shows of groups depends on the caller's key.
+    """
+    system, under_v0 = call.context, surface_of(call.request.path) is TOPICS
     checks = await system.workers.readiness()
     ready = all(state == "ok" for state in checks.values())
-    shown = _readable(checks, _caller(system.keys, call.request))
-    answer = Readiness(status="ready" if ready else "not ready", checks=shown)
-    if ready and system.count_topics is not None:
+    answer = Readiness(status="ready" if ready else "not ready")
+    if not under_v0:
+        answer.checks = _readable(checks, _caller(system.keys, call.request))
+    if system.count_topics is not None and (ready or under_v0):
+        # The node listens only after its log is open, so there is never anything left to replay.
         answer.wal_replay_complete, answer.topics = True, await system.count_topics()
     return success(answer, ready=ready)
 
@@ -99,17 +116,11 @@ async def show_metrics(call: SystemCall) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 
 
-@cache
-def _document(version: str, *, whole: bool) -> bytes:
-    title = "API of a routerd-eventd node" if whole else "Topics of a routerd-eventd node"
-    return msgspec.json.encode(describe(ROUTES if whole else TOPICS, title, version))
-
-
 async def describe_all(call: SystemCall) -> Annotated[web.Response, dict[str, Any]]:
     """GET /openapi.json."""
-    return web.Response(body=_document(call.context.version, whole=True), content_type="application/json")
+    return web.Response(body=call.context.describe_all(), content_type="application/json")
 
 
 async def describe_topics(call: SystemCall) -> Annotated[web.Response, dict[str, Any]]:
     """GET /v0/openapi.json."""
-    return web.Response(body=_document(call.context.version, whole=False), content_type="application/json")
+    return web.Response(body=call.context.describe_topics(), content_type="application/json")

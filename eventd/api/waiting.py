@@ -1,4 +1,8 @@
-"""The API of a standby, which waits for another node to end: health, readiness and metrics; the rest is refused."""
+"""The API of a standby, which waits for another node to end: health, readiness and metrics; the rest is refused.
+
+It does not mount these routes of the node's table: their handlers and their admission depend on workers, on limits and
+on keys of the database, none of which a standby has.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,38 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from eventd.api.errors.faults import Handler
+from eventd.api.errors.faults import answering
 from eventd.api.errors.problems import answer, success
 from eventd.api.framework.auth import Keys
-from eventd.errors import EventdError, Unavailable
+from eventd.api.framework.route import surface_of
+from eventd.errors import Unavailable
 from eventd.observe.metrics import METRICS_CONTENT_TYPE, Metrics
+from eventd.runtime.chance import Chance
 
 
-def build_waiting(keys: Keys, metrics: Metrics, version: str, holder: Callable[[], str]) -> web.Application:
+def build_waiting(
+    keys: Keys, metrics: Metrics, version: str, holder: Callable[[], str], chance: Chance
+) -> web.Application:
     """Return the application; `holder` returns the name, for messages, of the node that serves the database."""
 
-    @web.middleware
-    async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except EventdError as error:
-            return answer(error)
-
-    async def healthz(_request: web.Request) -> web.Response:
+    async def show_health(_request: web.Request) -> web.Response:
         return success({"status": "ok", "version": version, "standby": True})
 
-    async def readyz(_request: web.Request) -> web.Response:
+    async def show_ready(_request: web.Request) -> web.Response:
         return success({"status": "standing by", "checks": {"database": f"served by {holder()}"}}, ready=False)
 
     async def show_metrics(request: web.Request) -> web.Response:
         keys.identify(request.headers.get("Authorization", "")).require_scope("read")
         return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
-    async def refuse(_request: web.Request) -> web.Response:
+    async def refuse(request: web.Request) -> web.Response:
         hint = "call that node, or wait until this one takes over"
-        raise Unavailable(f"this node stands by: {holder()} serves the database", hint=hint)
+        error = Unavailable(f"this node stands by: {holder()} serves the database", hint=hint)
+        return answer(error, surface_of(request.path).form)  # not raised, so not logged: it is no fault
 
-    app = web.Application(middlewares=[explain])
-    app.router.add_get("/healthz", healthz)
-    app.router.add_get("/readyz", readyz)
+    app = web.Application(middlewares=[answering(lambda path: surface_of(path).form, chance)])
+    app.router.add_get("/healthz", show_health)
+    app.router.add_get("/readyz", show_ready)
     app.router.add_get("/metrics", show_metrics)
     app.router.add_route("*", "/{path:.*}", refuse)
     return app

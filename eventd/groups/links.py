@@ -18,9 +18,10 @@ from eventd.store.engine.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """A link to a peer: everything up to `position` is settled.
+    """The link from this node to a peer: everything up to `position` of this node's log is settled.
 
-    `cursor` is None until a node has registered the peer; the link will begin at `position` then.
+    `cursor` is None until a node has registered the peer; the link will begin at `position` then. `repairs` are the
+    cursors of its running repairs, `dead_letters` the number of its dead letters.
     """
 
     peer: PeerConfig
@@ -32,16 +33,12 @@ class LinkStatus:
 
     @property
     def state(self) -> LinkState:
-        """Return the state as operators see it."""
+        """Return the state that operators see; `running` if the peer has no cursor yet."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
-
-    def lag(self, now: int) -> int:
-        """Return for how many microseconds the oldest event of the backlog has waited; 0 if none waits."""
-        return 0 if self.backlog.oldest is None else max(0, now - self.backlog.oldest)
 
 
 def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], now: int) -> list[LinkStatus]:
-    """Return the links to some peers of one group, in their order."""
+    """Return the link to each of the `peers`, in their order. All belong to one group, whose topic is `topic`."""
     letters = count_dead_letters(conn, topic.id)
     cursors = [read_cursor_of(conn, peers[0])] if len(peers) == 1 else _cursors_of(conn, peers)
     repairs = read_cursors(conn, "repair")
@@ -62,13 +59,13 @@ def read_link_statuses(conn: Connection, topic: TopicRow, peers: Sequence[PeerCo
 
 
 def _cursors_of(conn: Connection, peers: Sequence[PeerConfig]) -> list[Cursor | None]:
-    """Return the cursors of many peers, read together."""
+    """Return the cursor of each peer, in order, by one query; None for a peer that has none yet."""
     known = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
     return [known.get(link_name(peer.group, peer.node_name)) for peer in peers]
 
 
 def read_cursor_of(conn: Connection, peer: PeerConfig) -> Cursor | None:
-    """Return the peer's cursor; None until a node has registered the peer."""
+    """Return the cursor of the link to the peer; None until a node has registered the peer."""
     found = read_cursors(conn, name=link_name(peer.group, peer.node_name))
     return found[0] if found else None
 
@@ -79,11 +76,11 @@ def read_repairs_of(conn: Connection, peer: PeerConfig) -> list[Cursor]:
 
 
 def repairs_of(repairs: Sequence[Cursor], peer: PeerConfig) -> list[Cursor]:
-    """Return the repairs of this peer."""
+    """Return those of the given cursors of repairs that send to this peer."""
     prefix = f"repair:{peer.group}/{peer.node_name}/"
     return [cursor for cursor in repairs if cursor.name.startswith(prefix)]
 
 
 def wanted_by(peer: PeerConfig) -> PeerFilter:
-    """Return the filter of the records that the peer is to receive."""
+    """Return the filter of the records to send to the peer, as it is declared now; it passes no expired ones."""
     return Selection.of(peer).wanted_by(peer.node_name)

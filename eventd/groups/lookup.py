@@ -1,4 +1,4 @@
-"""Finds a group and its peers by name; errors name the existing ones."""
+"""Finds a declared group and its peers by name; errors suggest a similar name, or list the declared ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventd.store.rows.registry import read_resources
 
 
 def find_group(conn: Connection, name: str) -> GroupConfig:
-    """Return the group with its peers. Raises NotFound."""
+    """Return the declared group with its peers. Raises NotFound if no EventGroup has this name."""
     stored = read_resources(conn, EVENT_GROUP.name, name)
     if not stored:
         known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
@@ -28,7 +28,7 @@ def _similar(name: str, known: list[str]) -> str:
 
 
 def find_peer(group: GroupConfig, node: str) -> PeerConfig:
-    """Return the peer with this node name. Raises NotFound."""
+    """Return the group's peer with the node name `node`. Raises NotFound."""
     for peer in group.peers.values():
         if peer.node_name == node:
             return peer
@@ -38,14 +38,14 @@ def find_peer(group: GroupConfig, node: str) -> PeerConfig:
 
 
 def peers_of(group: GroupConfig, node: str = "") -> list[PeerConfig]:
-    """Return the peers by node name, or the requested one. Raises NotFound."""
+    """Return all peers of the group, sorted by node name, or only the one named `node`. Raises NotFound."""
     if node:
         return [find_peer(group, node)]
     return sorted(group.peers.values(), key=lambda peer: peer.node_name)
 
 
 def read_group_topic(conn: Connection, group: str) -> TopicRow:
-    """Return the row of the group's topic; an empty one if nothing has been stored for the group."""
+    """Return the row of the group's topic; an empty one with id 0 if the topic does not exist."""
     name = topic_of(group)
     try:
         return read_topic(conn, name)

@@ -11,7 +11,10 @@ from eventd.store.engine.database import Connection, Database
 
 
 async def apply_retention(database: Database, clock: Clock, group: str) -> Eviction:
-    """Evict all events over the group's retention now; return how many, and up to which seq. Raises NotFound."""
+    """Evict the events that exceed the group's retention, in small transactions; return how many, and the floor.
+
+    Events that retention keeps for a peer stay. Raises NotFound, unless the group was deleted after the first eviction.
+    """
     records = upto_seq = 0
     while True:
         try:
@@ -26,7 +29,7 @@ async def apply_retention(database: Database, clock: Clock, group: str) -> Evict
 
 
 def _evict_some(conn: Connection, name: str, now: int) -> Eviction:
-    """Evict the next few events over the group's retention, in the open transaction. Raises NotFound.
+    """Evict the next few events that exceed the group's retention, in the open transaction. Raises NotFound.
 
     Group, topic and retention are read in this transaction, because the group may have been applied again.
     """

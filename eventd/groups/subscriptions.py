@@ -14,6 +14,7 @@ from eventd.log.core.matching_page import read_matching
 from eventd.log.core.topic_row import TopicRow, read_group_topics
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
 from eventd.store.engine.database import Connection
@@ -21,7 +22,7 @@ from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.runs import Run, RunStatus, read_newest
 
 COUNTED = 1000
-"""How many waiting events of a subscription are counted at most."""
+"""Maximum number of waiting events of a subscription that are counted."""
 
 
 class Phase(StrEnum):
@@ -36,17 +37,17 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription: everything up to the `position` in the log is settled, and `head` is the last position.
+    """A subscription: everything up to `position` of the log is settled, and `head` is the log's last position.
 
-    `waiting` are the times at which waiting events were recorded, at most `COUNTED`. `cursor` is None until a node has
-    registered the subscription.
+    `backlog` has at most the first `COUNTED` of the waiting events. `cursor` is None until a node has registered the
+    subscription; `last_run` is None without a run since then.
     """
 
     subscription: SubscriptionConfig
     cursor: Cursor | None
     position: int
     head: int
-    waiting: Sequence[int]
+    backlog: Backlog
     phase: Phase
     last_run: Run | None
     dead_letters: int
@@ -54,12 +55,8 @@ class SubscriptionStatus:
 
     @property
     def state(self) -> LinkState:
-        """Return the state as operators see it."""
+        """Return the state that operators see; `running` if the subscription has no cursor yet."""
         return LinkState.RUNNING if self.cursor is None else self.cursor.shown_state
-
-    def lag(self, now: int) -> int:
-        """Return for how many microseconds the oldest waiting event has waited; 0 if none waits."""
-        return max(0, now - min(self.waiting)) if self.waiting else 0
 
 
 def read_subscription_statuses(
@@ -72,7 +69,7 @@ def read_subscription_statuses(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Data of many subscriptions, read once."""
+    """The rows from which the states of many subscriptions are derived, read once for all."""
 
     groups: Mapping[str, GroupConfig]
     plugins: Mapping[str, PluginConfig]
@@ -116,30 +113,31 @@ def _status(conn: Connection, rows: _Rows, one: SubscriptionConfig, now: int) ->
     name = subscription_name(one.group, one.name)
     cursor, topic = rows.cursors.get(name), rows.topics.get(topic_of(one.group))
     after = (topic.evicted_position if topic else 0) if cursor is None else cursor.position
-    waiting = _waiting(conn, rows, one, topic, after, now)
+    backlog = _read_backlog(conn, rows, one, topic, after, now)
     run = rows.last_run(one, cursor)
     return SubscriptionStatus(
         subscription=one,
         cursor=cursor,
         position=after,
         head=rows.head.last,
-        waiting=waiting,
-        phase=_phase(cursor, one.plugin in rows.plugins, bool(waiting), run),
+        backlog=backlog,
+        phase=_phase(cursor, one.plugin in rows.plugins, backlog.events > 0, run),
         last_run=run,
         dead_letters=rows.letters.get(name, 0),
         backfills=rows.backfills(one),
     )
 
 
-def _waiting(
+def _read_backlog(
     conn: Connection, rows: _Rows, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
-) -> list[int]:
-    """Return when the waiting events were recorded; only of the first `COUNTED`, or fewer, if there are many."""
+) -> Backlog:
+    """Return the first waiting events: those of the subscription's next page, at most `COUNTED`."""
     if topic is None or after >= rows.head.last:
-        return []
+        return Backlog(after)
     trigger = Trigger.of(one, rows.groups[one.group].node_name).at(now)
-    found = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None)
-    return [seen.record.recorded_at for seen in found.items]
+    page = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None)
+    times = [seen.record.recorded_at for seen in page.items]
+    return Backlog(page.upto, len(times), oldest=min(times, default=None))
 
 
 def _phase(cursor: Cursor | None, usable: bool, waits: bool, run: Run | None) -> Phase:

@@ -1,4 +1,4 @@
-"""Runs a chore; a failure is logged and does not end the node."""
+"""Runs one round of a chore; a failure is logged and does not end the node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("eventd.housekeeping")
 
 
 async def attempt(job: str, work: Coroutine[Any, Any, None]) -> None:
-    """Await the work. An error is logged, and the next round tries again."""
+    """Await the work. An error is logged with the name `job` and not raised; the caller's next round tries again."""
     try:
         await work
     except EventdError as error:

@@ -42,7 +42,7 @@ class Gauges:
         self._measured = _MeasuredGroups()
 
     async def run_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
-        """Refresh the gauges until cancelled."""
+        """Measure and set the gauges every `MEASURE_SECONDS` or less often, until cancelled. A failure is logged."""
         while True:
             begun = self._log.clock.monotonic()
             await attempt("metrics", self._measure(groups()))
@@ -62,15 +62,16 @@ class Gauges:
             for link in links:
                 peer = link.peer.node_name
                 seen.links.add((group.name, peer))
-                lag = _seconds(link.lag(now))
+                lag = _seconds(link.backlog.lag(now))
                 self._metrics.link(
                     group.name, peer, state=str(link.state), lag_events=link.backlog.events, lag_seconds=lag
                 )
             for one in await self._log.database.read(_read_subscriptions, group.name, now):
                 name = one.subscription.name
                 seen.subscriptions.add((group.name, name))
+                lag = _seconds(one.backlog.lag(now))
                 self._metrics.subscription(
-                    group.name, name, state=str(one.state), events=len(one.waiting), seconds=_seconds(one.lag(now))
+                    group.name, name, state=str(one.state), events=one.backlog.events, seconds=lag
                 )
         self._forget(self._measured, seen)
         self._measured = seen
@@ -88,7 +89,7 @@ class Gauges:
         return counts
 
     def _forget(self, before: _MeasuredGroups, seen: _MeasuredGroups) -> None:
-        """Remove the gauges of everything that is no longer declared."""
+        """Remove the gauges of the topics, links and subscriptions in `before` that are not in `seen`."""
         for link in before.links - seen.links:
             self._metrics.forget_link(*link)
         for subscription in before.subscriptions - seen.subscriptions:

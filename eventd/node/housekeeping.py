@@ -38,8 +38,9 @@ class Housekeeping:
     async def begin(self) -> None:
         """Do the work that must precede serving: remove the ephemeral records and end the job leases of the last run.
 
-        A node for one group does neither, because other nodes may use the same database. Nor does a process of a node
-        that is not its first, or replaces one that ended.
+        Queues with durable leases keep theirs. A node for one group does neither, because other nodes may use the same
+        database. Nor does a process of a node that is not its first, or replaces one that ended. In every process,
+        commits stop checkpointing SQLite's write-ahead log: that becomes a chore of the first process.
         """
         await self._log.database.take_over_checkpoints()
         if self._settings.group is not None or self._share.resumed or not self._share.is_first:

@@ -29,7 +29,7 @@ logger = logging.getLogger("eventd.lake")
 def chores(
     log: EventLog, settings: Settings, figures: LakeFigures, spawn: SpawnTask, chance: Callable[[], float]
 ) -> dict[str, Chore]:
-    """Return the chore that ships to the lake, by task name; empty without a lake.
+    """Return the chore that ships ledger rows to the lake, by task name; empty without a lake.
 
     A node for one group does not ship. Raises MissingExtra and LakeUnusable if shipping can never work. An unreachable
     lake does not prevent the node from starting.

@@ -42,7 +42,7 @@ LINGER_SECONDS = 2.0
 
 
 class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, Protocol):
-    """The metrics that are updated by what the group receives and sends."""
+    """Interface of the metrics that a group's ingress, links and listener update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class GroupDependencies:
 class Membership:
     """One group on this node.
 
-    `trouble` has the reason, under `keys` or `listen`, why these do not work as declared; empty when both do.
+    `trouble` has the reason, under `keys` or `listen`, why these do not work as declared; empty when both do. `address`
+    is the host and port of its listener, None without one.
     """
 
     def __init__(self, config: GroupConfig, topic_id: int, dependencies: GroupDependencies) -> None:
@@ -110,12 +111,15 @@ class Membership:
     # --- life -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read the keys and open the listener. Raises `Unavailable` when the address cannot be bound."""
+        """Read the keys, where a failure only sets `trouble`, and open the listener.
+
+        An address in use is retried for a few seconds. Raises `Unavailable` when it cannot be bound.
+        """
         await self.load_keys()
         await patiently(self._listen, self._dependencies.log.clock)
 
     async def update(self, config: GroupConfig) -> None:
-        """Apply a changed declaration of the group."""
+        """Apply a changed declaration of the group to its keys, ingress and listener; for its links, call `adjust`."""
         before, self.config = self.config, config
         if before.same_but_peers(config):
             self.ingress.config = config
@@ -171,7 +175,7 @@ class Membership:
         logger.info("listening", extra={"group": self.config.name, "address": where.address, "port": where.port})
 
     async def stop_listening(self) -> None:
-        """Accept no further requests; let those under way finish."""
+        """Close this group's listener; requests under way get up to 5 s (`SHUTDOWN_SECONDS`). Its links continue."""
         runner, self._runner, self._listening, self.address = self._runner, None, None, None
         if runner is not None:
             await runner.cleanup()
@@ -185,8 +189,9 @@ class Membership:
         await self._links.end(self._links.names, seconds)
 
     async def leave(self) -> None:
-        """End the membership of a deleted group: send nothing more, and wait for requests under way, which store
-        nothing.
+        """End the membership of a deleted group: cancel its deliveries, then close its listener like `stop_listening`.
+
+        Requests under way store nothing, because the group's topic is deleted.
         """
         await self._links.end(self._links.names, 0.0)
         await self.stop_listening()
@@ -225,13 +230,13 @@ class Membership:
         )
 
     def wake(self, node: str) -> None:
-        """End the back-off of the links to a node: it called this one, so it is up."""
+        """Shorten the back-off of the links to a peer: the peer called this node, so it is up."""
         for name, consumer in self._links:
             if target_of(name)[1] == node:
                 consumer.wake()
 
     def reopen(self, node: str) -> None:
-        """Let the links to a node ask again how far it is: it was restarted, and may have lost records."""
+        """Let the links to a peer ask again for its mark: the peer was restarted, and may have lost records."""
         for name, consumer in self._links:
             if target_of(name)[1] == node:
                 consumer.reopen()
@@ -251,8 +256,9 @@ class Membership:
 
 
 def rings_of(groups: Mapping[str, Membership], dependencies: GroupDependencies) -> Callable[[GroupConfig], KeyRing]:
-    """Return a function that gives the keys of a group: those in use here, or those in its files when another process
-    serves it.
+    """Return a function that returns a group's keys: those in use here, or from its files if not served here.
+
+    It raises `SecretUnreadable`.
     """
 
     def ring(config: GroupConfig) -> KeyRing:

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import eventd
@@ -41,6 +42,7 @@ from eventd.plugins.run.plugins import Plugins
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
+from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.model import Settings, plugin_environment
 from eventd.store.engine.claim import DatabaseClaim
@@ -76,7 +78,8 @@ class Node:
 
     Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
-    configured address.
+    configured address. `threads` creates every thread pool, and `boot_id` identifies the boot of the machine (empty: it
+    is read): a simulation passes its own.
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class Node:
         claim: DatabaseClaim | None = None,
         share: Share = ALL,
         sockets: Sequence[socket.socket] = (),
+        threads: ThreadFactory = THREADS,
+        boot_id: str = "",
     ) -> None:
         self.settings = settings
         self.keys = Keys.of(settings, clock)
@@ -99,6 +104,7 @@ class Node:
         self._claim = claim
         self._share = share
         self._sockets = sockets
+        self._open_database = partial(Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._database_trouble = ""
@@ -120,9 +126,7 @@ class Node:
         self._started.append(self.supervisor.stop)
         shared = not self._share.is_whole
         claim = self._claim.name if self._claim else self._share.claim
-        database = await asyncio.to_thread(
-            Database, self.settings.database_url, shared=shared, claim=claim, chance=self._chance
-        )
+        database = await asyncio.to_thread(self._open_database, shared=shared, claim=claim)
         self._started.append(lambda: asyncio.to_thread(database.close))
         if check := database.claim_check():
             self._started.append(check.close)
@@ -172,7 +176,7 @@ class Node:
         return sum(group.count_links() for group in self.groups.values())
 
     def _make_subscribers(self) -> Subscribers:
-        plugins = Plugins(self._clock, environment=plugin_environment())
+        plugins = Plugins(self._clock, environment=plugin_environment(), threads=self.log.database.threads)
         self.schedules = Schedules(self.log, plugins, self.supervisor.keep, self.following.changed)
         dependencies = SubscriptionDependencies(
             self.log,
@@ -247,7 +251,6 @@ class Node:
             workers=self._workers,
             supervisor=self.supervisor,
             stopping=self._stopping,
-            version=eventd.__version__,
             limits=limits,
             concurrency=ConcurrencyLimits(limits),
             started=self._clock.monotonic(),
@@ -281,7 +284,7 @@ class Node:
             await source.close()
 
     async def _follow_writing(self) -> None:
-        """Detect that writing works again: a client that waits for readiness before it writes would never write."""
+        """After a failed write, test whether writing works again: clients may wait for readiness before they write."""
         while True:
             await self._clock.sleep(BROKEN_SECONDS)
             if self.log.work.failing:
@@ -291,7 +294,7 @@ class Node:
     async def _take_over_now(self) -> None:
         """Apply the declarations and API keys that were changed through this node.
 
-        A failure is logged: it is tried again when the change is noticed as one of another process is.
+        A failure is logged, and retried when `_follow_changes` notices the change.
         """
         try:
             await self._read_keys()
@@ -316,7 +319,7 @@ class Node:
     # --- being asked ------------------------------------------------------------------------------------------
 
     def readiness(self) -> dict[str, str]:
-        """Return each check by name with "ok" or the problem."""
+        """Return the checks of this process, `database` and one for each group it serves: "ok" or the problem."""
         groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
         trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
         trouble = trouble or shortage(self.log.database.path)

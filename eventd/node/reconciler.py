@@ -144,7 +144,7 @@ class Reconciler:
             await self._forgive(group)
 
     async def reload(self) -> None:
-        """Read all key files of the groups again, and retry their links at once."""
+        """Read the key files of all groups that are served here again, and retry their links at once."""
         async with self.at_rest:  # otherwise the keys of an earlier declaration could be read last
             for group in self._groups.values():
                 await group.load_keys()

@@ -82,7 +82,7 @@ class Retention:
             await self._delete_undeclared_links(group)
 
     async def _evict(self, group: GroupConfig) -> int:
-        """Apply a group's retention. Returns the number of evicted events."""
+        """Apply a group's limits on the number and age of events. Returns the number of evicted events."""
         if group.retention.max_events is None and group.retention.max_age is None:
             return 0
         try:
@@ -142,7 +142,7 @@ class Retention:
         await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
 
     async def sweep_for_ever(self) -> None:
-        """Remove expired records, and records over a lowered limit, from topics, until cancelled."""
+        """Remove expired records, and records over a lowered limit, from topics of records, until cancelled."""
         while True:
             await attempt("sweep of topics", self._sweep())
             await self._log.clock.sleep(SWEEP_SECONDS)

@@ -51,7 +51,7 @@ class Schedules:
                 self._running[owner] = (schedule, self._keep(follow, f"schedule {owner}"))
 
     async def stop(self) -> None:
-        """Stop all schedules, and the runs under way."""
+        """Stop all schedules, and the runs under way, which are marked as interrupted."""
         await self._end(list(self._running))
 
     async def _end(self, owners: list[str]) -> None:
@@ -85,7 +85,7 @@ class Schedules:
                 await self._clock.sleep(BROKEN_SECONDS)
 
     async def _wait_of(self, schedule: ScheduleConfig, countdown: Countdown) -> float:
-        """Return the seconds until the next run."""
+        """Return the seconds until the next run; a last run that has not ended is marked as interrupted."""
         last = await self._log.database.read(last_run, schedule.owner)
         if last is None:
             return 0.0

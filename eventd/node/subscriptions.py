@@ -61,9 +61,10 @@ class Subscribers:
         return self._purposes.get(target_of(cursor))
 
     async def retire(self, purposes: dict[tuple[str, str], Purpose]) -> list[str]:
-        """End the consumers whose subscription, plugin or group is declared differently now.
+        """Take over the declarations; end the consumers whose subscription, plugin or group is declared differently.
 
-        Returns the names of their cursors.
+        Plugins that no subscription uses any more, or that are declared differently, are shut down. Returns the names
+        of the cursors of the ended consumers.
         """
         before, self._purposes = self._purposes, purposes
         stale = await self._consumers.retire(self._purpose)

@@ -1,4 +1,4 @@
-"""Follows changes of topics, routers and API keys by other processes; many changes are read at once."""
+"""Follows changes of topics, routers and API keys by other processes; one read covers all changes before it."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
 
 
 def execute(conn: Connection, planned: Plan, *, now: int) -> None:
-    """Write the plan in the open transaction; running nodes are notified by its commit. `now` in microseconds.
+    """Write the plan in the open transaction, whose commit notifies running nodes. `now` in microseconds.
 
     The topic of a deleted group is marked as deleted; a node removes its events later.
     """
@@ -193,7 +193,8 @@ def apply_loaded(
 ) -> Plan:
     """Validate the drafts together with the stored resources, and apply them in the open transaction unless `dry_run`.
 
-    Raises InvalidResources with the problems, Invalid for an empty input without `prune`, and what `plan` raises.
+    Returns the plan. Raises InvalidResources with the problems, Invalid for an empty input without `prune`, and what
+    `plan` raises.
     """
     if not dry_run:
         lock_head(conn)  # locked first: what was validated must still hold when it is written
@@ -208,7 +209,7 @@ def apply_loaded(
 
 
 def delete_resources(conn: Connection, doomed: Sequence[Identity], *, now: int, dry_run: bool = False) -> Plan:
-    """Delete resources in the open transaction unless `dry_run`. Raises what `plan_delete` raises."""
+    """Delete resources in the open transaction unless `dry_run`. Returns the plan; raises what `plan_delete` raises."""
     if not dry_run:
         lock_head(conn)  # as in apply_loaded
     planned = plan_delete(doomed, read_resources(conn))

@@ -1,4 +1,4 @@
-"""What the declared resources mean for a node: values with every default filled in, which can be compared.
+"""The configuration that declared resources give a node: comparable values with every default filled in.
 
 A node restarts only those of its tasks whose values differ after a change. Plugins' proposals have no part in this.
 """
@@ -113,7 +113,8 @@ class PeerConfig:
 class GroupConfig:
     """A group that this node is a member of.
 
-    `replay_window` in microseconds; `secret_file` is empty if there is none.
+    `replay_window` in microseconds; `secret_file` is empty if there is none. `listen` is None if this node only sends.
+    `peers` are by the name of their EventPeer.
     """
 
     name: str
@@ -401,7 +402,7 @@ def _peer(name: str, spec: EventPeerSpec, group: EventGroupSpec) -> PeerConfig:
 
 
 def _protocol(spec: EventPeerSpec, group: EventGroupSpec) -> str:
-    """Return the protocol for the peer: `auto` only if the group speaks more than one."""
+    """Return the protocol for the peer: `auto` only if it is declared so and the group speaks more than one."""
     if spec.protocol == "auto" and len(group.protocols) == 1:
         return group.protocols[0]
     return spec.protocol

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +34,18 @@ def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
         return KeyRing(keys)
     except BadKey as error:
         raise SecretUnreadable(f"EventGroup {group.name!r}: {error}") from None
+
+
+def check_files(group: GroupConfig) -> None:
+    """Read the group's keys, but not those with a credential of the service manager, which do not change while the node
+    runs. Raises what `load_ring` raises."""
+
+    def in_files(*names: str) -> bool:
+        return not any(name.startswith(CREDENTIAL) for name in names)
+
+    keys = tuple(key for key in group.keys if in_files(key.secret_file, key.public_key_file))
+    secret_file = group.secret_file if in_files(group.secret_file) else ""
+    load_ring(replace(group, keys=keys, secret_file=secret_file), None)
 
 
 def _key(group: str, key: KeyConfig, credentials: Path | None) -> Key:

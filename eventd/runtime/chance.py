@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 
 class Chance(Protocol):
-    """Random bytes for ids, nonces, epochs and keys; random fractions for the jitter of back-offs."""
+    """Interface: random bytes for ids, nonces, epochs and keys; random fractions for the jitter of back-offs."""
 
     def token(self, count: int) -> bytes:
         """Return `count` bytes that cannot be predicted."""

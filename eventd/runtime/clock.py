@@ -11,7 +11,7 @@ SECOND = 1_000_000
 
 
 class Clock(Protocol):
-    """Wall time for timestamps, monotonic time for durations, steady time for stored durations, and sleep.
+    """Interface: wall time for timestamps, monotonic time for durations, steady time for stored durations, and sleep.
 
     The wall clock may be set, by hand or by a time server. A delay must not become longer or shorter because of it.
     """
@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend the calling task."""
+        """Suspend the calling task for this long."""
         ...
 
     def timer(self, seconds: float) -> asyncio.Future[None]:
@@ -105,14 +105,14 @@ class Countdown:
         self._wait, self._begun = (since, until), self._elapsed()
 
     def passed(self, since: int, until: int) -> float:
-        """Return the seconds since the stored delay began."""
+        """Return the seconds since the stored delay began; a delay that this process has not seen yet is begun."""
         if (since, until) != self._wait:
             self.begin(since, until)
             self._begun -= max(0, min(self._clock.now() - since, until - since))
         return (self._elapsed() - self._begun) / SECOND
 
     def left(self, since: int, until: int) -> float:
-        """Return the seconds until the stored delay ends."""
+        """Return the seconds until the stored delay ends; 0 if it has ended."""
         return max(0.0, (until - since) / SECOND - self.passed(since, until))
 
     def _elapsed(self) -> int:

@@ -37,13 +37,13 @@ class Failure(StrEnum):
 
 
 class SpawnTask(Protocol):
-    """Starts a task that runs once: `Supervisor.spawn`."""
+    """Interface of `Supervisor.spawn`, which starts a task that runs once."""
 
     def __call__(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]: ...
 
 
 class KeepTask(Protocol):
-    """Starts a task that is restarted: `Supervisor.keep`."""
+    """Interface of `Supervisor.keep`, which starts a task that is restarted when it fails."""
 
     def __call__(self, make: Chore, name: str) -> asyncio.Task[None]: ...
 
@@ -55,8 +55,8 @@ def _uncounted(_failure: str) -> None:
 class Supervisor:
     """Creates every task of the node.
 
-    When a guarded task ends other than by being cancelled, `failed` gets its error. `count` is called with a `Failure`
-    for each task that fails.
+    `failed` gets the error of a guarded task that ends, a RuntimeError if it just returns; its owner may cancel it
+    without that. `count` is called with a `Failure` for each task that fails.
     """
 
     def __init__(self, clock: Clock, count: Callable[[str], None] = _uncounted) -> None:
@@ -74,7 +74,7 @@ class Supervisor:
         return self._start(self._run_again(make, name), name, lambda task: self._report_ended(task, ()))
 
     def guard(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task that the node cannot run without: when it ends, so does the node."""
+        """Start a task that the node cannot run without: `failed` is set when it ends, unless its owner cancels it."""
 
         def ended(task: asyncio.Task[None]) -> None:
             error = _failure_of(task)
@@ -119,7 +119,7 @@ class Supervisor:
         logger.error("task failed", exc_info=error, extra={"task": name, "outcome": failure.value, **more})
 
     async def stop(self) -> None:
-        """Cancel every task and wait."""
+        """Cancel every task and wait until all have ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

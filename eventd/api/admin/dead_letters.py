@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from eventd.api.admin.redelivery import PeerLink
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.framework.paging import PAGE_SIZE, Limit
+from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.cursors import PEER, link_name, target_of
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
@@ -53,9 +53,8 @@ def _read_list(conn: Connection, params: ListDeadLetters) -> dict[str, Any]:
         limit=params.limit + 1,
         newest=params.newest,
     )
-    shown = found[: params.limit]
-    more = shown[-1].id if len(found) > len(shown) else None
-    return {"deadLetters": [_show(letter) for letter in shown], "next": more}
+    shown, following = cut_page(found, params.limit, lambda letter: letter.id)
+    return {"deadLetters": [_show(letter) for letter in shown], "next": following}
 
 
 def _show(letter: StoredDeadLetter) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import FailFast, Field
 from eventd.api.admin.resources import Source, Sources
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.dynamic.effective import Snapshot
 from eventd.dynamic.merge import Effective
 from eventd.dynamic.part import part_name
 from eventd.errors import NotFound
@@ -38,14 +40,20 @@ class ListParts(Params):
 
 async def list_parts(services: Services, params: ListParts) -> dict[str, Any]:
     snapshot = await services.effective.current()
-    if params.unless == snapshot.state:
-        return _unchanged(snapshot.state)
+    state = _state(snapshot, params.owner)
+    if params.unless == state:
+        return _unchanged(state)
     found = await services.database.read(read_parts, owner=params.owner)
     reasons = dict(snapshot.effective.set_aside)
     return {
         "parts": [_line(part, _status_of(part, snapshot.effective, reasons)) for part in found],
-        "state": snapshot.state,
+        "state": state,
     }
+
+
+def _state(snapshot: Snapshot, asked: str) -> str:
+    """Return the `state` of an answer that depends on what was `asked`, besides the snapshot."""
+    return f"{snapshot.state}.{hashlib.sha256(asked.encode()).hexdigest()[:16]}" if asked else snapshot.state
 
 
 def _unchanged(state: str) -> dict[str, Any]:
@@ -178,12 +186,13 @@ async def diff(services: Services, params: MergeParams) -> dict[str, Any]:
 async def _effective(services: Services, params: MergeParams) -> tuple[Effective | None, str]:
     """Return the requested effective configuration, or None if the caller has the current one, and its `state`."""
     snapshot = await services.effective.current()
-    if params.unless == snapshot.state:
-        return None, snapshot.state
     if not params.sources:
-        return snapshot.effective, snapshot.state
+        return None if params.unless == snapshot.state else snapshot.effective, snapshot.state
+    state = await asyncio.to_thread(lambda: _state(snapshot, params.model_dump_json(include={"sources"})))
+    if params.unless == state:
+        return None, state
     stored = await asyncio.to_thread(_read_startup, params.sources, services.clock.now())
-    return await services.effective.with_startup(stored), snapshot.state
+    return await services.effective.with_startup(stored), state
 
 
 def _read_startup(sources: list[Source], now: int) -> list[StoredResource]:

@@ -85,7 +85,8 @@ def drafts_of(
 ) -> Drafts | None:
     """Return the drafts of the events; None if one of them needs a closer check. `now` in microseconds.
 
-    Missing members of the events are filled in, even if None is returned.
+    Missing members of the events are filled in, even if None is returned, but not `source_node`: if the group has
+    another node name meanwhile, the next attempt takes that.
     """
     try:
         expires_first = _set_times(events, now)
@@ -96,11 +97,15 @@ def drafts_of(
     groups = {event.group for event in events}
     if "" in kinds or not groups <= {"", group.name} or any(map(_has_edges, (kinds, sources, *texts))):
         return None
-    _fill_in(events, group, now, random)
+    _fill_in(events, group.name, now, random)
+    sourceless = [event for event in events if not event.source_node] if "" in sources else []
     try:
+        _set_source(sourceless, group.node_name)
         bodies = _encode(events)
     except UnicodeEncodeError:
         return None
+    finally:
+        _set_source(sourceless, "")
     if any(_needs_closer_check(piece.text, group.limits.max_event_bytes) for piece in bodies.pieces):
         return None
     return Drafts(
@@ -134,27 +139,19 @@ def _has_edges(texts: Iterable[str]) -> bool:
     return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
 
 
-def _fill_in(events: Sequence[PlainEvent], group: GroupConfig, now: int, random: Callable[[int], bytes]) -> None:
-    name, node = group.name, group.node_name
+def _fill_in(events: Sequence[PlainEvent], group: str, now: int, random: Callable[[int], bytes]) -> None:
     nameless = [event for event in events if not event.id]
     for event, event_id in zip(nameless, new_event_ids(now, len(nameless), random), strict=True):
         event.id = event_id
     for event in events:
-        event.group = name
-        if not event.source_node:
-            event.source_node = node
+        event.group = group
         if not event.dedupe_key:
             event.dedupe_key = event.id
 
 
-def clear_source(events: Iterable[Any], node: str) -> None:
-    """Clear the source of events whose source is `node`, so that the next attempt fills it in again.
-
-    The group has meanwhile been applied with another node name, and `node` was the default.
-    """
+def _set_source(events: Iterable[PlainEvent], node: str) -> None:
     for event in events:
-        if isinstance(event, PlainEvent) and event.source_node == node:
-            event.source_node = ""
+        event.source_node = node
 
 
 def _set_times(events: Sequence[PlainEvent], now: int) -> int | None:

@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.admin.emitted import drafts_from
-from eventd.api.admin.event_columns import MOST, clear_source, read_events
+from eventd.api.admin.event_columns import MOST, read_events
 from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.api.admin.groups import EmitTarget, find_target, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
@@ -151,7 +151,6 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResul
             present = await find_target(services.database, params.group, now)
             if present is place:
                 raise
-            clear_source(params.events, place.group.node_name)
             place = present
 
 

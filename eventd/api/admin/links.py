@@ -8,7 +8,7 @@ from pydantic import Field
 
 from eventd.api.framework.moments import show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.framework.paging import PAGE_SIZE, Limit
+from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.cursors import link_name, pause_all, reconcile
 from eventd.groups.links import LinkStatus, read_link_statuses, read_repairs_of
 from eventd.groups.lookup import find_group, find_peer, peers_of, read_group_topic
@@ -53,7 +53,7 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
         "endpoint": link.peer.endpoint,
         **(_state(link.cursor) if link.cursor else _NEW),
         "lagEvents": link.backlog.events,
-        "lagSeconds": show_seconds(link.lag(now)),
+        "lagSeconds": show_seconds(link.backlog.lag(now)),
         "position": link.position,
         "head": head.last,
         "deadLetters": link.dead_letters,
@@ -134,9 +134,8 @@ def _read_gaps(conn: Connection, params: ListGaps) -> dict[str, Any]:
     found = read_inbound_gaps(
         conn, topic.id, node=params.node, after=params.after, limit=params.limit + 1, newest=params.newest
     )
-    shown = found[: params.limit]
-    more = shown[-1].id if len(found) > len(shown) else None
-    return {"gaps": [_gap(params.group, gap) for gap in shown], "next": more}
+    shown, following = cut_page(found, params.limit, lambda gap: gap.id)
+    return {"gaps": [_gap(params.group, gap) for gap in shown], "next": following}
 
 
 def _gap(group: str, gap: InboundGap) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from eventd.api.admin.subscription_runs import show_run
 from eventd.api.framework.moments import show_seconds, show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.framework.paging import PAGE_SIZE, Limit
+from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.dynamic.part import API_VERSION, KIND, part_name
 from eventd.plugins.contract.contract import Outcome, PluginFailed
 from eventd.plugins.run.check import DEFAULT_TYPE, Checking, Verdict
@@ -202,5 +202,5 @@ async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
     runs = await services.database.read(
         read_runs, plugin=params.plugin, statuses=params.status, before=params.before, limit=params.limit + 1
     )
-    shown = runs[: params.limit]
-    return {"runs": [show_run(run) for run in shown], "next": shown[-1].id if len(runs) > len(shown) else None}
+    shown, following = cut_page(runs, params.limit, lambda run: run.id)
+    return {"runs": [show_run(run) for run in shown], "next": following}

@@ -19,7 +19,7 @@ from eventd.log.core.scan import read_at
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, set_paused
-from eventd.log.delivery.backlog import Survey, survey
+from eventd.log.delivery.backlog import Backlog, survey
 from eventd.log.delivery.repairs import MOST_POSITIONS, numbered_between, read_placed, recorded_between, start_repair
 from eventd.log.delivery.selection import Selection
 from eventd.resources.effective import PeerConfig
@@ -207,15 +207,15 @@ _REST = 1
 """The rest after a step of a survey, as a multiple of its duration."""
 
 
-async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Survey:
+async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Backlog:
     """Count the records in `(after, upto]` that a repair would send, in short steps with a rest for deliveries."""
-    database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Survey(after)
+    database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Backlog(after)
     lock = _surveying.setdefault(database, asyncio.Lock())
     while found.upto < upto:
         async with lock:
             begun = clock.monotonic()
             step = await database.read(survey, link.topic.id, wanted, after=found.upto, upto=upto, now=now)
-            found = found.plus(step)
+            found.add(step)
             await clock.sleep(_REST * (clock.monotonic() - begun))
     return found
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.framework.paging import PAGE_SIZE, Limit
+from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.store.engine.database import Connection
 from eventd.store.rows.runs import Run, RunStatus, read_runs
 
@@ -59,13 +59,14 @@ def _read(conn: Connection, params: ListRuns) -> dict[str, Any]:
         before=params.before,
         limit=params.limit + 1,
     )
+    shown, following = cut_page(runs, params.limit, lambda run: run.id)
     lines: dict[tuple[str, int], dict[str, Any]] = {}
-    for run in runs[: params.limit]:
+    for run in shown:
         for event_id in [*run.event_ids, *run.coalesced] or [""]:
             if params.event_id in ("", event_id):
                 lines.setdefault((event_id, 0 if event_id and not params.event_id else run.id), _line(run, event_id))
     rows = [line for line in lines.values() if params.status in ("", line["status"])]
-    return {"runs": rows, "next": runs[params.limit - 1].id if len(runs) > params.limit else None}
+    return {"runs": rows, "next": following}
 
 
 def _line(run: Run, event_id: str) -> dict[str, Any]:

@@ -28,12 +28,13 @@ def find_subscription(conn: Connection, name: str, group: str = "") -> Subscript
     Raises NotFound, also if `group` is given and is not its group.
     """
     known = subscriptions(read_resources(conn))
-    found = known.get(name.removeprefix(QUALIFIED))
+    name = name.removeprefix(QUALIFIED)
+    found = known.get(name)
     if found is None or (group and found.group != group):
         where = f" in group {group}" if group else ""
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(sorted(known)) or 'none'}"
-        raise NotFound(f"EventSubscription {name.removeprefix(QUALIFIED)} is not declared{where}", hint=hint)
+        raise NotFound(f"EventSubscription {name} is not declared{where}", hint=hint)
     return found
 
 
@@ -66,8 +67,8 @@ def _show(status: SubscriptionStatus, now: int) -> dict[str, Any]:
         "plugin": status.subscription.plugin,
         "phase": str(status.phase),
         **_link(status.cursor),
-        "waitingEvents": len(status.waiting),
-        "waitingSeconds": show_seconds(status.lag(now)),
+        "waitingEvents": status.backlog.events,
+        "waitingSeconds": show_seconds(status.backlog.lag(now)),
         "deadLetters": status.dead_letters,
         "position": status.position,
         "head": status.head,

@@ -12,6 +12,7 @@ from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, Status
 from eventd.api.framework.moments import show_seconds
 from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
+from eventd.text.plural import counted
 
 NAMED = 3
 """Maximum number of event ids that a check names; of the others, it gives only the number."""
@@ -26,7 +27,7 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
             expected = True
             yield check_expected(peer)
     if not expected:
-        why = "this node has no live event of its own" if group.peers else "the group has no EventPeer"
+        why = "this node emitted none of the newest live events" if group.peers else "the group has no EventPeer"
         yield Check(f"{group.name} expected peers", Status.SKIP, detail=why, group=group.name)
     for runs in group.runs:
         yield check_runs(group, runs)
@@ -79,7 +80,7 @@ def _failed(peer: PeerFacts) -> Check:
     remedies = []
     again = found.letters - found.refused_again
     if found.letters:
-        parts.append(f"{_count(found.letters, 'event')} refused by the peer and kept as dead letters")
+        parts.append(f"{counted(found.letters, 'event')} refused by the peer and kept as dead letters")
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
     if found.refused_again:
         parts.append(f"{found.refused_again} of them are refused every time: a retry does not help")
@@ -107,7 +108,7 @@ def _held(peer: PeerFacts) -> str:
     """Return the size of the backlog of a blocked or failed link, in words."""
     most = "" if peer.deliveries.ahead_in_full else "at most "
     why = f" ({peer.link.reason})" if peer.link.reason else ""
-    return f"{most}{_count(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
+    return f"{most}{counted(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
 
 
 def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
@@ -115,7 +116,7 @@ def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     if not found.pending:
         held = f"no event can be sent now: {_held(peer)}" if found.refused_waiting else "no event is waiting"
         return _of(peer, suffix, Status.PASS, code, detail=held)
-    detail = f"{'' if found.ahead_in_full else 'at most '}{_count(found.pending, 'event')} waiting"
+    detail = f"{'' if found.ahead_in_full else 'at most '}{counted(found.pending, 'event')} waiting"
     remedy = f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
     if left is None or left >= slo.expires_soon * SECOND:
@@ -142,7 +143,7 @@ def _stale(peer: PeerFacts) -> Check:
         return _of(peer, suffix, Status.PASS, code, detail="every delivered event has its latest expiry at the peer")
     # Only a complete count may say "all".
     status = Status.FAIL if found.stale == found.delivered and found.in_full else Status.WARN
-    detail = f"{found.stale} of {_count(found.delivered, 'delivered event')} with an earlier expiry than here"
+    detail = f"{found.stale} of {counted(found.delivered, 'delivered event')} with an earlier expiry than here"
     remedy = "the refresh is in the backlog: fix the link"
     return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
 
@@ -207,7 +208,7 @@ def check_expected(peer: PeerFacts) -> Check:
             suffix,
             Status.FAIL,
             code,
-            detail=f"{_count(len(found.missing), 'event')} neither delivered nor pending: {ids}",
+            detail=f"{counted(len(found.missing), 'event')} neither delivered nor pending: {ids}",
             remedy=f"send them again: routerctl federation redeliver {peer.node} --group {peer.group} --id ID",
         )
     return _of(peer, suffix, Status.PASS, code, detail=_accounted(found))
@@ -250,7 +251,7 @@ def check_runs(group: GroupFacts, runs: Runs) -> Check:
 def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach | None]:
     if not runs.total:
         return Status.SKIP, "the subscription has not run yet", "", None
-    detail = f"{_count(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
+    detail = f"{counted(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
     detail += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:
         breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
@@ -261,11 +262,7 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach |
     if runs.failed or runs.pending:
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
         return Status.PASS, f"{detail}; {allowed}", "", None
-    return Status.PASS, f"{_count(runs.total, 'run')}, all succeeded", "", None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return Status.PASS, f"{counted(runs.total, 'run')}, all succeeded", "", None
 
 
 def _span(duration: int) -> str:

@@ -113,12 +113,11 @@ class PeerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of one subscription, counted by event: an event of two successful runs counts twice.
+    """The runs of one subscription, counted by event: an event of two successful runs counts once.
 
     `failed` counts dead letters, and the backlog while the subscription is blocked or failed; at any other time the
-    backlog is `pending`, unless it only waits for the window to end. `failed` and `pending` are minimums unless
-    `in_full`. `link` is the state of the subscription. At `lost_at`, retention last removed events
-    that its plugin had not got.
+    backlog is `pending`, unless it only waits for the window to end. Unless `in_full`, the backlog counts in part.
+    `link` is the state of the subscription. At `lost_at`, retention last removed events that its plugin had not got.
     """
 
     subscription: str

@@ -21,6 +21,7 @@ from eventd.log.delivery.repairs import MOST_POSITIONS, count_dead_letters
 from eventd.log.delivery.selection import Selection
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce
+from eventd.text.plural import counted
 
 
 class FixResult(NamedTuple):
@@ -62,7 +63,7 @@ async def _retry(services: Services, group: str, peer: str) -> FixResult:
         all_of_it = ChooseDeadLetters(group=group, peer=peer)
         answer = await services.database.write(partial(retry_now, except_reasons=REFUSED_AGAIN), all_of_it, now)
         retried = answer["retried"]
-        parts.append(f"{retried} dead letter{' is' if retried == 1 else 's are'} sent again")
+        parts.append(f"{counted(retried, 'dead letter is', 'dead letters are')} sent again")
         if answer["kept"]:
             why = answer["kept"][0]["reason"]
             parts.append(f"{len(answer['kept'])} cannot be sent again, the first one because {why}")
@@ -83,7 +84,8 @@ async def _repush(services: Services, group: str, peer: str) -> FixResult:
     if not await services.database.read(_to_overtake, group, peer, now):
         return FixResult(False, f"{woken.result}; every waiting refresh is already being sent")
     count = await services.database.write(_overtake, group, peer, now)
-    return FixResult(count > 0, f"{count} refreshes are sent before the rest of the backlog")
+    sent = counted(count, "refresh is", "refreshes are")
+    return FixResult(count > 0, f"{sent} sent before the rest of the backlog")
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:

@@ -11,6 +11,7 @@ from eventd.api.framework.moments import show_time
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
+from eventd.text.plural import counted
 
 MOST_CONFLICTS = 5
 """Maximum number of id conflicts of a group that are named: the most frequent ones, each between two emitters."""
@@ -41,7 +42,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
             f"{group.name}/{gaps.node} inbound",
             Status.WARN,
             code,
-            f"{detail} ({_times(gaps.times)}, last at {_moment(gaps.last_at)})",
+            f"{detail} ({counted(gaps.times, 'time')}, last at {_moment(gaps.last_at)})",
             f"{remedy}; routerctl federation gaps --group {group.name} --from {gaps.node}",
             group=group.name,
             peer=gaps.node,
@@ -54,12 +55,13 @@ def _conflicts(group: GroupFacts) -> Iterator[Check]:
         same = (each.source, each.key_id) == (each.owner, each.owner_key) and UNKNOWN not in each
         other = "to an earlier one of the same emitter" if same else f"to one of {_side(each.owner, each.owner_key)}"
         detail = (
-            f"{_times(each.times)} an event of {_side(each.source, each.key_id)} was not stored, because its id belongs"
-            f" {other} with other content; most recently at {_moment(each.last_at)}, the id {each.event_id!r}"
+            f"{counted(each.times, 'time')} an event of {_side(each.source, each.key_id)} was not stored, because its"
+            f" id belongs {other} with other content; most recently at {_moment(each.last_at)}, the id"
+            f" {each.event_id!r}"
         )
         more = len(group.conflicts) - MOST_CONFLICTS
         if more > 0 and each is group.conflicts[MOST_CONFLICTS - 1]:
-            detail += f"; and {more} more kinds of conflicts"
+            detail += f"; and {counted(more, 'more kind')} of conflicts"
         change = (
             f"let the emitter of {each.source!r} use each id for one event only"
             if same
@@ -69,10 +71,6 @@ def _conflicts(group: GroupFacts) -> Iterator[Check]:
         show = f"routerctl federation event list --group {group.name} --id ID --include-expired shows it on each node"
         remedy = f"{change}; {show}"
         yield Check(f"{group.name} event ids", Status.WARN, "id-conflict", detail, remedy, group=group.name)
-
-
-def _times(number: int) -> str:
-    return "1 time" if number == 1 else f"{number} times"
 
 
 def _side(source: str, key_id: str) -> str:
@@ -200,7 +198,7 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", Status.WARN, "events-lost", detail, remedy)
     if found.spent_letters:
-        number = f"{found.spent_letters} dead letter{'' if found.spent_letters == 1 else 's'}"
+        number = counted(found.spent_letters, "dead letter")
         detail = f"{number} cannot be retried: the event has expired or was evicted"
         remedy = f"list and drop them: routerctl federation dead-letters list --group {peer.group}"
         yield _of(peer, "dead letters", Status.WARN, "dead-letters-spent", detail, remedy)

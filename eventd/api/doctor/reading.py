@@ -26,17 +26,15 @@ from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
 from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
-from eventd.resources.keyring import CREDENTIAL, load_ring
+from eventd.resources.keyring import check_files
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
 from eventd.store.engine.database import Connection
-from eventd.store.rows.links import read_inbound_gaps
+from eventd.store.rows.links import count_inbound_gaps
 from eventd.store.rows.registry import read_resources
 from federation.event import is_alive
 
 MOST_LETTERS = 1000
 """Maximum number of dead letters of a peer that are read, the newest ones; older ones count as retryable."""
-MOST_GAPS = 1000
-"""Maximum number of inbound gaps of a group that are counted: the oldest ones that are stored."""
 ROUNDS = 60
 """Maximum number of reads of the log for all peers of a group together; each peer gets at least one."""
 MOST_ROUNDS = 12
@@ -104,14 +102,12 @@ def _v1_requests(services: Services, group: str) -> int:
 async def _keys_trouble(services: Services, config: GroupConfig) -> str:
     """Return why the group's key files cannot be read now; empty if they can.
 
-    Also empty in a command, whose user may not be the node's, and for a group with any credential of the service
-    manager: those do not change while the node runs.
+    Also empty in a command, whose user may not be the node's.
     """
-    files = [config.secret_file, *(name for key in config.keys for name in (key.secret_file, key.public_key_file))]
-    if services.metrics is None or any(name.startswith(CREDENTIAL) for name in files):
+    if services.metrics is None:
         return ""
     try:
-        await asyncio.to_thread(load_ring, config, None)
+        await asyncio.to_thread(check_files, config)
     except SecretUnreadable as error:
         return error.message
     return ""
@@ -122,7 +118,7 @@ def _read_context(conn: Connection, name: str, now: int) -> _GroupContext:
     letters = count_dead_letters(conn, topic.id)
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
-    gaps, conflicts = _read_gaps(conn, topic.id), read_conflicts(conn, topic.id)
+    gaps, conflicts = [Gaps(*row) for row in count_inbound_gaps(conn, topic.id)], read_conflicts(conn, topic.id)
     return _GroupContext(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now)
 
 
@@ -130,14 +126,6 @@ def _thresholds(slo: SloConfig | None) -> Thresholds:
     if slo is None:
         return Thresholds()
     return Thresholds(slo.lag_warn, slo.lag_fail, slo.expires_soon, slo.max_pending_runs, slo.max_failed_runs)
-
-
-def _read_gaps(conn: Connection, topic_id: int) -> list[Gaps]:
-    """Return the gaps that senders reported, grouped and sorted by sender and reason."""
-    times: dict[tuple[str, str], list[int]] = {}
-    for gap in read_inbound_gaps(conn, topic_id, node="", after=0, limit=MOST_GAPS):
-        times.setdefault((gap.node, gap.reason), []).append(gap.recorded_at)
-    return [Gaps(node, reason, len(found), max(found)) for (node, reason), found in sorted(times.items())]
 
 
 async def _has_own(services: Services, context: _GroupContext, rounds: int) -> bool:

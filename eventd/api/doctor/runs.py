@@ -34,7 +34,7 @@ def _runs(conn: Connection, config: SubscriptionConfig, state: Mapping[str, Any]
         succeeded=count_events(conn, config.name, RunStatus.SUCCEEDED),
         failed=int(state["deadLetters"]) + (waiting if link.is_refused else 0),
         pending=0 if link.is_refused else waiting,
-        in_full=state["waitingEvents"] < COUNTED and state["deadLetters"] < COUNTED,
+        in_full=state["waitingEvents"] < COUNTED,
         link=link,
         lost_at=lost[0].started_at if lost else None,
     )

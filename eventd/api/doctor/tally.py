@@ -10,7 +10,7 @@ from eventd.api.admin.peer_ledger import PeerLedger
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.delivery.acknowledgements import first_acknowledged, oldest_proof, read_acknowledged
+from eventd.log.delivery.acknowledgements import first_acknowledged, oldest_proof
 from eventd.log.delivery.states import Delivery, DeliveryState, derive
 from eventd.store.engine.database import Connection
 from federation.event import is_alive
@@ -137,9 +137,6 @@ def _look(conn: Connection, ask: EventQuery, ledger: PeerLedger, cursor: Cursor,
     listed = list_latest(conn, ask)
     records = listed.records[::-1]
     deliveries = derive(conn, ledger.link, records, now=now)
-    acked: dict[int, int] = {}
-    if records:
-        passages = read_acknowledged(conn, cursor.name, records[0].position, records[-1].position)
-        acked = first_acknowledged(passages, [record.position for record in records])
+    acked = first_acknowledged(conn, cursor.name, [record.position for record in records])
     found = [(record, each, acked.get(record.position)) for record, each in zip(records, deliveries, strict=True)]
     return LedgerPage(found, oldest_proof(conn, cursor.name), listed.seen if listed.more else None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from pydantic import Field
@@ -19,11 +20,23 @@ from eventd.errors import Invalid
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
 
+T = TypeVar("T")
+Token = TypeVar("Token")
+
 PAGE_SIZE, MAX_PAGE_SIZE = 100, 1000
 """The default and the largest number of entries of a page."""
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="Maximum number of entries of the page.")]
 After = Annotated[str, Field(description="Continue after this token.")]
+
+
+def cut_page(found: Sequence[T], limit: int, token_of: Callable[[T], Token]) -> tuple[Sequence[T], Token | None]:
+    """Return a page, the first `limit` of the entries, and the token of the next one; None for the last page.
+
+    Up to `limit` + 1 entries were read. `token_of` returns the token of the page that begins after an entry.
+    """
+    shown = found[:limit]
+    return shown, token_of(shown[-1]) if len(found) > limit else None
 
 
 class NamePage(Query, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -14,43 +14,13 @@ from pydantic_core import ErrorDetails
 from eventd.api.errors.codes import BadParams
 from eventd.resources.reading.problems import shorten
 from eventd.text.quoting import with_value
+from eventd.text.validation import message_of
 
 P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
 MOST_PROBLEMS = 20
 """Maximum number of wrong fields that an error names: describing one costs far more than sending it."""
-_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "missing": lambda _: "is required",
-    "string_type": lambda _: "must be text",
-    "string_too_short": lambda context: f"must have at least {context['min_length']} characters",
-    "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
-    "string_pattern_mismatch": lambda _: "has a form that is not allowed",
-    "int_type": lambda _: "must be a whole number",
-    "int_parsing": lambda _: "must be a whole number",
-    "int_from_float": lambda _: "must be a whole number",
-    "int_parsing_size": lambda _: "must be a smaller number",
-    "float_type": lambda _: "must be a number",
-    "float_parsing": lambda _: "must be a number",
-    "finite_number": lambda _: "must be a finite number",
-    "bool_type": lambda _: "must be true or false",
-    "bool_parsing": lambda _: "must be true or false",
-    "list_type": lambda _: "must be a list",
-    "tuple_type": lambda _: "must be a list",
-    "set_type": lambda _: "must be a list",
-    "frozen_set_type": lambda _: "must be a list",
-    "dict_type": lambda _: "must be an object",
-    "model_type": lambda _: "must be an object",
-    "too_short": lambda context: f"must have at least {context['min_length']} entries",
-    "too_long": lambda context: f"must have at most {context['max_length']} entries",
-    "greater_than": lambda context: f"must be more than {context['gt']}",
-    "greater_than_equal": lambda context: f"must be at least {context['ge']}",
-    "less_than": lambda context: f"must be less than {context['lt']}",
-    "less_than_equal": lambda context: f"must be at most {context['le']}",
-    "literal_error": lambda context: f"must be {context['expected']}",
-    "enum": lambda context: f"must be {context['expected']}",
-    "value_error": lambda context: str(context["error"]),
-}
 
 
 def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:
@@ -152,9 +122,7 @@ def _place(detail: ErrorDetails) -> str:
 def _reword(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
         return _unknown(str(detail["loc"][-1]), model)
-    words = _WORDS.get(detail["type"])
-    message = words(detail.get("ctx", {})) if words else "is not valid"
-    return with_value(message, detail["input"], *detail["loc"])
+    return with_value(message_of(detail["type"], detail.get("ctx", {})), detail["input"], *detail["loc"])
 
 
 def _names(model: type[BaseModel]) -> set[str]:

@@ -41,7 +41,6 @@ class V0:
     workers: WorkerPeers
     supervisor: Supervisor
     stopping: asyncio.Future[None]
-    version: str
     limits: Limits
     concurrency: ConcurrencyLimits
     started: float

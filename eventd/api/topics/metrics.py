@@ -6,16 +6,20 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from eventd.api.errors.problems import success
 from eventd.api.framework.auth import ApiKey
-from eventd.api.topics.calls import V0
+from eventd.api.framework.models import NoQuery
+from eventd.api.topics.calls import V0, Call
 from eventd.api.topics.sessions import Sessions
 from eventd.log.core.writer_stats import BOUNDS, WriterStats
 from eventd.log.topics.state import TopicFigures, TopicState, list_states, read_figures
+from eventd.observe.metrics import METRICS_CONTENT_TYPE
 from eventd.runtime.clock import Moment
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
@@ -36,6 +40,14 @@ class TopicMetrics(NamedTuple):
     work: WriterStats
     waiting: int
     restarts: int
+
+
+async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
+    """Return the metrics of topics, for Prometheus or, if the client accepts it, as JSON."""
+    figures = await gather(call.v0, call.key)
+    if "application/json" in call.request.headers.get("Accept", ""):
+        return success(as_json(figures))
+    return web.Response(body=as_text(figures), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
 
 async def gather(v0: V0, key: ApiKey) -> TopicMetrics:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventd.api.framework.models import Answer, Body, NoQuery
-from eventd.api.framework.paging import NamePage, write_cursor
+from eventd.api.framework.paging import NamePage, cut_page, write_cursor
 from eventd.api.topics.calls import Call
 from eventd.egress.routers.event_map import check_map
 from eventd.egress.routers.graph import NewRouterRules, router_of
@@ -238,16 +238,15 @@ async def _find(call: Call[Any, Any]) -> RouterRow:
 async def list_routers(call: Call[RouterPage, None]) -> RouterList:
     """List routers whose name, source and destination the key may access."""
     query, key = call.query, call.key
-    limit = query.limit
 
     def sees(line: RouterRow) -> bool:
         return all(map(key.sees, (line.name, line.source, line.dest)))
 
     choice = RouterFilter(query.prefix, query.source, query.dest, sees)
-    lines = await call.v0.database.read(router_rows.list_routers, choice, after=query.after, limit=limit)
-    listed = [_listed(line) for line in lines[:limit]]
-    cursor = write_cursor(listed[-1].router) if len(lines) > limit else UNSET
-    return RouterList(routers=listed, next_cursor=cursor, performance=call.performance())
+    found = await call.v0.database.read(router_rows.list_routers, choice, after=query.after, limit=query.limit)
+    shown, cursor = cut_page(found, query.limit, lambda line: write_cursor(line.name))
+    listed = [*map(_listed, shown)]
+    return RouterList(routers=listed, next_cursor=cursor or UNSET, performance=call.performance())
 
 
 def _listed(line: RouterRow) -> RouterListed:

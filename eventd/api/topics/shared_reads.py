@@ -179,11 +179,6 @@ class Feed:
         """Return the turn, which changes with every signal of the topic."""
         return self._watch.turn
 
-    @property
-    def waiting(self) -> int:
-        """Return the number of clients that have caught up and wait."""
-        return sum(map(len, self._waiting.values()))
-
     def wait(self, client: FeedReader, turn: int) -> bool:
         """Have the client wait for the next page, and return True.
 
@@ -309,11 +304,6 @@ class Feeds:
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
         self._feeds: dict[TopicRequest, Feed] = {}
-
-    @property
-    def in_use(self) -> list[Feed]:
-        """Return the feeds in use."""
-        return [*self._feeds.values()]
 
     def use(self, want: TopicRequest) -> Feed:
         """Return the feed of a request, with the records of all nodes. End the use with `release`."""

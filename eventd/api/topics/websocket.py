@@ -98,10 +98,6 @@ class Publish(WriteBody, kw_only=True):
     return_seqs: bool = True
 
 
-class Ping(Struct):
-    """Ask for a `pong`."""
-
-
 class Refusal(Struct, kw_only=True):
     """Why a command was refused."""
 

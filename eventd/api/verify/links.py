@@ -6,6 +6,7 @@ from typing import Any
 
 from eventd.api.framework.moments import show_time
 from eventd.api.verify.scope import Scope
+from eventd.text.plural import counted
 from federation.event import micros
 
 
@@ -56,7 +57,7 @@ def _notes(scope: Scope) -> list[str]:
         )
     lost = [gap for gap in scope.state.gaps if gap.epoch == head.epoch]
     if lost:
-        notes.append(
-            f"{len(lost)} gaps of this epoch were reported to {node}: there, routerctl federation gaps shows them"
-        )
+        were, them = ("was", "it") if len(lost) == 1 else ("were", "them")
+        gaps = counted(len(lost), "gap")
+        notes.append(f"{gaps} of this epoch {were} reported to {node}: there, routerctl federation gaps shows {them}")
     return notes

@@ -26,11 +26,11 @@ from federation.event import read_outlines
 from federation.selector import Selector
 
 STEP_RECORDS = 1500
-"""Records of a step, approximately: a few milliseconds."""
+"""Approximate number of records in a step, which takes a few milliseconds."""
 MOST_PROOFS = 1000
-"""Batches that `taken_before` searches at most."""
+"""Maximum number of batches that `taken_before` searches."""
 PORTION = 32
-"""Blocks that are read together: usually a step has only a few."""
+"""How many blocks are read together: usually a step has only a few."""
 REST = 0.5
 """Seconds of rest for each second that steps take."""
 PER_BLOCK = 5
@@ -38,7 +38,7 @@ PER_BLOCK = 5
 
 
 async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> None:
-    """Pause after a step that took so many seconds, so that other threads get the interpreter."""
+    """Sleep for `REST` times the seconds `spent` on a step, so that other threads get the interpreter."""
     if spent > 0:
         await sleep(spent * REST)
 
@@ -47,8 +47,8 @@ async def rest(sleep: Callable[[float], Awaitable[object]], spent: float) -> Non
 class RecordFilter:
     """The records to include: those with an accepted path that match the selector.
 
-    `not_source`: a source whose events are excluded; `since`: events observed before that minute are in no bucket.
-    `own` reads only what entered the log at this node.
+    `not_source`: a source whose events are excluded; `since`: events observed before that minute (counted from 1970)
+    are in no bucket. With `own`, only records that entered the log at this node are read.
     """
 
     takes_path: Callable[[str], bool]
@@ -58,7 +58,7 @@ class RecordFilter:
     own: bool = False
 
     def settles(self, block: Block) -> bool | None:
-        """Return whether all records of a block are included, or none; None if they must be checked one by one."""
+        """Return True if all records of a block are included, False if none is, None if each must be checked."""
         paths, types, sources = names(block.paths), names(block.types), names(block.sources)
         if paths is not None and not any(map(self.takes_path, paths)):
             return False
@@ -71,7 +71,7 @@ class RecordFilter:
         return True if all_types and not picks else None
 
     def takes(self, record: Record) -> bool:
-        """Return whether a record is included, whenever it was observed."""
+        """Return whether a record is included, regardless of `since` and `own`."""
         return (
             self.takes_path(record.path)
             and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
@@ -94,13 +94,13 @@ class Columns(NamedTuple):
 
 @dataclass(slots=True)
 class Exclusions:
-    """Positions that were not to be sent to a peer, in order, each with its reason."""
+    """Positions that some batch left out or the peer refused: ascending, each with its reason."""
 
     positions: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
     def within(self, first: int, last: int) -> Mapping[int, str]:
-        """Return those between two positions, inclusive."""
+        """Return the reasons by position, from `first` to `last` inclusive."""
         begin, end = bisect_left(self.positions, first), bisect_right(self.positions, last)
         return dict(zip(self.positions[begin:end], self.reasons[begin:end], strict=True))
 
@@ -109,7 +109,11 @@ NO_EXCLUSIONS = Exclusions()
 
 
 def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
-    """Return the positions that the batches of a cursor left out, with why: expired, in the path, refused."""
+    """Return the exceptions of all stored batches of a cursor, each with its latest reason.
+
+    A reason is `expired`, `in_path`, or why the peer refused the event; an event that a repair delivered later is
+    included, too.
+    """
     found: dict[int, str] = {}
     rows = fetch(conn, "SELECT exceptions FROM batches WHERE cursor = ? AND exceptions <> '' ORDER BY id", (cursor,))
     for (exceptions,) in rows:
@@ -119,7 +123,7 @@ def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
 
 
 class DigestStep(NamedTuple):
-    """The position that a step reached, how many records it added, and how many it left out, by reason."""
+    """The position that a step reached, how many records it added to the totals, and how many it left out by reason."""
 
     upto: int
     records: int
@@ -136,7 +140,7 @@ def sum_step(
     totals: dict[int, int],
     left_out: Exclusions = NO_EXCLUSIONS,
 ) -> DigestStep:
-    """Add the next records at positions in `(after, until]` to the totals of their buckets."""
+    """Add the first records at positions in `(after, until]`, as many as one step may, to `totals`, by bucket."""
     records, reasons = 0, Counter[str]()
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):
@@ -149,7 +153,7 @@ def sum_step(
 class ListedRecord(NamedTuple):
     """A record in one of the requested buckets.
 
-    `number` counts the included records, which shows which of them are adjacent.
+    `number` counts the included records, in any bucket: it shows which of them are adjacent. `key` is the bucket.
     """
 
     number: int
@@ -161,7 +165,7 @@ class ListedRecord(NamedTuple):
 
 
 class RecordList(NamedTuple):
-    """Records of some buckets, the position that the step reached, and the number of the next record."""
+    """Records of some buckets, the position that the step reached, and the `number` at which the next step begins."""
 
     held: Sequence[ListedRecord]
     upto: int
@@ -181,9 +185,10 @@ def list_step(
     number: int = 0,
     late: bool = False,
 ) -> RecordList:
-    """Return the next records at positions in `(after, until]` that are in a bucket of `keys`.
+    """Return, of as many records in `(after, until]` as one step reads, those in a bucket of `keys`.
 
-    With `late`, also those that were observed too early to be in any bucket. `number` is that of the first record.
+    With `late`, also those that were observed too early to be in any bucket. `number` is that of the first
+    included record.
     """
     held: list[ListedRecord] = []
     plan = _plan(conn, topic_id, after, until, chosen)
@@ -211,7 +216,7 @@ def _keep(columns: Columns, left_out: Exclusions, reasons: Counter[str]) -> Colu
 
 
 class _Plan(NamedTuple):
-    """The blocks of a step that may contain an included record, by first position: whether all of it is included.
+    """The blocks of a step that may have included records, by first position; True if all of a block are included.
 
     The step reads up to the position `upto`.
     """
@@ -247,13 +252,16 @@ def _columns(conn: sa.Connection, plan: _Plan, after: int, until: int, chosen: R
 
 
 def read_prints(conn: sa.Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
-    """Return the fingerprints of the records at these positions that still exist, as texts, by position."""
+    """Return the fingerprints of the events still stored at these positions, as hexadecimal digits, by position."""
     found = read_at(conn, [position for position in positions if position is not None])
     return {record.position: show_print(fingerprint(record.body)) for record in found}
 
 
 def oldest_kept(conn: sa.Connection, topic_id: int, now: int) -> int | None:
-    """Return when the oldest stored record was recorded; `now` if none is stored; None if retention removed none."""
+    """Return when the oldest stored record was recorded (microseconds), or `now` if none is stored.
+
+    None if retention has not removed any record.
+    """
     found = fetch(conn, "SELECT evicted_seq FROM topics WHERE id = ?", (topic_id,))
     if not found or not found[0][0]:
         return None

@@ -17,7 +17,8 @@ from federation.structured import InnerList, parse_dictionary
 class Proof(NamedTuple):
     """A receipt. `digest` is the SHA-256 of its text in hex, the same at both ends; `upto` is the peer's mark.
 
-    `accepted`, `duplicates` and `refused` are numbers of events; `recorded_at` is in microseconds, by the peer's clock.
+    `upto` is None if the receipt names no mark. `accepted`, `duplicates` and `refused` are numbers of events;
+    `recorded_at` is in microseconds, by the peer's clock.
     """
 
     digest: str

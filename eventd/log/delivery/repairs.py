@@ -20,7 +20,7 @@ from eventd.store.rows.registry import announce
 from eventd.store.schema.tables import dead_letters
 
 MOST_POSITIONS = 10_000
-"""Positions that one repair lists. A repair of more is a range."""
+"""Maximum number of positions that one repair lists. A repair of more is a range."""
 
 
 def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int | None]:
@@ -39,13 +39,13 @@ def read_placed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[
 
 
 def read_refreshed(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> set[str]:
-    """Return those of the ids whose event was refreshed: they have more than one record."""
+    """Return those of the ids whose event was refreshed: more than one record of it was stored."""
     sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL AND event_id {in}"
     return {event_id for (event_id,) in fetch_in(conn, sql, (topic_id,), list(ids))}
 
 
 def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, until: int | None) -> tuple[int, int]:
-    """Return the range of positions `(after, upto]` recorded from `since` to `until`, inclusive; (0, 0) for none.
+    """Return the range of positions `(after, upto]` recorded from `since` to `until`, inclusive; (0, 0) if none was.
 
     Times in microseconds; None: no bound.
     """
@@ -59,7 +59,7 @@ def recorded_between(conn: sa.Connection, topic_id: int, since: int | None, unti
 
 
 def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) -> tuple[int, int]:
-    """Return the range of positions `(after, upto]` of the seqs `first` to `last` that still exist; (0, 0) for none."""
+    """Return the range of positions `(after, upto]` of the stored seqs from `first` to `last`; (0, 0) if none is."""
     begin, end = _place_of(conn, topic_id, first), _place_of(conn, topic_id, last + 1)
     if begin is None or begin == end:
         return (0, 0)
@@ -67,7 +67,7 @@ def numbered_between(conn: sa.Connection, topic_id: int, first: int, last: int) 
 
 
 def _place_of(conn: sa.Connection, topic_id: int, seq: int) -> int | None:
-    """Return the position of the first existing record from that seq on."""
+    """Return the position of the first stored record from the seq `seq` on; None if there is none."""
     held = fetch(
         conn,
         "SELECT position, seq, records FROM blocks WHERE topic_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
@@ -93,7 +93,10 @@ def start_repair(
     now: int,
     kind: str = "repair",
 ) -> str:
-    """Create the cursor of a repair of the positions `(after, upto]`, notify running nodes, and return its name."""
+    """Create the cursor of a repair of the positions `(after, upto]`, and return its name.
+
+    The processes of the node are notified at commit.
+    """
     announce(conn)  # locks the head, which is always locked before cursors
     name = next_repair_name(conn, group, node, kind=kind)
     create_cursor(conn, name, kind=kind, topic_id=topic_id, position=after, until=upto, selection=selection, now=now)
@@ -103,7 +106,7 @@ def start_repair(
 class StoredDeadLetter(NamedTuple):
     """A dead letter with parts of its record. Times in microseconds.
 
-    `tag` is None if the record is removed.
+    `tag` and `subject` are None if the record is not stored any more, as is `expires_at`.
     """
 
     id: int
@@ -131,9 +134,9 @@ def read_dead_letters(
     limit: int,
     newest: bool = False,
 ) -> list[StoredDeadLetter]:
-    """Return dead letters of a topic with ids above `after`, oldest first; or, with `newest`, below it, newest first.
+    """Return a topic's dead letters with row ids above `after`, oldest first; with `newest`, below it, newest first.
 
-    `kind` is that of their cursors. `ids`: only these, without regard to `limit`.
+    `after` 0: no bound. `kind` is that of their cursors. `ids`: only these, oldest first, without regard to `limit`.
     """
     sql = (
         "SELECT id, cursor, position, event_id, reason, detail, attempts, parked_at FROM dead_letters"
@@ -151,7 +154,7 @@ def read_dead_letters(
         sql += " AND cursor LIKE ?"
         params.append(f"{kind}:%")
     if ids:
-        rows = fetch_in(conn, f"{sql} AND id {{in}} ORDER BY id", params, list(ids))
+        rows = sorted(fetch_in(conn, f"{sql} AND id {{in}}", params, list(ids)))  # by id: it reads many ids in parts
     else:
         rows = fetch(conn, f"{sql} ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?", (*params, limit))
     stored = {record.position: record for record in read_at(conn, [row[2] for row in rows])}
@@ -164,11 +167,11 @@ def _letter(row: Sequence[Any], record: Record | None) -> StoredDeadLetter:
 
 
 def count_dead_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
-    """Return the number of dead letters of each cursor of a topic."""
+    """Return the number of dead letters of a topic by cursor, without cursors that have none."""
     sql = "SELECT cursor, count(*) FROM dead_letters WHERE topic_id = ? GROUP BY cursor"
     return dict(fetch(conn, sql, (topic_id,)))
 
 
 def remove_dead_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
-    """Delete dead letters; return their number."""
+    """Delete the dead letters with these row ids; return how many there were."""
     return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)

@@ -13,7 +13,7 @@ from federation.selector import Selector
 
 
 class PeerDeclaration(Protocol):
-    """The part of a peer's declaration that decides which records it receives."""
+    """Interface: the part of a peer's declaration that decides which records the peer receives."""
 
     @property
     def selector(self) -> Selector: ...
@@ -24,9 +24,9 @@ class PeerDeclaration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records a peer is to get: those that match a selector, and with `relay` also those of other nodes.
+    """Which records a peer is to get: those that match the selector and, unless `relay`, entered the log at this node.
 
-    `positions`, if given, are the only ones; `without` excludes the records that an earlier selection covered.
+    If `positions` are given, only records at these; `without` excludes the records that another selection covers.
     """
 
     selector: Selector = field(default_factory=Selector)
@@ -40,7 +40,7 @@ class Selection:
         return cls(peer.selector, peer.relay)
 
     def matches(self, record: Record) -> bool:
-        """Return whether the record is meant for the peer."""
+        """Return whether the record is meant for the peer; it may still be withheld: expired, or in path."""
         return (
             (self.relay or not record.path)
             and self.selector.matches(type=record.tag, subject=record.subject, source=record.node)
@@ -49,8 +49,7 @@ class Selection:
         )
 
     def settles(self, block: Block) -> bool | None:
-        """Return whether all records of a block are meant for the peer, or none; None if they must be checked one by
-        one."""
+        """Return True if all of a block's records are meant for the peer, False if none is; None: check each one."""
         if not (self.relay or block.own):
             return False
         if self.positions:
@@ -63,15 +62,15 @@ class Selection:
         return True if whole and not (self.selector.subject_prefixes or self.selector.sources) else None
 
     def wanted_by(self, peer: str) -> PeerFilter:
-        """Return the filter by which the log is read for a peer."""
+        """Return the filter of this selection by which the log is read for the node `peer`."""
         return PeerFilter(peer, self)
 
     def widens(self, earlier: Selection) -> bool:
-        """Return whether this may select a record that `earlier` did not."""
+        """Return whether this may select a record that `earlier` did not, by the selectors and `relay` alone."""
         return self.selector.widens(earlier.selector) or (self.relay and not earlier.relay)
 
     def to_json(self) -> dict[str, Any]:
-        """Return its stored form."""
+        """Return its stored form, which lacks the `sources` of the selector: no peer's declaration has any."""
         found: dict[str, Any] = {}
         if self.selector.types:
             found["types"] = list(self.selector.types)
@@ -87,7 +86,7 @@ class Selection:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the selection of a stored form."""
+        """Return the selection that `to_json` stored."""
         without = stored.get("without")
         return cls(
             Selector.of(types=stored.get("types", ()), subject_prefixes=stored.get("subjectPrefixes", ())),

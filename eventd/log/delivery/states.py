@@ -55,9 +55,9 @@ class Delivery(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Decides whether a record is meant for a peer, and whether all or none of a block are.
+    """Interface: `matches` returns whether a record is meant for a peer.
 
-    `settles` returns None if the records of a block must be checked one by one.
+    `settles` returns True if all of a block's records are, False if none is, None if each must be checked.
     """
 
     def matches(self, record: Record) -> bool: ...
@@ -67,7 +67,7 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a peer's cursor selected from `declared_at` (microseconds) until the next version."""
+    """A selection of a peer's cursor, which it used from `declared_at` (microseconds) until the next version."""
 
     declared_at: int
     selection: Matcher
@@ -75,7 +75,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A running repair: every record that it selects up to its cursor's `until` is sent again."""
+    """A running repair: its cursor, and the selection of the records that are sent again up to the cursor's `until`."""
 
     cursor: Cursor
     selection: Matcher
@@ -110,8 +110,7 @@ def read_picked(conn: sa.Connection, cursor: str) -> list[tuple[int, int, int]]:
 
 
 def derive(conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], *, now: int) -> list[Delivery | None]:
-    """Return the delivery of each of `records`, in order of position, to the peer; None if it is not meant for the
-    peer."""
+    """Return the delivery of each of `records`, which are in order of position; None for one not meant for the peer."""
     if not records:
         return []
     proofs = _Proofs.read(conn, ledger, records[0].position, records[-1].position)
@@ -173,13 +172,13 @@ class _Proofs:
         return cls([_batch(row) for row in rows], repaired)
 
     def covering(self, position: int) -> _LedgerRow | None:
-        """Return the batch whose range contains the position."""
+        """Return the batch, not of a repair, whose range contains the position; None if none does."""
         at = bisect_left(self._ends, position)
         found = self._ranges[at] if at < len(self._ranges) else None
         return found if found and found.after < position else None
 
     def repairs(self, position: int) -> Sequence[_LedgerRow]:
-        """Return the repairs that delivered, or left out, the record at this position; oldest first."""
+        """Return the batches of repairs that delivered, or left out, the record at this position; oldest first."""
         return self._repaired.get(position, ())
 
     def across(self, first: int, last: int) -> list[_LedgerRow] | None:
@@ -211,14 +210,17 @@ def _batch(row: Sequence[object]) -> _LedgerRow:
 
 
 class UniformDelivery(NamedTuple):
-    """One state for all records of a block. `first_at` is the latest time at which any was first acknowledged."""
+    """One state for all records of a block.
+
+    `first_at` is when the last of them was first acknowledged, in microseconds; None if they are not `delivered`.
+    """
 
     state: DeliveryState
     first_at: int | None = None
 
 
 class BlockLedger:
-    """The ledger of a peer over consecutive blocks: for sums, which would otherwise decode millions of records."""
+    """A peer's delivery ledger over a range of blocks: for sums, which would otherwise decode millions of records."""
 
     def __init__(self, ledger: LinkLedger, proofs: _Proofs) -> None:
         self._ledger = ledger
@@ -226,13 +228,13 @@ class BlockLedger:
 
     @classmethod
     def read(cls, conn: sa.Connection, ledger: LinkLedger, first: int, last: int) -> BlockLedger:
-        """Return the rows about the positions from `first` to `last`."""
+        """Read the ledger rows about the positions from `first` to `last`, inclusive."""
         return cls(ledger, _Proofs.read(conn, ledger, first, last))
 
     def uniform(self, block: Block) -> UniformDelivery | None:
-        """Return the delivery of all of a block's records; None if they may differ, or must be decoded.
+        """Return the one delivery state of all of a block's records; None if they may differ, or must be decoded.
 
-        All of them must be meant for the peer, free to be sent, and never expire.
+        The caller ensures that all of them are meant for the peer, may be sent to it, and never expire.
         """
         cursor = self._ledger.cursor
         if cursor is None or block.position > cursor.position:
@@ -296,7 +298,7 @@ def _derive(ledger: LinkLedger, record: Record, proofs: _Proofs, now: int) -> De
 
 
 def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
-    """Return the state of a record that the cursor has not passed."""
+    """Return the delivery of a record that the cursor has not passed: expired, failed or pending."""
     if not is_alive(record.expires_at, now):
         return Delivery(DeliveryState.EXPIRED)
     if cursor is not None and _was_tried(cursor, record):
@@ -308,7 +310,7 @@ def _ahead(cursor: Cursor | None, record: Record, now: int) -> Delivery:
 
 
 def _was_tried(cursor: Cursor, record: Record) -> bool:
-    """Return whether the failed attempts were about this record.
+    """Return whether the cursor's failed attempts, if any, included this record.
 
     If the link cannot even be opened, the attempt was about its whole backlog.
     """
@@ -320,7 +322,7 @@ def _was_tried(cursor: Cursor, record: Record) -> bool:
 
 
 def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery:
-    """Return the state of a record that the cursor has passed without a batch for it.
+    """Return the delivery of a record that the cursor has passed without a batch for it: expired or unknown.
 
     It may not have been meant for the peer then: `excluded` by the batch's version of the selection, or passed without
     a batch under one. When the selection became wider, a repair sent the records that were still live; the others were
@@ -338,7 +340,7 @@ def _unproven(ledger: LinkLedger, record: Record, *, excluded: bool) -> Delivery
 def _with_letters(
     conn: sa.Connection, ledger: LinkLedger, records: Sequence[Record], found: list[Delivery | None]
 ) -> list[Delivery | None]:
-    """Return the deliveries, the refused ones with the reason of the dead letter."""
+    """Return the deliveries, the refused ones with the reason and attempts of their dead letter, if it is stored."""
     refused = [r.position for r, d in zip(records, found, strict=True) if d and d.state is DeliveryState.REFUSED]
     if not refused or ledger.cursor is None:
         return found
@@ -355,6 +357,6 @@ def _worded(delivery: Delivery | None, letter: tuple[str, str, int] | None) -> D
 
 
 def read_versions(conn: sa.Connection, cursor: str) -> list[tuple[int, int, dict[str, Any]]]:
-    """Return every version of a cursor's selection, as (version, declared at, selection)."""
+    """Return every stored version of a cursor's selection, unordered, as (version, declared at, selection)."""
     rows = fetch(conn, "SELECT version, declared_at, selection FROM selectors WHERE cursor = ?", (cursor,))
     return [(version, declared_at, json.loads(selection)) for version, declared_at, selection in rows]

@@ -65,9 +65,9 @@ def _some(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _owner_or_node(schema: dict[str, Any]) -> None:
-    """Add both names of the owner to the schema, for editors."""
+    """Add `node`, the alias of `owner`, to the schema of a key, for editors; one of the two is required."""
     properties = schema["properties"]
-    properties["node"] = properties["owner"] | {"description": "Another name of owner."}
+    properties["node"] = properties["owner"] | {"description": "An alias of owner."}
     schema["required"].remove("owner")
     schema["anyOf"] = [{"required": ["owner"]}, {"required": ["node"]}]
 
@@ -101,15 +101,17 @@ class AuthKey(Spec):
     owner: Annotated[str, AfterValidator(_node_or_any)] = Field(
         validation_alias=AliasChoices("owner", "node"),
         serialization_alias="owner",
-        description="The node that signs with the key; `*` means all members. `node` is another name of this field.",
+        description="The node that signs with the key; `*` means all members. `node` is an alias of this field.",
     )
     algorithm: Literal["hmac-sha256", "ed25519"] = Field(default="hmac-sha256", description="The signature algorithm.")
     state: Literal["pending", "active", "retiring", "revoked"] = Field(
         default="active",
         description="pending and retiring keys only verify, an active key also signs, a revoked key is refused.",
     )
-    secret_file: SecretPath = Field(default="", description="The shared secret, or this node's own private key.")
-    public_key_file: SecretPath = Field(default="", description="The public key of another node (ed25519).")
+    secret_file: SecretPath = Field(
+        default="", description="The file of the shared secret, or of this node's own private key."
+    )
+    public_key_file: SecretPath = Field(default="", description="The file of another node's public key (ed25519).")
     speaks_for: (
         Annotated[
             tuple[Annotated[str, AfterValidator(_node_or_any)], ...],
@@ -134,7 +136,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Yield missing and excluded files of the key, as far as its owner does not matter, and an impossible owner."""
+        """Yield files that the key lacks or must not have under any owner, and `*` as the owner of an ed25519 key."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
@@ -164,7 +166,7 @@ class Auth(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield repeated key names, and a second active key of one owner and algorithm."""
+        """Yield reserved and repeated key ids, and a second active key of one owner and algorithm."""
         for at, key in enumerate(self.keys):
             if self.secret_file and key.id == SHARED_KEY_ID:
                 yield Finding(("keys", at, "id"), f"the key id {SHARED_KEY_ID} belongs to auth.secretFile")
@@ -216,7 +218,7 @@ class GroupLimits(Spec):
     )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield limits that are smaller than those of what they hold."""
+        """Yield a batch limit below the event limit, and a limit of waiting batches below the batch limit."""
         if self.max_batch_bytes < self.max_event_bytes:
             yield Finding(("maxBatchBytes",), "must not be less than maxEventBytes: the largest event would never fit")
         if self.max_waiting_bytes < self.max_batch_bytes:
@@ -247,7 +249,7 @@ class EventGroupSpec(Spec):
     limits: GroupLimits = Field(default=GroupLimits(), description="Limits of what is accepted from other nodes.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what is wrong with keys, as far as it depends on whether a key is this node's own."""
+        """Yield the problems of keys that depend on whether a key is this node's own."""
         for at, key in enumerate(self.auth.keys):
             for finding in self._key_findings(key):
                 yield Finding(("auth", "keys", at, *finding.path), finding.message, finding.hint)

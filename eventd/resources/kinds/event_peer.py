@@ -73,6 +73,6 @@ class EventPeerSpec(Spec):
     subject_prefixes: tuple[SubjectPrefix, ...] = Field(
         default=(), description="Send only events whose subject begins with one of these; all if empty."
     )
-    relay: Flag = Field(default=False, description="Send the peer also events that came from other nodes.")
+    relay: Flag = Field(default=False, description="Also send the peer events that came from other nodes.")
     limits: PeerLimits = Field(default=PeerLimits(), description="Limits of the requests to the peer.")
     retry: Retry = Field(default=Retry(), description="How long to wait after a failure.")

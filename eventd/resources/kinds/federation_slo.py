@@ -37,7 +37,7 @@ class DeliverySlo(Spec):
     )
     expires_soon_seconds: Annotated[_Seconds, _or(EXPIRES_SOON)] = Field(
         default=EXPIRES_SOON,
-        description="An event that expires sooner is a failure if undelivered, else a warning; 0 means the default.",
+        description="An event that expires within this time is a failure if undelivered, else a warning; 0: default.",
     )
 
     def findings(self) -> Iterator[Finding]:

@@ -145,7 +145,7 @@ def _check_secret_path(value: str) -> str:
 
 
 def _check_address(value: str) -> str:
-    """Check an IP address or host name, without port and brackets; blank becomes empty."""
+    """Return an IP address or host name in canonical form; blank becomes empty. Port and brackets are refused."""
     value = value.strip()
     if not value:
         return ""
@@ -155,7 +155,7 @@ def _check_address(value: str) -> str:
         pass
     if _is_host(value):
         return value.lower()
-    hint = "the port belongs into spec.listen.port" if ":" in value or "[" in value else "for example 10.99.0.6 or ::"
+    hint = "write the port in spec.listen.port" if ":" in value or "[" in value else "for example 10.99.0.6 or ::"
     raise wrong("must be an IP address or a host name", hint)
 
 
@@ -166,7 +166,7 @@ def _is_host(value: str) -> bool:
 
 
 def _check_endpoint(value: str) -> str:
-    """Check a base URL. The value is never shown, because it may contain a password."""
+    """Return a base URL without a slash at its end. The value is never shown, because it may contain a password."""
     if not value.strip():
         raise wrong("is required")
     if any(not "!" <= character <= "~" for character in value):
@@ -251,7 +251,7 @@ SourceNode = Annotated[str, AfterValidator(_check_name)]
 Reference = Annotated[str, AfterValidator(_check_text)]
 """An identifying text of something that need not exist, such as the name of a resource."""
 
-PluginName = Annotated[str, AfterValidator(_check_entry_point)]
+EntryPointName = Annotated[str, AfterValidator(_check_entry_point)]
 ProgramPath = Annotated[
     str, AfterValidator(_check_program), WithJsonSchema({"type": "string", "pattern": "^(?:/.*[^/])?$"})
 ]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from eventd.resources.kinds.fields import Duration, GroupName, PluginName, ProgramPath, Reference, Texts, Whole
+from eventd.resources.kinds.fields import Duration, EntryPointName, GroupName, ProgramPath, Reference, Texts, Whole
 from eventd.resources.kinds.spec import Finding, Spec, wrong
 from eventd.text.duration import MINUTE, SECOND
 
@@ -71,7 +71,7 @@ class PluginSpec(Spec):
     executable: ProgramPath = Field(
         default="", description="Absolute path of the program, which is started for each run."
     )
-    entry_point: PluginName = Field(
+    entry_point: EntryPointName = Field(
         default="", description="Instead of executable: a name in the entry point group eventd.plugins."
     )
     timeout: _Span = Field(default=10 * SECOND, description="How long one run may take.")
@@ -112,7 +112,7 @@ class DynamicConfigSourceSpec(Spec):
     """The spec of a DynamicConfigSource."""
 
     plugin_ref: GroupName = Field(description="Name of the Plugin.")
-    ttl: _Span = Field(description="How long a result remains in effect at most.")
+    ttl: _Span = Field(description="The longest time that a result remains in effect.")
     merge_policy: MergePolicy = Field(
         default=MergePolicy(), description="What happens when two owners propose one resource."
     )

@@ -85,8 +85,8 @@ def is_ours(api_version: str) -> bool:
 def is_foreign(api_version: str, kind: str) -> bool:
     """Return whether this is the kind of another program, whose resources are kept unchanged.
 
-    Its apiVersion has the form `group/version` and a group without kinds of this program, and its name is none of their
-    names.
+    Its apiVersion has the form `group/version` and a group without kinds of this program, and its name is not the name
+    of one of them.
     """
     return (
         is_group_version(api_version)
@@ -98,7 +98,7 @@ def is_foreign(api_version: str, kind: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_misspelt(api_version: str, kind: str) -> bool:
-    """Return whether apiVersion and kind resemble those of one of this program: a misspelling, no foreign kind."""
+    """Return whether apiVersion and kind resemble those of one of this program: a misspelling, not a foreign kind."""
     group = api_version.partition("/")[0].lower()
     return bool(
         difflib.get_close_matches(group, _OUR_GROUPS, 1, 0.9) and difflib.get_close_matches(kind.lower(), _OUR_NAMES, 1)

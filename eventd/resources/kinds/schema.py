@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from eventd.resources.kinds.fields import RESOURCE_NAME
-from eventd.resources.kinds.registry import KINDS, Kind
+from eventd.resources.kinds.registry import Kind
 from eventd.resources.kinds.spec import Spec, defaults_of, name_of, walk
 
 
@@ -32,11 +32,6 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": {name: section for name, section in sections.items() if section is not spec},
     }
-
-
-def schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of every kind, by name."""
-    return {name: kind_schema(kind) for name, kind in KINDS.items()}
 
 
 def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""Parses files to drafts: one draft per resource, with its source and the line of each field. Nothing is validated
-here.
+"""Parses files to drafts: one draft per resource, with its source and the line of each field.
 
-A source contains single resources in YAML documents, a Router document with `spec.resources[]`, a List with `items[]`,
-or the same in JSON. Problems are collected, so one bad file does not hide the problems of another.
+Nothing is validated here. A source contains single resources in YAML documents, a Router document with
+`spec.resources[]`, a List with `items[]`, or the same in JSON. Problems are collected, so one bad file does not hide
+the problems of another.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Identity(NamedTuple):
-    """What distinguishes a resource from every other; shown as `Kind/name`."""
+    """The apiVersion, kind and name that together identify a resource; shown as `Kind/name`."""
 
     api_version: str
     kind: str
@@ -62,19 +62,19 @@ class Draft:
 
     @property
     def name(self) -> str | None:
-        """Return `metadata.name`, if it is text."""
+        """Return `metadata.name`; None if it is missing or not a string."""
         metadata = self.node.get("metadata")
         return metadata.text("name") if isinstance(metadata, Mapping) else None
 
     @property
     def identity(self) -> Identity | None:
-        """Return the identity of the resource; None if apiVersion, kind or name is missing or no text."""
+        """Return the identity of the resource; None if apiVersion, kind or name is missing, empty or not a string."""
         version, kind = self.node.text("apiVersion"), self.node.text("kind")
         return Identity(version, kind, self.name) if version and kind and self.name else None
 
     @property
     def label(self) -> str:
-        """Return `Kind/name`, or the one of them that is given."""
+        """Return `Kind/name`, or only the part that is given; empty if neither is."""
         return "/".join(part for part in (self.node.text("kind"), self.name) if part)
 
     def line_of(self, path: FieldPath) -> int:
@@ -99,7 +99,7 @@ class ReadResult:
 
 
 def read_file(path: Path) -> bytes:
-    """Return at most the first `MAX_BYTES` + 1 bytes of a file: a file that is too large is refused, not read."""
+    """Return up to `MAX_BYTES` + 1 bytes of a file, from its beginning: enough to notice that it is too large."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
@@ -137,11 +137,11 @@ class _Budget:
         self._left = MAX_TOTAL_BYTES
 
     def read(self, path: Path) -> bytes:
-        """Return the bytes of a file."""
+        """Return the bytes of a file, up to `MAX_BYTES` + 1, and count them."""
         return self.spend(self._read(path), str(path))
 
     def spend(self, content: bytes, source: str) -> bytes:
-        """Count the bytes of a source."""
+        """Count the bytes of a source, and return them."""
         self._left -= len(content)
         if self._left < 0:
             raise _BudgetExceeded(source)

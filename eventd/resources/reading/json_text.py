@@ -51,7 +51,7 @@ class _Reader:
         self._at = _skip(text, 0)
 
     def value(self, depth: int) -> Node:
-        """Return the value that begins here."""
+        """Return the value that begins at the current position, and move to the text after it."""
         line, column = self._place()
         if depth > MAX_DEPTH:
             raise too_deep(line, column)

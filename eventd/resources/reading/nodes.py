@@ -14,7 +14,7 @@ from eventd.resources.reading.problems import FieldPath, shorten
 MAX_DEPTH = 64
 MAX_VALUES = 500_000
 MAX_FLAWS = 100
-"""The most flaws that are collected in one text, because each takes more memory than the text that causes it."""
+"""Maximum number of flaws that are collected in one text: each takes more memory than the text that causes it."""
 
 
 class ParseError(Exception):
@@ -87,7 +87,7 @@ class Mapping:
         return entry.node if entry else None
 
     def text(self, key: str) -> str | None:
-        """Return the text under a key; None if it is absent or no text."""
+        """Return the string under a key; None if it is absent or not a string."""
         node = self.get(key)
         return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
 

@@ -249,6 +249,5 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"
 
 
 def write_yaml(value: Any) -> str:
-    """Return the value as YAML text with its keys in order, ending in a line feed; reading it returns the
-    same value."""
+    """Return the value as YAML text that is read back as the same value; keys keep their order."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

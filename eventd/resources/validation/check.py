@@ -43,12 +43,12 @@ _IGNORED_METADATA = (
 _PART_HINT = "parts are created at run time by plugins; list them with routerctl dynamic list"
 _MAX_ANNOTATIONS = 256 * 1024
 MAX_OWN_VALUES = 10_000
-"""The most values in one resource of this program's kinds."""
+"""Maximum number of values in one resource of this program's kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The valid resources in the given order, and all problems, sorted."""
+    """The valid resources in the given order, and the problems, sorted; after `MOST_FOUND` problems the check ends."""
 
     resources: tuple[Declaration, ...]
     problems: tuple[Problem, ...]
@@ -201,7 +201,7 @@ def _without_null(value: Any, section: type[Spec] | None) -> Any:
 
 
 def _is_complete(loaded: ReadResult) -> bool:
-    """Return whether every resource of the input is known; if not, one that seems missing may be in the unread part."""
+    """Return whether the whole input was understood; if not, a resource that seems missing may be in the rest."""
     return not loaded.problems and all(
         draft.identity and (draft.identity.kind in KINDS or is_foreign_draft(draft)) for draft in loaded.drafts
     )

@@ -43,7 +43,7 @@ def foreign_resource(draft: Draft) -> ForeignResource:
 
 
 def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
-    """Yield what is wrong with the name of a foreign resource: other programs have freer rules for names."""
+    """Yield problems of the name of a foreign resource, by rules that are freer than for this program's kinds."""
     path = ("metadata", "name")
     if not name.strip():
         yield draft.problem(path, "is required")
@@ -54,7 +54,7 @@ def name_problems(draft: Draft, name: str) -> Iterator[Problem]:
 
 
 def spec_problems(draft: Draft) -> Iterator[Problem]:
-    """Yield why the spec is no mapping, is too long, or has numbers that JSON readers do not read alike."""
+    """Yield problems of the spec: absent, not a mapping, too long, or with numbers that JSON readers disagree on."""
     spec = draft.node.get("spec")
     if spec is None or (isinstance(spec, Scalar) and spec.value is None):
         yield draft.problem(("spec",), "is required", "write {} for an empty spec")

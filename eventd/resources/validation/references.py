@@ -59,17 +59,17 @@ class PlannedResource:
     draft: Draft | None = None
 
     def text(self, *path: str) -> str:
-        """Return the text at a path of the spec; empty if it is absent or no text."""
+        """Return the text at a path of the spec; empty if it is absent or not text."""
         value = self._at(path)
         return value if isinstance(value, str) else ""
 
     def list(self, *path: str) -> list[Any]:
-        """Return the list at a path of the spec; empty if it is absent or no list."""
+        """Return the list at a path of the spec; empty if it is absent or not a list."""
         value = self._at(path)
         return value if isinstance(value, list) else []
 
     def number(self, *path: str) -> int:
-        """Return the whole number at a path of the spec; 0 if it is absent or no whole number."""
+        """Return the whole number at a path of the spec; 0 if it is absent or not a whole number."""
         value = self._at(path)
         return value if isinstance(value, int) else 0
 

@@ -6,28 +6,22 @@ Values are shown only where they help and cannot be a secret.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from pydantic_core import ErrorDetails, ValidationError
 
 from eventd.resources.kinds.spec import WORDED, Finding, Spec, name_of, section_under, walk
 from eventd.resources.reading.problems import MOST_FOUND, FieldPath, render_path, shorten
 from eventd.text.quoting import with_value
+from eventd.text.validation import message_of
 
-_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "missing": lambda _: "is required",
-    "string_type": lambda _: "must be text",
-    "int_type": lambda _: "must be a whole number",
-    "int_parsing_size": lambda _: "must be a smaller number",
-    "bool_type": lambda _: "must be true or false",
-    "tuple_type": lambda _: "must be a list",
-    "dict_type": lambda _: "must be a mapping of texts",
-    "model_type": lambda _: "must be a mapping of fields",
-    "greater_than_equal": lambda context: f"must be at least {context['ge']}",
-    "less_than_equal": lambda context: f"must be at most {context['le']}",
-    "literal_error": lambda context: f"must be {_choices(context)}",
+_MESSAGES: Final = {
+    "dict_type": "must be a mapping of texts",
+    "model_type": "must be a mapping of fields",
+    "value_error": "is not valid",
 }
+"""The messages that differ from the usual ones."""
 
 
 def _choices(context: dict[str, Any]) -> str:
@@ -50,8 +44,9 @@ def _reword(detail: ErrorDetails, spec: type[Spec]) -> Iterator[Finding]:
     elif detail["type"] == "extra_forbidden":
         yield _unknown(path, spec)
     else:
-        words = _WORDS.get(detail["type"])
-        text = words(context) if words else "is not valid"
+        if "expected" in context:
+            context = {**context, "expected": _choices(context)}
+        text = message_of(detail["type"], context, **_MESSAGES)
         yield Finding(path, with_value(text, detail["input"], *detail["loc"]), _hint(detail))
 
 

@@ -72,14 +72,14 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
     if target.is_symlink():  # another user of the folder could have made it, to have root replace any file
         raise Invalid(f"{target} is a symbolic link", hint="name the file itself")
     if target.exists() and not target.is_file():
-        raise Invalid(f"{target} is not a file", hint="name the file to make")
+        raise Invalid(f"{target} is not a file", hint="name the backup file to create")
     own = [Path(f"{source}{suffix}") for suffix in ("", ".lock", HEAD_SUFFIX, *SIDECARS)]
     if target in own or (target.exists() and target.samefile(source)):
         raise Conflict(f"{target} belongs to the database itself", hint="name another file")
     for suffix in SIDECARS:
         if Path(f"{target}{suffix}").exists():
             raise Conflict(
-                f"{target} is a database in use: {target.name}{suffix} exists next to it", hint="name another"
+                f"{target} is a database in use: {target.name}{suffix} exists next to it", hint="name another file"
             )
     if target.exists() and not force:
         raise Conflict(f"{target} exists already", hint="name another file, or replace it with --force")
@@ -171,7 +171,7 @@ def _look_inside(conn: Connection) -> tuple[int, str]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Connection]:
-    """Open a connection that leaves nothing beside the file, which may be in a read-only folder."""
+    """Open a snapshot of the database with `connect_untouched`; the file may be in a read-only folder."""
     with translated(str(path)), open_untouched(path, LOCK_SECONDS).connect() as conn:
         conn.exec_driver_sql("BEGIN")
         yield conn
@@ -243,7 +243,10 @@ def _give_to_owner(part: Path, place: Path) -> None:
 
 
 def _keep(place: Path, stamp: str) -> Path | None:
-    """Give the file at `place` a second name, so that the first can be replaced in one step."""
+    """Give the database at `place` a second name, so that the first can be replaced in one step.
+
+    Returns the second name; None if there is no database.
+    """
     for left in place.parent.iterdir():
         # After an interrupted command: two names of one database in use would destroy it.
         if left.name.startswith(f"{place.name}{KEPT}") and place.exists() and left.samefile(place):

@@ -22,14 +22,14 @@ POLL = 0.05
 POLL_SHARED = 0.005
 """The same if the node runs as several processes, each of which waits for what the others append."""
 RELISTEN = 1.0
-"""Seconds after which a wait on Postgres ends without a signal, and a lost connection is opened again."""
+"""Seconds after which a wait on Postgres ends without a signal; the next wait reopens a lost connection."""
 
 
 class ChangeSource(Protocol):
-    """Waits for a signal."""
+    """Interface of a source of signals that another process may have written."""
 
     async def wait(self) -> None:
-        """Return when another connection may have committed."""
+        """Return when another connection may have committed; also after an error, or after `RELISTEN` on Postgres."""
         ...
 
     async def close(self) -> None:

@@ -76,7 +76,7 @@ class ClaimHolder(NamedTuple):
 
 
 def read_claims(conn: sa.Connection) -> list[str]:
-    """Return the names of all holders of claims on this database."""
+    """Return each holder of a claim on this database, as its process and machine; `of another user` if hidden."""
     return [_who(holder.name) for holder in _holders(driver_of(conn), SERVE_LOCK)]
 
 
@@ -89,7 +89,10 @@ def _who(name: str) -> str:
 
 
 class DatabaseClaim:
-    """A claim on a database, or on one `group` of it. `label` names the database, `who` the process that claims it."""
+    """A claim on a Postgres database, or on one `group` of it; `take` takes it.
+
+    `label` names the database, `who` the process that claims it.
+    """
 
     def __init__(self, url: sa.URL, label: str, group: str, who: str, chance: Chance) -> None:
         self._url = url
@@ -104,11 +107,11 @@ class DatabaseClaim:
 
     @property
     def holder(self) -> str:
-        """Return the first of `holders` as a text: a process and its machine."""
+        """Return the first of `holders` as a text, its process and machine; `another process` if none is known."""
         return f"process {_who(self.holders[0].name)}" if self.holders else "another process"
 
     def take(self) -> None:
-        """Take the claim, and end all sessions of nodes that no longer hold theirs.
+        """Take the claim, and end all sessions in this database of nodes that do not hold their own claim.
 
         Raises `Conflict`, which names the holder, and `DatabaseUnavailable`.
         """
@@ -157,7 +160,7 @@ class DatabaseClaim:
             return bool(ended.fetchall())
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Keep checking the claim. Raises `Conflict` when it was lost and another node has it.
+        """Check the claim every `CHECK_SECONDS`, until cancelled. Raises `Conflict` when another node has taken it.
 
         The session ends with the server, or with the network. Then no node holds the claim, and it is taken again as
         soon as the server is back: a restart of the server is no reason to stop.

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
 from eventd.errors import DatabaseFault
 from eventd.runtime.chance import SYSTEM, Chance
+from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.store.engine.address import parse_url
 from eventd.store.engine.boot import read_boot_id
 from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
@@ -58,12 +59,6 @@ SCHEMA_LOCK = 0x6576656E7464  # "eventd"
 """The Postgres advisory lock of a migration."""
 
 
-class ThreadFactory(Protocol):
-    """Creates a thread pool: the number of threads, the prefix of their names, and what each runs first."""
-
-    def __call__(self, threads: int, name: str, begin: Callable[[], None], /) -> Executor: ...
-
-
 class KeyTaken(DatabaseFault):
     """A row with the same key exists. A caller that expects this rolls back and starts again."""
 
@@ -74,8 +69,9 @@ class Database:
     Raises `SettingsError` for an unusable URL, `MissingExtra` when the Postgres driver is absent, `DatabaseUnavailable`
     when it does not respond, and `DatabaseUnusable` when the file is no database; the last two on first use. `shared`:
     other processes write to it constantly. `claim` names the claim of this node; unless it is held, new Postgres
-    sessions are refused. `threads` creates its thread pools, and `boot_id` identifies the boot of the machine; a
-    simulation passes its own.
+    sessions are refused. `threads` creates the thread pools, and `boot_id` identifies the boot of the machine (empty:
+    it is read); a simulation passes its own. A node passes its `chance`; commands, and the many tests that need no
+    seed, leave it out.
     """
 
     def __init__(
@@ -85,11 +81,12 @@ class Database:
         shared: bool = False,
         claim: str = "",
         chance: Chance = SYSTEM,
-        threads: ThreadFactory = ThreadPoolExecutor,
+        threads: ThreadFactory = THREADS,
         boot_id: str = "",
     ) -> None:
         self.url = parse_url(url)
         self.chance = chance
+        self.threads = threads
         self.claim_name = claim
         self.restarts = 0
         """How often SQLite's write-ahead log was restarted."""
@@ -114,7 +111,7 @@ class Database:
         return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
 
     def open_head_file(self) -> HeadFile | None:
-        """Open the file that records how far the log was acknowledged, until `close`.
+        """Return the file that records how far the log was acknowledged; it is opened once, and closed by `close`.
 
         None on Postgres. Raises `OSError`.
         """
@@ -146,12 +143,12 @@ class Database:
                 self.file_guard.require()  # otherwise it would be acknowledged without being stored
 
     def write_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn` in one write transaction in this thread, committed when it returns."""
+        """Run `fn` in one durable write transaction in this thread, committed when it returns; return its result."""
         with self.transaction() as conn:
             return fn(conn, *args, **kwargs)
 
     def read_now(self, fn: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn` on one snapshot in this thread."""
+        """Run `fn` on one snapshot in this thread; return its result."""
         begin = "BEGIN" if self.kind == "sqlite" else ""
         with translated(self._label), self._reading.use() as conn, begun(conn, begin):
             return fn(conn, *args, **kwargs)
@@ -199,7 +196,7 @@ class Database:
         return ClaimCheck(self.url, self.claim_name) if self.claim_name else None
 
     def claims(self) -> list[str]:
-        """Return the names of all holders of claims on this Postgres database; none on SQLite."""
+        """Return each holder of a claim on this Postgres database, as its process and machine; empty on SQLite."""
         return [] if self.kind == "sqlite" else self.read_now(read_claims)
 
     async def take_over_checkpoints(self) -> None:
@@ -315,6 +312,17 @@ _NUMBERED = {
 }
 
 
+def listed_texts(conn: sa.Connection, column: str) -> str:
+    """Return SQL to name in FROM after the table of `column`: the texts of its JSON lists, as the column `value`."""
+    return _LISTED[conn.dialect.name].format(column=column)
+
+
+_LISTED = {
+    "sqlite": "json_each({column}) AS listed",
+    "postgresql": "json_array_elements_text({column}::json) AS listed(value)",
+}
+
+
 @contextmanager
 def _telling_keys(table: str) -> Iterator[None]:
     """Raise `KeyTaken` if the block fails because a row with the same key exists."""
@@ -352,7 +360,8 @@ def _insertion(table: str, names: Sequence[str], rows: int) -> str:
 def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """Like `fetch`, for a statement with one `{in}`, which becomes membership in `values` (any number).
 
-    Example: `fetch_in(conn, "SELECT id FROM t WHERE a = ? AND id {in}", (1,), ids)`.
+    Example: `fetch_in(conn, "SELECT id FROM t WHERE a = ? AND id {in}", (1,), ids)`. Danger: on SQLite the statement
+    runs once for each `SQLITE_NAMES` values, so an ORDER BY, a LIMIT or an aggregate does not cover all of them.
     """
     if not _is_sqlite(conn):
         return fetch(conn, sql.replace("{in}", "= ANY(?)"), (*params, list(values)))

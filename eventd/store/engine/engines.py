@@ -74,7 +74,7 @@ def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim
 
 
 def open_untouched(path: Path, patience: float) -> sa.Engine:
-    """Create an engine for reading a SQLite file, which may be in a read-only folder, without leaving a file beside it.
+    """Create an engine for reading a SQLite file, which may be in a read-only folder, with `connect_untouched`.
 
     A connection waits `patience` seconds for a lock.
     """

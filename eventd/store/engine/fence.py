@@ -76,7 +76,7 @@ def require_claim(session: Any, claim: str) -> None:
 
 
 class ClaimCheck:
-    """Asks the database, each time anew, whether the claim is held. Call `close` at the end."""
+    """Asks the database, in each call of `ask`, whether the claim is held. Call `close` at the end."""
 
     def __init__(self, url: sa.URL, claim: str) -> None:
         self._url = url

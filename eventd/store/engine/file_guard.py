@@ -17,7 +17,7 @@ class FileGuard:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the path leads to another file now, or to none."""
+        """Return whether the path leads to another file than when it was first checked, or to none any more."""
         if self._path is None:
             return False
         try:

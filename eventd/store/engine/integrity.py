@@ -8,7 +8,7 @@ from eventd.store.engine.database import fetch
 
 
 def find_damage(conn: sa.Connection) -> list[str]:
-    """Return what SQLite's own check finds, at most twenty lines; it reads the whole file.
+    """Return the problems that SQLite's quick check finds, at most twenty, empty for none; it reads the whole file.
 
     For SQLite only: Postgres checks its pages itself.
     """
@@ -16,5 +16,5 @@ def find_damage(conn: sa.Connection) -> list[str]:
 
 
 def find_any_damage(conn: sa.Connection) -> list[str]:
-    """Return the same, and where an index differs from its table: for a copy that must be right years later."""
+    """Like `find_damage`, and also find where an index differs from its table: for a copy that is kept for years."""
     return [str(line) for (line,) in fetch(conn, "PRAGMA integrity_check(20)") if line != "ok"]

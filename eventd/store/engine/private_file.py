@@ -24,10 +24,10 @@ def create_private(database: Path) -> None:
 
 
 def close_to_others(database: Path) -> Iterator[Path]:
-    """Remove permissions of users outside the files' group; yields the files that were changed.
+    """Remove permissions of users outside the files' group; yields each file that was changed.
 
-    An older program made them readable by every user. What the group may do is the operator's choice. Files of other
-    users are left unchanged.
+    Danger: this is a generator, so a file is changed only when the result is iterated. An older program made them
+    readable by every user. What the group may do is the operator's choice. Files of other users are left unchanged.
     """
     for suffix in _FILES:
         file = Path(f"{database}{suffix}")

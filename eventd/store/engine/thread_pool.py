@@ -69,7 +69,7 @@ class ThreadConnections:
         return conn
 
     def close(self) -> None:
-        """Close all connections. The threads that kept some have ended."""
+        """Close all connections. The threads that kept some must have ended."""
         for conn in self._kept:
             conn.close()
         self._kept.clear()

@@ -51,7 +51,7 @@ class WriterLock:
         return self._file
 
     def _wait(self) -> int:
-        """Wait in a separate thread, which can be abandoned when it takes too long."""
+        """Let a separate thread wait for the lock, so that the wait can be abandoned; return its descriptor."""
         if self._waiter is None:
             self._waiter = threading.Thread(target=self._wait_for_each, name="eventd-turn", daemon=True)
             self._waiter.start()
@@ -77,7 +77,7 @@ class WriterLock:
             os.close(file)
 
     def close(self) -> None:
-        """Refuse further use."""
+        """Close the file; the lock must not be used any more."""
         self._waits.put(None)
         if self._waiter is not None:
             self._waiter.join(self._patience)

@@ -50,7 +50,7 @@ def target_of(directive: Any) -> ResourceKey:
 
 
 class ResourceClaim(NamedTuple):
-    """When a resource ends, in microseconds, and the address it captures; empty for none."""
+    """A claim of a part: when its resource ends, in microseconds, and the address it captures; empty for none."""
 
     ends_at: int
     captures: str
@@ -93,7 +93,10 @@ def claims_of(
 
 
 def end_of_rest(*, ends: Mapping[str, int], subjects: Collection[str], expires_at: int) -> int:
-    """Return when the resources of a part that are about no single subject end: with its last subject."""
+    """Return when those resources of a part end that are about no single subject.
+
+    They end with the subject that ends last, or with the part if it has no subjects or one of them has no end.
+    """
     known = set(subjects)
     if not known or not known <= ends.keys():
         return expires_at

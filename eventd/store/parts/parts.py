@@ -26,8 +26,8 @@ SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSo
 class NewPart:
     """A part to write. Times and the `grace` are in microseconds; `resources` have their annotations.
 
-    `source` identifies the part, and `owner`, the declaration behind it, holds its claims. `ends`: when subjects end
-    that end before the part.
+    `source` identifies the part, and `owner`, the declaration behind it, holds its claims. `ends`: the end of
+    each subject that ends before the part.
     """
 
     owner: str
@@ -136,7 +136,7 @@ def _exists(conn: sa.Connection, part_id: int) -> bool:
 
 
 def _move_version(conn: sa.Connection) -> int:
-    """Signal at commit that parts have changed. Returns the new version."""
+    """Raise the version of the parts, which locks the head, and signal it at commit. Returns the new version."""
     moved = "UPDATE log_heads SET parts_version = parts_version + 1 WHERE id = 1 RETURNING parts_version"
     ((version,),) = fetch(conn, moved)
     notify_head(conn)
@@ -282,19 +282,22 @@ def withdraw(
     if changed:
         revision = _move_version(conn)
         for part, ends in changed:
-            _write_ends(conn, part, ends, revision, now)
+            _write_earlier_ends(conn, part, ends, revision, now)
     return len(changed)
 
 
 def _earlier(part: StoredPart, subjects: Collection[str], now: int) -> dict[str, int]:
-    """Return the ends of a part's subjects after these subjects were withdrawn."""
+    """Return the ends of a part's subjects after these subjects were withdrawn; none is later than before."""
     end = now + part.grace
     going = {subject for subject in part.subjects if subject in subjects}
     sooner = {s: min(end, part.ends.get(s, part.expires_at)) for s in going}
     return dict(part.ends) if part.ends_at <= now else {**part.ends, **sooner}
 
 
-def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], revision: int, now: int) -> None:
+def _write_earlier_ends(
+    conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], revision: int, now: int
+) -> None:
+    """After a withdrawal, store the earlier ends of a part's subjects, and so of the part and of its claims."""
     claims = claims_of(part.resources, part.directives, ends=ends, subjects=part.subjects, expires_at=part.expires_at)
     rest = end_of_rest(ends=ends, subjects=part.subjects, expires_at=part.expires_at)
     held = (*part.claims, *map(masking, part.masks))
@@ -310,7 +313,7 @@ def _write_ends(conn: sa.Connection, part: StoredPart, ends: Mapping[str, int], 
     execute_many(
         conn,
         "UPDATE part_claims SET ends_at = ? WHERE owner = ? AND api_version = ? AND kind = ? AND name = ?"
-        " AND part_id = ?",
+        " AND part_id = ? /* after a withdrawal: the new end is never later than the stored one */",
         rows,
     )
 
@@ -376,7 +379,7 @@ _COLUMNS = [column.name for column in parts.columns]
 def read_parts(
     conn: sa.Connection, *, ids: Sequence[int] | None = None, source: str = "", owner: str = ""
 ) -> list[StoredPart]:
-    """Return all parts, or those with these ids, this source or this owner: latest observed first, then by source."""
+    """Return all parts, or those with these ids and this source or owner: latest observed first, then by source."""
     columns = ", ".join(_COLUMNS)
     wanted, values = ("source = ?", (source,)) if source else ("owner = ?", (owner,)) if owner else ("1 = 1", ())
     if ids is None:
@@ -427,7 +430,7 @@ def _value(text: str) -> Any:
 
 
 def read_captures(conn: sa.Connection, addresses: Collection[str], now: int) -> list[tuple[str, ResourceKey, str]]:
-    """Return the claims that capture one of these addresses now, as (address, key, source of the part)."""
+    """Return the claims on these addresses that have not ended, as (address, key, source of the part), sorted."""
     rows = fetch_in(
         conn,
         "SELECT c.captures, c.api_version, c.kind, c.name, p.source FROM part_claims c JOIN parts p ON p.id = c.part_id"

@@ -1,6 +1,6 @@
 """API keys created at run time: their digests, scopes and expiry, never the key itself.
 
-A change locks the head first and is announced, so that running nodes notice it.
+The caller of a change locks the head first and announces the change, so that running nodes notice it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class KeyRow(NamedTuple):
 
 
 def read_keys(conn: sa.Connection) -> list[KeyRow]:
-    """Return every key by name, including revoked and expired ones."""
+    """Return every key, including revoked and expired ones, sorted by name."""
     rows = conn.execute(sa.select(api_keys).order_by(api_keys.c.name))
     return [
         KeyRow(
@@ -49,7 +49,7 @@ def read_keys(conn: sa.Connection) -> list[KeyRow]:
 
 
 def find_key(conn: sa.Connection, name: str) -> KeyRow:
-    """Return the key with this name. Raises `NotFound`."""
+    """Return the key with this name, also a revoked or expired one. Raises `NotFound`."""
     for line in read_keys(conn):
         if line.name == name:
             return line
@@ -57,7 +57,7 @@ def find_key(conn: sa.Connection, name: str) -> KeyRow:
 
 
 def create_key(conn: sa.Connection, line: KeyRow) -> None:
-    """Insert a key. The head must be locked. Raises `Conflict` when its name was used before."""
+    """Insert a key. The head must be locked. Raises `Conflict` when a key of its name is stored, even a revoked one."""
     taken = {known.name: known for known in read_keys(conn)}.get(line.name)
     if taken is not None:
         state = "revoked" if taken.revoked_at is not None else "in use"
@@ -88,7 +88,7 @@ def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
 
 
 def forget_key(conn: sa.Connection, name: str) -> None:
-    """Delete the row of a key, which also ends the key. The head must be locked."""
+    """Delete the row of a key, if any: the key is no longer valid, and its name is free. The head must be locked."""
     conn.execute(api_keys.delete().where(api_keys.c.name == name))
 
 

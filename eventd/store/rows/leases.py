@@ -23,7 +23,7 @@ from eventd.store.schema.topic_tables import leases
 LEASE_MS = (100, 86_400_000)
 """The shortest and the longest lease of a job, in milliseconds."""
 ENDED_AT_ONCE = 5000
-"""Leases that one call ends at most; the others wait for the next call."""
+"""Maximum number of leases and delays that one call of `end_leases` ends; the others wait for the next call."""
 LONGEST = LEASE_MS[1] * 1000
 """The longest lease, and the longest delay, in microseconds."""
 
@@ -32,7 +32,10 @@ _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
 
 
 class Lease(NamedTuple):
-    """A job that was handed out at least once. `size` is the bytes of its data and meta."""
+    """A job that was handed out at least once; `node` and `lease_id` are empty unless a node holds it.
+
+    `deliveries` counts how often it was handed out; `size` is the bytes of its data and meta.
+    """
 
     seq: int
     node: str
@@ -42,7 +45,7 @@ class Lease(NamedTuple):
     size: int
 
     def is_held(self, node: str, lease_id: str, now: int) -> bool:
-        """Return whether the node's lease is valid; a non-empty `lease_id` must be that of this lease."""
+        """Return whether `node` holds the job at `now`; a `lease_id` that is not empty must be that of its lease."""
         valid = self.free_at is not None and now < self.free_at
         return valid and self.node == node and lease_id in ("", self.lease_id)
 
@@ -63,19 +66,19 @@ class JobCounts(NamedTuple):
 
 
 def acked_seqs(conn: sa.Connection, topic_id: int, first: int, last: int) -> frozenset[int]:
-    """Return the seqs from `first` to `last` of done jobs whose records are still stored: readers must not see them."""
+    """Return the seqs from `first` to `last` (inclusive) of done jobs that are still stored and must be hidden."""
     sql = "SELECT seq FROM leases WHERE topic_id = ? AND seq >= ? AND seq <= ? AND free_at IS NULL"
     return frozenset(seq for (seq,) in fetch(conn, sql, (topic_id, first, last)))
 
 
 def read_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> dict[int, Lease]:
-    """Return the rows of those of these jobs that have one, by seq."""
+    """Return the rows of these jobs by seq; jobs that were never handed out have none."""
     sql = f"SELECT {', '.join(Lease._fields)} FROM leases WHERE topic_id = ? AND seq {{in}}"
     return {row[0]: Lease(*row) for row in fetch_in(conn, sql, (topic_id,), seqs)}
 
 
 def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCounts:
-    """Count the ready, leased and given-up jobs of a queue of `live` records; a job whose lease has ended is ready."""
+    """Count the jobs of a queue with `live` records; a job whose lease or delay has ended counts as ready."""
     rows = fetch(conn, "SELECT held, delayed, dead_lettered FROM queues WHERE topic_id = ?", (topic_id,))
     if not rows:
         return JobCounts(live, 0, 0)
@@ -87,14 +90,17 @@ def count_jobs(conn: sa.Connection, topic_id: int, live: int, now: int) -> JobCo
 
 
 def first_end(conn: sa.Connection, topic_id: int) -> int | None:
-    """Return when the next lease or delay ends, perhaps in the past; None without any."""
+    """Return when the first lease or delay of a queue ends, perhaps in the past; None without any."""
     sql = "SELECT min(free_at) FROM leases WHERE topic_id = ? AND free_at > 0"
     end: int | None = fetch(conn, sql, (topic_id,))[0][0]
     return end
 
 
 def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
-    """Free the jobs whose lease or delay has ended; return the change of the numbers of held and delayed jobs."""
+    """Free the first `ENDED_AT_ONCE` jobs whose lease or delay has ended.
+
+    Returns by how much the numbers of held and delayed jobs change; the caller adds this to the queue's row.
+    """
     sql = f"SELECT seq, node FROM leases WHERE {_ENDED} ORDER BY free_at LIMIT {ENDED_AT_ONCE}"
     ended = fetch(conn, sql, (topic_id, now))
     held = sum(node != "" for _, node in ended)
@@ -103,13 +109,13 @@ def end_leases(conn: sa.Connection, topic_id: int, now: int) -> LeaseCounts:
 
 
 def free(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """End the leases of jobs, which may be handed out again from `free_at` on."""
+    """End the leases of jobs, which may be handed out again from `free_at` on; 0: at once."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
 def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
-    """Return the first `limit` jobs after the seq `after` that were handed out before, and may be again."""
+    """Return the first `limit` jobs after the seq `after` that were handed out before and may be handed out again."""
     names = ", ".join(Lease._fields)
     sql = f"SELECT {names} FROM leases WHERE topic_id = ? AND free_at = 0 AND seq > ? ORDER BY seq LIMIT ?"
     return [Lease(*row) for row in fetch(conn, sql, (topic_id, after, limit))]
@@ -129,19 +135,22 @@ def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -
 
 
 def extend_leases(conn: sa.Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """Change the end of leases."""
+    """Set the end of these leases to `free_at`."""
     sql = "UPDATE leases SET free_at = ? WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
 
 
 def mark_done(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> None:
-    """Mark jobs as done: readers do not see them any more."""
+    """End the leases of jobs and mark these as done: readers do not see them any more."""
     sql = "UPDATE leases SET node = '', lease_id = '', free_at = NULL WHERE topic_id = ? AND seq = ?"
     execute_many(conn, sql, [(topic_id, seq) for seq in seqs])
 
 
 def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
-    """Delete the rows of all jobs up to a seq, whose records are deleted."""
+    """Delete the lease rows of all jobs up to and including `seq`, and subtract them from the queue's counts.
+
+    The caller deletes their records.
+    """
     where = "topic_id = ? AND seq <= ?"
     held, delayed = _count_open(conn, where, (topic_id, seq))
     if execute(conn, f"DELETE FROM leases WHERE {where}", (topic_id, seq)):
@@ -149,7 +158,10 @@ def forget_upto(conn: sa.Connection, topic_id: int, seq: int) -> None:
 
 
 def forget_jobs(conn: sa.Connection, topic_id: int, seqs: Collection[int]) -> None:
-    """Delete the rows of these jobs, whose records are deleted."""
+    """Delete the lease rows of these jobs, and subtract them from the queue's counts.
+
+    The caller deletes their records.
+    """
     found = read_leases(conn, topic_id, sorted(seqs))
     open_ = [lease for lease in found.values() if lease.free_at]
     held = sum(lease.node != "" for lease in open_)
@@ -171,7 +183,7 @@ def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
 
 
 def release_leases(conn: sa.Connection, steady: int) -> None:
-    """Free every held or delayed job, except in queues whose leases survive a restart.
+    """Free every held or delayed job of all queues, except those whose leases survive a restart.
 
     The count of deliveries stays. The steady clock restarts with a node: a surviving lease ends no later than the
     longest lease that could begin now, however far the wall clock was set back.

@@ -16,7 +16,7 @@ from eventd.store.engine.database import bulk_insert, execute, execute_many, fet
 from eventd.store.schema.tables import inbound_batches, inbound_gaps, inbound_links
 
 MOST_SHOWN = 2000
-"""Links that are listed at once.
+"""Maximum number of links in a listing.
 
 There may be many more between two rounds of retention: a member can invent senders.
 """
@@ -34,7 +34,7 @@ class StoredMark:
 
 @dataclass(frozen=True, slots=True)
 class InboundLink:
-    """A link from a node, as operators see it: its mark, and how many gaps it has. `updated_at` in microseconds."""
+    """A link from another node: its mark here, the time of its last batch (microseconds), and its number of gaps."""
 
     node: str
     mark: StoredMark
@@ -72,9 +72,10 @@ def count_links(conn: sa.Connection, topic_id: int) -> int:
 def stale_links(
     conn: sa.Connection, topic_id: int, peers: AbstractSet[str], *, most: int, before: int
 ) -> list[tuple[str, int]]:
-    """Return the nodes whose marks may be deleted, each with the time of its last batch.
+    """Return the nodes whose marks may be deleted, each with the time of its last batch, most recent first.
 
-    They are not declared peers, and have sent nothing since `before`, or are not among the `most` that sent last.
+    They are not declared peers (`peers`), and have sent no batch since `before`, or are not among the `most` undeclared
+    nodes that sent last.
     """
     rows = fetch(
         conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)
@@ -107,7 +108,7 @@ def record_gap(
 
 
 def nonce_seen(conn: sa.Connection, group: str, key_id: str, nonce: str) -> bool:
-    """Return whether a request with this nonce was seen before."""
+    """Return whether this nonce of a group and key is stored: a request with it was seen before."""
     sql = "SELECT 1 FROM nonces WHERE group_name = ? AND key_id = ? AND nonce = ?"
     return bool(fetch(conn, sql, (group, key_id, nonce)))
 
@@ -123,7 +124,7 @@ def keep_nonce(conn: sa.Connection, group: str, key_id: str, nonce: str, keep_un
 
 @dataclass(frozen=True, slots=True)
 class StoredReceipt:
-    """A receipt that was given for a batch, with the batch's range and digest as the sender wrote them."""
+    """The receipt that this node gave for a batch, with the batch's range and digest as the sender wrote them."""
 
     receipt: str
     range: str
@@ -158,9 +159,9 @@ def keep_receipt(
 
 
 def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") -> list[InboundLink]:
-    """Return the links on which batches for this topic arrived, by node; of very many, those used last.
+    """Return the links on which batches for this topic arrived, sorted by node: the `MOST_SHOWN` that were used last.
 
-    With `node`, only the link from this node.
+    With `node`, only the link from that node.
     """
     sql = "SELECT node, count(*) FROM inbound_gaps WHERE topic_id = ? AND book = '' GROUP BY node"
     gaps = dict(fetch(conn, sql, (topic_id,)))
@@ -181,9 +182,10 @@ def read_inbound_links(conn: sa.Connection, topic_id: int, *, node: str = "") ->
 
 @dataclass(frozen=True, slots=True)
 class InboundGap:
-    """A range `(after, upto]` of a sender's positions in which records did not arrive. `recorded_at` in microseconds.
+    """A range `(after, upto]` of a sender's positions, and its problem. `recorded_at` in microseconds.
 
-    `reason` is `lost`, or `taken_back`: the sender's log went back to before what it had sent.
+    `reason` is `lost`: its records did not arrive; or `taken_back`: the sender's log went back to before what it had
+    sent, and this is the range of its first batch after that.
     """
 
     id: int
@@ -201,9 +203,9 @@ _GAPS = "SELECT id, node, epoch, after, upto, reason, recorded_at FROM inbound_g
 def read_inbound_gaps(
     conn: sa.Connection, topic_id: int, *, node: str, after: int, limit: int, newest: bool = False
 ) -> list[InboundGap]:
-    """Return the gaps that senders reported, with ids above `after`, oldest first.
+    """Return up to `limit` gaps of a topic's senders, with ids above `after`, oldest first.
 
-    With `newest`, those with ids below `after` (0: all), newest first. `node`: only those of this sender.
+    With `newest`, those with ids below `after` (0: all), newest first. `node`: only those of this sender, if given.
     """
     sql = _GAPS
     params: list[object] = [topic_id]
@@ -217,7 +219,16 @@ def read_inbound_gaps(
     return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id {order} LIMIT ?", (*params, limit))]
 
 
+def count_inbound_gaps(conn: sa.Connection, topic_id: int) -> list[tuple[str, str, int, int]]:
+    """Return the senders that reported gaps, and why: (node, reason, number of gaps, time of the last), sorted.
+
+    Times in microseconds.
+    """
+    sql = "SELECT node, reason, count(*), max(recorded_at) FROM inbound_gaps WHERE topic_id = ? AND book = ''"
+    return sorted(fetch(conn, f"{sql} GROUP BY node, reason", (topic_id,)))
+
+
 def read_last_gaps(conn: sa.Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:
-    """Return the `limit` newest gaps that a sender reported, oldest first."""
+    """Return the `limit` newest gaps of a sender, oldest first."""
     rows = fetch(conn, f"{_GAPS} AND node = ? ORDER BY id DESC LIMIT ?", (topic_id, node, limit))
     return [InboundGap(*row) for row in reversed(rows)]

@@ -15,7 +15,7 @@ from eventd.store.schema.tables import log_heads, resources
 
 @dataclass(frozen=True, slots=True)
 class StoredResource:
-    """One declared resource. Times are in microseconds; `generation` counts the changes of its spec, from 1."""
+    """One declared resource. Times are in microseconds; `generation` counts its versions, from 1."""
 
     api_version: str
     kind: str
@@ -59,7 +59,7 @@ def put_resource(
     spec: Mapping[str, Any],
     now: int,
 ) -> None:
-    """Create the resource, or replace its annotations and spec and raise its generation."""
+    """Create the resource, or replace its annotations and spec and raise its generation, even if both are the same."""
     values = {"annotations": _text(annotations), "spec": _text(spec), "updated_at": now}
     statement = insert(conn, resources).values(
         api_version=api_version, kind=kind, name=name, generation=1, created_at=now, **values

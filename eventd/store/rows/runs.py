@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventd.store.engine.database import execute, fetch, insert
+from eventd.store.engine.database import execute, fetch, insert, listed_texts
 from eventd.store.schema.tables import plugin_runs
 
 
@@ -54,7 +54,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended. `source` and `generation` identify the part it produced."""
+    """How a run ended. `source` and `generation` identify the part it produced; empty and None without one."""
 
     status: RunStatus
     completed_at: int
@@ -94,7 +94,7 @@ class Run:
 
 
 def begin_run(conn: sa.Connection, new: NewRun) -> int:
-    """Store the start of a run. Returns its id."""
+    """Store a run that begins, or one that ends at once (any other status than running). Returns its id."""
     values = {name: getattr(new, name) for name in NewRun.__slots__}
     values |= {
         "group_name": values.pop("group"),
@@ -119,7 +119,7 @@ def end_run(conn: sa.Connection, run_id: int, ending: RunEnd) -> None:
 
 
 def last_run(conn: sa.Connection, cursor: str) -> Run | None:
-    """Return the newest run of a cursor; None if it has none."""
+    """Return the run of a cursor that began last; None if it has none."""
     query = _newest().where(plugin_runs.c.cursor == cursor).limit(1)
     row = conn.execute(query).first()
     return None if row is None else _run(row)
@@ -136,7 +136,7 @@ def read_runs(
     before: int | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Return runs with an id below `before`, newest first.
+    """Return up to `limit` runs with an id below `before` (None: all), newest first; an empty condition selects all.
 
     `event_id`: only runs that got this event, or for which a later event replaced it.
     """
@@ -159,7 +159,7 @@ def read_runs(
 
 
 def read_newest(conn: sa.Connection, subscriptions: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
-    """Return the newest run of each of these subscriptions, by group and name."""
+    """Return the newest run of each of these subscriptions, by (group, name), without those that have no run."""
     return {
         (group, name): run
         for group, name in subscriptions
@@ -174,10 +174,10 @@ def read_run(conn: sa.Connection, run_id: int) -> Run | None:
 
 
 def count_events(conn: sa.Connection, subscription: str, status: RunStatus) -> int:
-    """Count the events of a subscription's runs with that status; an event counts once for each of these runs."""
-    total = sa.select(sa.func.coalesce(sa.func.sum(plugin_runs.c.events), 0))
-    mine = total.where(plugin_runs.c.subscription == subscription, plugin_runs.c.status == str(status))
-    return int(conn.execute(mine).scalar_one())
+    """Return the number of different events of a subscription's runs with that status."""
+    ids = listed_texts(conn, "event_ids")
+    sql = f"SELECT count(DISTINCT value) FROM plugin_runs, {ids} WHERE subscription = ? AND status = ?"
+    return int(fetch(conn, sql, (subscription, str(status)))[0][0])
 
 
 def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:

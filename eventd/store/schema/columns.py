@@ -15,7 +15,7 @@ serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers ro
 
 
 def index_of_some(name: str, *columns: str, where: str) -> sa.Index:
-    """Return an index of the rows that satisfy a condition."""
+    """Return a partial index: of the rows that satisfy the SQL condition `where`."""
     return sa.Index(name, *columns, info={"where": where})
 
 
@@ -32,7 +32,7 @@ def _state_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any)
 
 
 def beyond(after: str, first: str) -> str:
-    """Return the lower bound, inclusive, of the names after `after` that are not before `first`.
+    """Return the inclusive lower bound of a scan of the names that are after `after` and not before `first`.
 
     Given two bounds, SQLite may start its index scan at the smaller one. No name sorts before `!`.
     """

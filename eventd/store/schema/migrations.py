@@ -44,7 +44,7 @@ def read_revision(conn: sa.Connection) -> str | None:
 
 
 def pending(conn: sa.Connection) -> list[str]:
-    """Return the pending revisions, oldest first.
+    """Return the revisions that were not yet applied to the open database, oldest first.
 
     Raises `DatabaseUnusable` when the database was written by a newer program.
     """
@@ -66,7 +66,7 @@ def pending(conn: sa.Connection) -> list[str]:
 def upgrade(conn: sa.Connection, *, now: int) -> list[str]:
     """Apply every pending migration in the open transaction and create the head row of a new log.
 
-    Returns what was applied.
+    Returns the applied revisions, oldest first.
     """
     lock_schema(conn)
     applied = pending(conn)

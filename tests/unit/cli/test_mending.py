@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import Any
 
@@ -44,10 +45,10 @@ class _Terminal(io.StringIO):
 def test_a_bar_is_for_terminals_alone() -> None:
     terminal, file = _Terminal(), io.StringIO()
     for stream in (terminal, file):
-        bar = Bar(stream)
-        bar.show("adding up", 1, 2)
-        bar.show("asking", 0, 0)
-        bar.clear()
+        with contextlib.suppress(KeyboardInterrupt), Bar(stream) as bar:
+            bar.show("adding up", 1, 2)
+            bar.show("asking", 0, 0)
+            raise KeyboardInterrupt
     assert file.getvalue() == ""
     shown = terminal.getvalue().split("\r\x1b[2K")
     assert shown == ["", "adding up [###############...............]  50%", "asking", ""]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
+from typing import Any
 
 import pytest
+import yaml
 
 from eventd.cli.terminal.output import Column, Format, Output, count, joined, moment, show_moment, show_span, span, text
 from eventd.text.invisible import printable
@@ -159,3 +161,28 @@ def test_rows_that_keep_coming_are_documents_or_names() -> None:
             show([{"name": name}])
         told[format] = shown.getvalue()
     assert told == {"json": '{"name": "a"}\n{"name": "b"}\n', "yaml": "---\nname: a\n---\nname: b\n", "name": "a\nb\n"}
+
+
+@pytest.mark.parametrize("answer", [{"topic": "t"}, [{"topic": "t"}]], ids=["object", "list"])
+@pytest.mark.parametrize(
+    ("format", "printed"),
+    [
+        ("table", "topic/t deleted\nrouter/a\\x1bb deleted\n"),
+        ("wide", "topic/t deleted\nrouter/a\\x1bb deleted\n"),
+        ("name", "t\n"),
+        ("json", None),
+        ("yaml", None),
+    ],
+)
+def test_an_outcome_is_lines_for_people_and_the_answer_for_programs(
+    format: Format, printed: str | None, answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.StringIO()
+    out = Output(format, headers=True, colour=False, stream=stream)
+    lines = ("topic/t deleted", "router/a\x1bb deleted")
+    out.outcome(answer, *lines, name=lambda row: str(row["topic"]), notes=["note: one stays"])
+    if printed is None:
+        assert yaml.safe_load(stream.getvalue()) == answer
+    else:
+        assert stream.getvalue() == printed
+    assert capsys.readouterr().err == ("note: one stays\n" if format in ("table", "wide") else "")

@@ -131,7 +131,10 @@ def test_durations(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        *[(text, f"{text!r} is not a duration; write 30s, 5m or 168h") for text in ("", "5", "1y", "s", "1day", "30 s")],
+        *[
+            (text, f"{text!r} is not a duration; write 30s, 5m or 168h")
+            for text in ("", "5", "1y", "s", "1day", "30 s")
+        ],
         ("0", "'0' has no unit: write 0s"),
         ("-1s", "'-1s' must not be negative"),
         ("9999999999s", "'9999999999s' is longer than 292 years"),

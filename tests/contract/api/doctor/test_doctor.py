@@ -313,6 +313,21 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
     assert found["/b expected delivery"][1].endswith("4 without stored evidence of their delivery")
 
 
+async def test_an_event_without_proof_is_missing_after_a_repair_of_earlier_events(
+    books: GroupLedger, log: EventLog, clock: ManualClock
+) -> None:
+    """The batch of a repair ends at a low position, and is recent: it does not show since when the ledger is complete."""
+    for number in range(1, 5):
+        await books.publish(draft(f"e{number}a"), draft(f"e{number}b"))
+        clock.advance(10)
+        await books.settle("b", 2 * number)
+    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.upto == 6)))
+    await books.call("deliveries.redeliver", group="g", peer="b", ids=["e1a"])
+    await books.repaired("b", 1)
+    found = await examine(books)
+    assert found["/b expected delivery"] == ("fail", "2 events neither delivered nor pending: e3a, e3b")
+
+
 async def test_events_that_end_otherwise_are_told_apart(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3"), draft("e4", node="b"))
     clock.advance(2)

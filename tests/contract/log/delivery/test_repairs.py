@@ -15,7 +15,7 @@ from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.delivery import backlog
-from eventd.log.delivery.backlog import Survey, read_backlog, survey
+from eventd.log.delivery.backlog import Backlog, read_backlog, survey
 from eventd.log.delivery.selection import Selection
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
@@ -283,7 +283,7 @@ async def test_a_range_is_looked_over_in_short_steps_one_at_a_time(
     steps: list[int] = []
     running = 0
 
-    def step(*args: Any, **place: Any) -> Survey:
+    def step(*args: Any, **place: Any) -> Backlog:
         nonlocal running
         running += 1
         assert running == 1, "two steps at once"

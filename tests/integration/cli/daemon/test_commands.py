@@ -367,6 +367,15 @@ def test_a_group_to_run_alone_that_nobody_declared_is_said(processes: Processes,
     assert (checked.returncode, f"warning  {told}" in checked.stdout) == (0, True)
 
 
+def test_check_prints_its_rows_in_every_format(daemon: Daemon) -> None:
+    wide, names = daemon.run("check", "-o", "wide").stdout, daemon.run("check", "-o", "name").stdout
+    assert re.search(r"^SETTING +VALUE +FROM$", wide, re.MULTILINE)
+    assert re.search(r"^port_file +- +default$", wide, re.MULTILINE)
+    assert re.search(r"\n\nCHECK +STATE +DETAIL\n", wide)
+    assert names.splitlines() == ["api keys", "folder", "database"]
+    assert daemon.run("check", "-o", "yaml").stdout.startswith("ok: true\n")
+
+
 def test_check_finds_a_damaged_file(daemon: Daemon) -> None:
     daemon.run("migrate")
     _sql(daemon.file, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -398,13 +407,22 @@ def test_version(daemon: Daemon) -> None:
     assert daemon.run("--version").stdout == daemon.run("version").stdout
 
 
-def test_every_setting_is_a_flag_of_every_command_that_has_settings(daemon: Daemon) -> None:
+def test_a_command_offers_the_settings_that_it_uses(daemon: Daemon) -> None:
     from eventd.settings.model import Settings, flag_of
 
-    for command in ("serve", "migrate", "check"):
+    every = {flag for name in Settings.model_fields if (flag := flag_of(name))}
+    used = {"serve": every, "check": every, "migrate": {"--data-dir", "--database", "--database-url-file"}}
+    for command, flags in used.items():
         shown = daemon.run(command, "--help", env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).stdout
-        missing = [name for name in Settings.model_fields if flag_of(name) not in shown]
-        assert not missing
+        assert every & set(shown.split()) == flags
+
+
+def test_migrate_ignores_settings_of_a_node_on_its_command_line(daemon: Daemon) -> None:
+    migrated = daemon.run("migrate", "--plan", "--workers", "none", "--lake", "")
+    assert (migrated.returncode, daemon.folder.exists()) == (0, False)
+    assert migrated.stderr == "".join(
+        f'note: {option} has no effect on "migrate"; leave it out\n' for option in ("--workers", "--lake")
+    )
 
 
 def _sql(file: Path, statement: str) -> list[tuple[str, ...]]:

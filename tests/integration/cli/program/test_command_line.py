@@ -27,7 +27,7 @@ from tests.support.processes import CONTROL, DAEMON
 PROGRAMS = {"routerctl": routerctl_commands.app, "routerd-eventd": routerd_eventd_commands.app}
 MAY_BE_EMPTY = {
     "routerctl": {"routerctl federation event emit --subject", "routerctl topic write --tag"},
-    "routerd-eventd": {f"routerd-eventd {command} --lake" for command in ("serve", "migrate", "check")},
+    "routerd-eventd": {f"routerd-eventd {command} --lake" for command in ("serve", "check")},
 }
 
 

@@ -14,7 +14,7 @@ import typer.main
 from typer._completion_classes import BashComplete
 
 from eventd.cli import routerctl_commands, routerd_eventd_commands
-from eventd.cli.gateway.options import flags
+from eventd.cli.program.flags import shared_flags
 from eventd.cli.program.old_spellings import (
     REFUSED_OPTIONS,
     RENAMED_COMMANDS,
@@ -40,6 +40,8 @@ REQUIRED = {
     "audit stream": ["--out", "report"],
     "audit generate": ["--out", "lake"],
 }
+DAEMON_COMMANDS = ("migrate",)
+"""Commands in the tables that are of `routerd-eventd`; all others are of `routerctl`."""
 """Required options; required arguments are filled in."""
 
 
@@ -63,14 +65,19 @@ def spellings_of(path: str) -> Iterator[str]:
             yield from spellings_of(f"{short}{path.removeprefix(long)}")
 
 
+def program_of(path: str) -> str:
+    return "routerd-eventd" if path in DAEMON_COMMANDS else "routerctl"
+
+
 def typed(path: str) -> list[str]:
     """The words of the command with all that it requires."""
-    arguments = [p for p in command_named("routerctl", path).params if p.param_type_name == "argument" and p.required]
+    params = command_named(program_of(path), path).params
+    arguments = [param for param in params if param.param_type_name == "argument" and param.required]
     return [*path.split(), *REQUIRED.get(path, []), *("name" for _ in arguments)]
 
 
-def with_value(option: str) -> list[str]:
-    return [option, "given"] if flags().get(RENAMED_OPTIONS.get(option, option), True) else [option]
+def with_value(name: str, option: str) -> list[str]:
+    return [option, "given"] if program(name).shared.get(RENAMED_OPTIONS.get(option, option), True) else [option]
 
 
 UNUSED = [(path, option) for path in UNUSED_OPTIONS for option in unused_options(f"routerctl {path}")]
@@ -113,19 +120,20 @@ def call(clean: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(("path", "option"), UNUSED)
 def test_an_option_without_effect_is_accepted_with_one_notice(path: str, option: str, call: Call) -> None:
-    usual, words = typed(path), with_value(option)
-    assert call("routerctl", path, usual) == ""
+    name = program_of(path)
+    usual, words = typed(path), with_value(name, option)
+    assert call(name, path, usual) == ""
     without = call.given
     assert without is not None
     lines = [[*usual, *words], [*words, *usual], [*words, *usual, *words]]
     if len(words) == 2:
         lines.append([*usual, "=".join(words)])
     for line in lines:
-        assert call("routerctl", path, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
+        assert call(name, path, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
         assert (call.code, call.given) == (0, without)
     for synonym in spellings_of(path):
         line = [*synonym.split(), *usual[len(path.split()) :], *words]
-        assert call("routerctl", synonym, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
+        assert call(name, synonym, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
         assert (call.code, call.given) == (0, without)
 
 
@@ -161,7 +169,7 @@ def test_an_option_that_cannot_work_is_refused_with_a_remedy(path: str, option: 
 
 
 OLD = [
-    *(("routerctl", path, option) for path, option in UNUSED),
+    *((program_of(path), path, option) for path, option in UNUSED),
     *(("routerctl", path, option) for path, option, _ in REFUSED),
     *TAKING_A_RENAMED_OPTION,
 ]
@@ -197,9 +205,16 @@ def test_an_old_command_is_in_neither_help_nor_completion(old: str, capsys: pyte
 
 @pytest.mark.parametrize("path", UNUSED_OPTIONS)
 def test_an_option_without_effect_is_one_that_the_command_does_not_offer(path: str) -> None:
-    offered = {option for param in command_named("routerctl", path).params for option in param.opts}
+    name = program_of(path)
+    offered = {option for param in command_named(name, path).params for option in param.opts}
     assert not offered & {*UNUSED_OPTIONS[path], *REFUSED_OPTIONS.get(path, ())}
-    assert set(UNUSED_OPTIONS[path]) <= set(flags())
+    assert set(UNUSED_OPTIONS[path]) <= set(program(name).shared)
+
+
+def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
+    """A setting that is added later is not among them."""
+    offered = {option for param in command_named("routerd-eventd", "migrate").params for option in param.opts}
+    assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags())
 
 
 def test_an_empty_value_is_refused_also_without_effect(call: Call) -> None:
@@ -209,6 +224,11 @@ def test_an_empty_value_is_refused_also_without_effect(call: Call) -> None:
         " (see routerctl lake check --help)\n"
     )
     assert call.code == 2
+
+
+def test_an_empty_value_with_a_meaning_is_accepted_also_without_effect(call: Call) -> None:
+    told = call("routerd-eventd", "migrate", ["migrate", "--lake", ""])
+    assert (call.code, told) == (0, 'note: --lake has no effect on "migrate"; leave it out\n')
 
 
 def test_an_argument_behind_two_dashes_is_not_an_option(call: Call) -> None:
@@ -231,9 +251,11 @@ def block_of_old_spellings() -> str:
     """The table of old spellings in the reference."""
     unused: dict[tuple[str, ...], list[str]] = {}
     for path, options in UNUSED_OPTIONS.items():
-        unused.setdefault(options, []).append(path)
+        named = f"{program_of(path)} {path}" if path in DAEMON_COMMANDS else path
+        unused.setdefault(options, []).append(named)
     rows = [(f"`{old}`", f"`{new}`") for old, new in (RENAMED_OPTIONS | RENAMED_COMMANDS).items()]
-    rows.append((f"sizes of {_code(set(SPARK_SIZES.values()))} such as `2g`, in {_code(SPARK_SIZES)}", "`2GiB`"))
+    (option,) = set(SPARK_SIZES.values())
+    rows.append((f"`{option} 2g`, as Spark writes sizes, of {_code(SPARK_SIZES)}", f"`{option} 2GiB`"))
     rows += [(f"{_code(options)} of {_code(paths)}", "No effect. Leave it out.") for options, paths in unused.items()]
     return "\n".join(["| Old spelling | Now |", "|---|---|", *(f"| {old} | {now} |" for old, now in rows)])
 

@@ -151,6 +151,8 @@ def test_render_is_what_is_declared_masked_and_given(routerctl: Control, give: G
     assert told[1].startswith(begun)
     assert told[1].endswith("Z  reason=better")
     routerctl("dynamic", "diff", "--exit-code", code=4)
+    refused = routerctl("dynamic", "diff", "--exit-code", "--watch", code=2).err
+    assert refused.startswith("error: --watch ends only with Ctrl-C and cannot be used with --exit-code")
     ((suppressed,), (added,)) = (
         routerctl("dynamic", "diff", "-o", "json").json[n] for n in ("suppressed", "addedResources")
     )

@@ -1,0 +1,17 @@
+"""Thread pools, from a factory that is passed in like the clock: a simulation passes one that starts no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final, Protocol
+
+
+class ThreadFactory(Protocol):
+    """Creates a thread pool: the number of threads, the prefix of their names, and what each runs first."""
+
+    def __call__(self, threads: int, name: str, begin: Callable[[], None] | None = None, /) -> Executor: ...
+
+
+THREADS: Final[ThreadFactory] = ThreadPoolExecutor
+"""Creates pools of real threads: the default; code inside a node uses the factory of its node."""
