@@ -3,6 +3,7 @@ fail."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -366,6 +367,15 @@ def test_no_file_holds_a_forbidden_word() -> None:
 def test_a_forbidden_word_is_found(word: str) -> None:
     (told,) = forbidden_words("docs/a.md", b"fine\nsee " + word.encode() + b" there\n")
     assert told.startswith(f"docs/a.md:2: {word} is ")
+
+
+def test_a_class_name_means_one_thing_or_two() -> None:
+    """Three classes of one name are three ideas under one word: name them by what they are for."""
+    files: dict[str, list[str]] = {}
+    for source in SOURCES:
+        for node in source.nodes(ast.ClassDef):
+            files.setdefault(node.name, []).append(source.path)
+    assert {name: found for name, found in files.items() if len(found) > 2} == {}
 
 
 def test_a_room_may_import_what_it_imports_and_no_more() -> None:

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import eventd
-from eventd.audit.generate import Settings
+from eventd.audit.generate import GeneratorSettings
 from eventd.cli.audit.audit import generate
 from tests.support.source import ROOT, tracked_files
 
@@ -64,7 +64,7 @@ def test_the_wheel_holds_nothing_else(content: dict[str, bytes]) -> None:
 
 def test_the_generator_of_the_wheel_has_no_setting_that_its_command_does_not_offer() -> None:
     """Every other shape of a federation is for tests, and is defined in tests/support."""
-    assert set(Settings.__struct_fields__) <= set(inspect.signature(generate).parameters)
+    assert set(GeneratorSettings.__struct_fields__) <= set(inspect.signature(generate).parameters)
 
 
 def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[str, bytes]) -> None:

@@ -13,7 +13,7 @@ from eventd.bench.nodes import group_of, pause
 from eventd.bench.pouring import LoadRun, arrive
 from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, WriteProgress, open_streams
+from eventd.bench.streams import WatcherStream, WriteProgress, open_streams
 from eventd.bench.targets import GroupTarget
 from eventd.bench.wire import HttpConnection, cpu_now, now, percentile, read_answer
 from eventd.errors import Unavailable
@@ -35,7 +35,7 @@ class Latency:
         self._pouring: LoadRun
         self._target: GroupTarget
         self._turn: WriteProgress
-        self._stream: Stream
+        self._stream: WatcherStream
 
     def settings(self, site: Site) -> dict[str, object]:
         """Return the pause between two events."""

@@ -14,7 +14,7 @@ from eventd.bench.nodes import group_of
 from eventd.bench.pouring import LoadRun, arrive
 from eventd.bench.result import Show, UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, WriteProgress, open_streams
+from eventd.bench.streams import WatcherStream, WriteProgress, open_streams
 from eventd.bench.targets import GroupTarget, TopicTarget
 from eventd.bench.watch import WatchedWrites, heard_wrongly
 from eventd.bench.wire import HttpConnection, LoadResult, now, percentile
@@ -33,7 +33,7 @@ class Mixed:
         self._writes = WatchedWrites(watchers)
         self._pouring: LoadRun
         self._pulse: LoadRun
-        self._streams: Sequence[Stream] = ()
+        self._streams: Sequence[WatcherStream] = ()
         self._is_over = False
 
     def settings(self, site: Site) -> dict[str, object]:

@@ -15,7 +15,7 @@ from eventd.bench.nodes import pause
 from eventd.bench.pouring import LoadRun
 from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, WriteProgress, open_streams
+from eventd.bench.streams import WatcherStream, WriteProgress, open_streams
 from eventd.bench.targets import TopicTarget
 from eventd.bench.watch import WatchedWrites, heard_wrongly
 from eventd.bench.wire import HttpConnection, NodeClient, cpu_now, now
@@ -36,7 +36,7 @@ class Routers:
         self._routers = routers
         self._topics: list[str] = []
         self._pouring: LoadRun
-        self._streams: Sequence[Stream] = ()
+        self._streams: Sequence[WatcherStream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
         """Return the number of routers, and the durability of the topics."""

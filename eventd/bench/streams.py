@@ -44,7 +44,7 @@ class WriteProgress:
             self._all.set_result(None)
 
 
-class Stream(asyncio.Protocol):
+class WatcherStream(asyncio.Protocol):
     """A watcher. `begun` is done when it has received the bytes `since`."""
 
     def __init__(self, turn: WriteProgress, asked: bytes, since: bytes) -> None:
@@ -115,7 +115,9 @@ def mark_of(number: int) -> bytes:
     return b'"n":%d,' % number
 
 
-async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int) -> list[Stream]:
+async def open_streams(
+    door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int
+) -> list[WatcherStream]:
     """Open a watcher for each of these topics, with its own session, and wait until all have caught up.
 
     They receive the records after `from_seq`. Raises EventdError if that takes longer than `BEGIN_SECONDS`.
@@ -135,13 +137,13 @@ async def open_streams(door: NodeClient, topics: Sequence[str], turn: WriteProgr
     return streams
 
 
-async def open_stream(door: NodeClient, path: str, turn: WriteProgress, since: bytes) -> Stream:
+async def open_stream(door: NodeClient, path: str, turn: WriteProgress, since: bytes) -> WatcherStream:
     """Open a watcher of a path. It does not wait until the watcher has received `since`."""
     asked = door.request("GET", path)
-    return await door.open(lambda: Stream(turn, asked, since))
+    return await door.open(lambda: WatcherStream(turn, asked, since))
 
 
-async def _all_begun(streams: Sequence[Stream]) -> None:
+async def _all_begun(streams: Sequence[WatcherStream]) -> None:
     try:
         async with asyncio.timeout(BEGIN_SECONDS):
             await asyncio.gather(*(stream.begun for stream in streams))

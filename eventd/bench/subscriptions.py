@@ -17,7 +17,7 @@ from eventd.bench.nodes import API, group_of, pause
 from eventd.bench.pouring import LoadRun
 from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, WriteProgress, open_stream
+from eventd.bench.streams import WatcherStream, WriteProgress, open_stream
 from eventd.bench.targets import GroupTarget
 from eventd.bench.wire import HttpConnection, cpu_now, now, read_answer
 from eventd.errors import Unavailable
@@ -50,7 +50,7 @@ class Subscriptions:
         self._pouring: LoadRun
         self._target: GroupTarget
         self._turn: WriteProgress
-        self._stream: Stream
+        self._stream: WatcherStream
 
     def settings(self, site: Site) -> dict[str, object]:
         """Return how many subscriptions share the events."""

@@ -11,7 +11,7 @@ from eventd.bench.nodes import pause
 from eventd.bench.pouring import LoadRun
 from eventd.bench.result import UnverifiedResult
 from eventd.bench.site import Site
-from eventd.bench.streams import Stream, WriteProgress, mark_of, open_streams
+from eventd.bench.streams import WatcherStream, WriteProgress, mark_of, open_streams
 from eventd.bench.targets import TopicTarget
 from eventd.bench.wire import HttpConnection, NodeClient, cpu_now, now, percentile, read_answer
 from eventd.errors import Unavailable
@@ -22,7 +22,7 @@ REST_SECONDS_PER_WATCHER = 0.0003
 LONGEST = 60.0
 
 
-class Watch:
+class WatchMeasurement:
     """A write is sent when all watchers have received the one before. Each arrival at a watcher counts as one event."""
 
     name = "watch"
@@ -32,7 +32,7 @@ class Watch:
         self._watchers = watchers
         self._writes = WatchedWrites(watchers)
         self._pouring: LoadRun
-        self._streams: Sequence[Stream] = ()
+        self._streams: Sequence[WatcherStream] = ()
 
     def settings(self, site: Site) -> dict[str, object]:
         """Return the number of watchers, and the durability of the topic."""
@@ -108,7 +108,7 @@ class WatchedWrites:
         self.last.append(max(self.turn.times) - begun)
 
 
-def heard_wrongly(streams: Sequence[Stream], numbers: Sequence[int | str]) -> list[str]:
+def heard_wrongly(streams: Sequence[WatcherStream], numbers: Sequence[int | str]) -> list[str]:
     """Close the watchers. Returns a message for each watcher, up to 3, that did not receive what the topic has."""
     problems: list[str] = []
     for at, stream in enumerate(streams, 1):

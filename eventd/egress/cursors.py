@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eventd.dynamic.part import subscription_owner
-from eventd.egress.subscriptions.trigger import Trigger
+from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics, read_topic
 from eventd.log.cursors.cursors import (
@@ -115,10 +115,10 @@ def _link(peer: PeerConfig) -> _CursorSelection:
 
 
 def _subscription(subscription: SubscriptionConfig, node: str) -> _CursorSelection:
-    wanted = Trigger.of(subscription, node)
+    wanted = SubscriptionTrigger.of(subscription, node)
 
     def missing(stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        earlier = Trigger.from_json(stored)
+        earlier = SubscriptionTrigger.from_json(stored)
         return replace(wanted, without=earlier).to_json() if wanted.widens(earlier) else None
 
     return _CursorSelection(SUBSCRIPTION, BACKFILL, subscription.group, subscription.name, wanted.to_json(), missing)

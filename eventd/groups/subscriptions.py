@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Self
 
 from eventd.egress.cursors import BACKFILL, SUBSCRIPTION, subscription_name, target_of
-from eventd.egress.subscriptions.trigger import Trigger
+from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.log.core.head import read_head
 from eventd.log.core.matching_page import read_matching
 from eventd.log.core.topic_row import TopicRow, read_group_topics
@@ -134,7 +134,7 @@ def _read_backlog(
     """Return the first waiting events: those of the subscription's next page, at most `COUNTED`."""
     if topic is None or after >= rows.head.last:
         return Backlog(after)
-    trigger = Trigger.of(one, rows.groups[one.group].node_name).at(now)
+    trigger = SubscriptionTrigger.of(one, rows.groups[one.group].node_name).at(now)
     page = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None)
     times = [seen.record.recorded_at for seen in page.items]
     return Backlog(page.upto, len(times), oldest=min(times, default=None))

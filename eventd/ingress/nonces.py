@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.store.rows.links import keep_nonce, nonce_seen
 from federation.errors import Conflict
@@ -47,7 +47,7 @@ class Nonces:
             del self._recent[next(iter(self._recent))]
 
 
-class _KeepNonce(Change[None]):
+class _KeepNonce(ChangeUnit[None]):
     """A unit of the writer that stores one nonce. Raises `Conflict` for a nonce seen before."""
 
     def __init__(self, request: VerifiedRequest) -> None:

@@ -75,7 +75,7 @@ class IngressMetrics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PeerAnswer:
     """The answer to a request. `key_id` names the key that proved a request seen for the first time."""
 
     status: int
@@ -196,7 +196,7 @@ class PeerIngress:
 
     async def push_v2(
         self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]], address: str = ""
-    ) -> Answer:
+    ) -> PeerAnswer:
         """Answer a batch, a mark query or a question; every answer to a proven request is signed.
 
         `declared` is the Content-Length. `read` reads the body, and is called only when the head has proven the sender;
@@ -230,7 +230,7 @@ class PeerIngress:
             proven = status == 200
         signed = sign_answer(verified, status, response, key, now=self._log.clock.now())
         takes = _TAKES if isinstance(verified.header, BatchHeader) else {}
-        return Answer(status, signed | takes, response, verified.key.id if proven else "")
+        return PeerAnswer(status, signed | takes, response, verified.key.id if proven else "")
 
     def most_bytes(self, path: str) -> int:
         """Return the largest body in bytes that is accepted at this path."""
@@ -251,7 +251,7 @@ class PeerIngress:
 
     def _unproven(
         self, error: MessageError | EventdError, claimed: ClaimedSender, sender: Callable[[], Sender]
-    ) -> Answer:
+    ) -> PeerAnswer:
         """Return the unsigned answer to a request that proved nothing, or that this node cannot sign an answer for."""
         if isinstance(error, NoSigningKey):
             self.note_refused_request("no_signing_key", claimed, sender, code="unavailable")
@@ -261,7 +261,7 @@ class PeerIngress:
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
-        return Answer(status, {"Content-Type": JSON_TYPE}, told)
+        return PeerAnswer(status, {"Content-Type": JSON_TYPE}, told)
 
     async def _effect(self, verified: VerifiedRequest, body: bytes, sender: Callable[[], Sender]) -> tuple[int, bytes]:
         header = verified.header

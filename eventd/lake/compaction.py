@@ -54,7 +54,7 @@ class Done(NamedTuple):
     expired: int = 0
 
 
-class Retention(NamedTuple):
+class LedgerRetention(NamedTuple):
     """What retention does to one ledger of a node and epoch: the segments that it marks as expired, and those it
     deletes.
     """
@@ -118,7 +118,7 @@ def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, 
 
 def plan_retention(
     storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE
-) -> list[Retention]:
+) -> list[LedgerRetention]:
     """Return the segments that `retaining` would mark or delete, by ledger, without changing the lake.
 
     Ledgers without any are left out. Raises like `retaining`.
@@ -130,7 +130,7 @@ def plan_retention(
         history = _EpochRetention(storage, key.slug, key.epoch, states.get((key.slug, key.epoch)))
         step = history.plan(key.book, files, now, keep, grace)
         if step.expired or step.removed:
-            plans.append(Retention(names[key.slug], key.epoch, key.book, step.expired, step.removed))
+            plans.append(LedgerRetention(names[key.slug], key.epoch, key.book, step.expired, step.removed))
     return plans
 
 

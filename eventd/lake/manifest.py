@@ -111,7 +111,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: int = 0
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class LakeHead(msgspec.Struct, frozen=True, kw_only=True):
     """The file that makes a folder a lake. `id` is random; cursors and audits are kept for one `id`."""
 
     schema: int = SCHEMA_VERSION

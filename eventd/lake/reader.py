@@ -27,9 +27,9 @@ from eventd.lake.layout import (
     slug,
     state_path,
 )
-from eventd.lake.manifest import Head, Manifest, NodeState, Unreadable, decode
+from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import Ledger, arrow_schema
-from eventd.lake.storage import Entry, Storage, open_lake
+from eventd.lake.storage import Storage, StoredFile, open_lake
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 
@@ -67,7 +67,7 @@ class Trouble(NamedTuple):
 class Survey(NamedTuple):
     """A lake at one moment: its head, the states of its nodes, segments that hold each row once, and problems."""
 
-    head: Head
+    head: LakeHead
     nodes: Sequence[NodeState]
     segments: Sequence[Segment]
     troubles: Sequence[Trouble]
@@ -187,7 +187,7 @@ def _stateless(node: str, epoch: str) -> Trouble:
     return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, message)
 
 
-def _read_shelves(storage: Storage, entries: Sequence[Entry]) -> dict[_Key, _LedgerFiles]:
+def _read_shelves(storage: Storage, entries: Sequence[StoredFile]) -> dict[_Key, _LedgerFiles]:
     sizes: dict[str, int] = {}
     places: dict[str, SegmentName] = {}
     manifests: set[str] = set()

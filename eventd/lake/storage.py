@@ -26,7 +26,7 @@ _REASON_CHARACTERS = 200
 """Maximum number of characters of a store's error that a message shows."""
 
 
-class Entry(NamedTuple):
+class StoredFile(NamedTuple):
     """A file: its path in the lake, and its size in bytes."""
 
     path: str
@@ -46,7 +46,7 @@ class Storage(Protocol):
     url: str
     """The address to show: without user, password and query."""
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[StoredFile]:
         """Return every complete file below a folder, sorted by path; empty for a missing folder."""
         ...
 
@@ -66,7 +66,7 @@ class Storage(Protocol):
         """Write a file durably, replacing an existing one."""
         ...
 
-    def create(self, path: str) -> contextlib.AbstractContextManager[Draft]:
+    def create(self, path: str) -> contextlib.AbstractContextManager[FileDraft]:
         """Write a file piece by piece; it appears at the end of the block, and not at all if the block fails."""
         ...
 
@@ -79,7 +79,7 @@ class Storage(Protocol):
         ...
 
 
-class Draft:
+class FileDraft:
     """A file that is being written. `written` has its size and digest after the block."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -119,7 +119,7 @@ def connect(url: str) -> Storage:
     return _Remote(url) if "://" in url else _Folder(Path(url).expanduser().absolute())
 
 
-def open_lake(storage: Storage) -> manifest.Head:
+def open_lake(storage: Storage) -> manifest.LakeHead:
     """Read the head of a lake.
 
     Raises NotFound for a folder that is not a lake, LakeUnusable for a head that cannot be decoded or has another
@@ -133,18 +133,18 @@ def open_lake(storage: Storage) -> manifest.Head:
             hint="give the folder that EVENTD_LAKE names; a node creates it when it first ships",
         ) from None
     try:
-        return manifest.decode(text, manifest.Head)
+        return manifest.decode(text, manifest.LakeHead)
     except manifest.Unreadable as error:
         hint = "use the version of this program that wrote it" if isinstance(error, manifest.OtherSchema) else ""
         raise LakeUnusable(f"the lake at {storage.url} cannot be read: {HEAD} {error}", hint=hint) from None
 
 
-def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.Head:
+def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.LakeHead:
     """Return the head of a lake, creating it if it is missing. Raises LakeUnusable and LakeUnavailable."""
     try:
         return open_lake(storage)
     except NotFound:
-        storage.put(HEAD, manifest.encode(manifest.Head(id=chance.token(8).hex(), made_at=now)))
+        storage.put(HEAD, manifest.encode(manifest.LakeHead(id=chance.token(8).hex(), made_at=now)))
         return open_lake(storage)  # two nodes may create it at the same time: the later one counts for both
 
 
@@ -155,7 +155,7 @@ class _Folder:
         self._root = root
         self.url = str(root)
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[StoredFile]:
         with self._trouble(f"list {folder}"):
             return sorted(e for e in self._walk(self._root / folder, folder) if not e.path.endswith(TEMPORARY))
 
@@ -163,7 +163,7 @@ class _Folder:
         with self._trouble(f"list {folder}"):
             return [e.path for e in self._walk(self._root / folder, folder) if e.path.endswith(TEMPORARY)]
 
-    def _walk(self, place: Path, folder: str) -> Iterator[Entry]:
+    def _walk(self, place: Path, folder: str) -> Iterator[StoredFile]:
         try:
             with os.scandir(place) as entries:
                 found = list(entries)
@@ -175,7 +175,7 @@ class _Folder:
                 yield from self._walk(place / entry.name, path)
             elif entry.is_file(follow_symlinks=False):  # a link may lead anywhere, also in a cycle
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    yield Entry(path, entry.stat(follow_symlinks=False).st_size)
+                    yield StoredFile(path, entry.stat(follow_symlinks=False).st_size)
 
     def read(self, path: str) -> bytes:
         with self._trouble(f"read {path}"):
@@ -196,7 +196,7 @@ class _Folder:
             draft.write(data)
 
     @contextlib.contextmanager
-    def create(self, path: str) -> Iterator[Draft]:
+    def create(self, path: str) -> Iterator[FileDraft]:
         target = self._root / path
         hidden = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY}")
         with self._trouble(f"write {path}"):
@@ -204,7 +204,7 @@ class _Folder:
             try:
                 hidden.unlink(missing_ok=True)
                 with hidden.open("xb") as file:  # not through a link that another program placed there
-                    draft = Draft(file)
+                    draft = FileDraft(file)
                     yield draft
                     file.flush()
                     os.fsync(file.fileno())
@@ -260,13 +260,13 @@ class _Remote:
     def _root(self) -> str:
         return self._store[1]
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[StoredFile]:
         with self._trouble(f"list {folder}"):
             try:
                 found: Mapping[str, Any] = self._fs.find(self._path(folder), detail=True)
             except FileNotFoundError:
                 return []
-            entries = [Entry(self._relative(path), int(facts["size"] or 0)) for path, facts in found.items()]
+            entries = [StoredFile(self._relative(path), int(facts["size"] or 0)) for path, facts in found.items()]
             return sorted(entry for entry in entries if not entry.path.endswith(TEMPORARY))
 
     def unfinished(self, folder: str) -> Sequence[str]:
@@ -297,9 +297,9 @@ class _Remote:
             self._fs.pipe_file(self._path(path), data)
 
     @contextlib.contextmanager
-    def create(self, path: str) -> Iterator[Draft]:
+    def create(self, path: str) -> Iterator[FileDraft]:
         with _local_trouble(f"write {path}", self.url), tempfile.NamedTemporaryFile(suffix=TEMPORARY) as file:
-            yield Draft(file)
+            yield FileDraft(file)
             file.flush()
             with self._trouble(f"write {path}"):
                 self._make_parent(path)

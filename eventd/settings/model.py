@@ -46,11 +46,12 @@ from eventd.settings.values import (
 )
 from eventd.text.duration import DAY
 from eventd.text.quoting import with_value
+from eventd.text.validation import message_of
 
 __all__ = [
     "BadSettings",
     "Endpoint",
-    "Problem",
+    "SettingProblem",
     "SettingRow",
     "Settings",
     "flag_of",
@@ -69,7 +70,7 @@ reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """One problem and its origin: a flag, a variable, or `file: key`.
 
     `usage`: the origin is a flag, so the command line is wrong.
@@ -86,7 +87,7 @@ class Problem:
 class BadSettings(SettingsError):
     """The settings have problems; `problems` holds all of them."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
         self.problems = tuple(problems)
         lines = "".join(f"\n  {problem}" for problem in problems)
         super().__init__(
@@ -275,7 +276,7 @@ def load(
     Raises `BadSettings` with every problem found, each with its origin.
     """
     environ = os.environ if environ is None else environ
-    problems: list[Problem] = []
+    problems: list[SettingProblem] = []
     values: dict[str, tuple[Any, str]] = {}  # value and origin; stronger sources replace weaker ones
     if file is None and environ.get("EVENTD_CONFIG", "").strip():
         file = Path(environ["EVENTD_CONFIG"])
@@ -346,7 +347,7 @@ def _open_secrets(settings: Settings) -> Iterator[str]:
                 yield f"every user of this machine may {rights} {file}: run chmod o= {file}"
 
 
-def _validate(given: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> Settings:
+def _validate(given: Mapping[str, tuple[Any, str]], problems: list[SettingProblem]) -> Settings:
     """Return the settings of these values and origins, with the default for each invalid one; adds to `problems`."""
     values = {name: value for name, (value, _) in given.items()}
     origins = {name: origin for name, (_, origin) in given.items()}
@@ -355,9 +356,8 @@ def _validate(given: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> 
     except ValidationError as error:
         for detail in error.errors():
             name = str(detail["loc"][0])
-            reason = detail.get("ctx", {}).get("error", _worded(detail["msg"]))
-            reason = with_value(str(reason), detail["input"], name)
-            problems.append(Problem(origins[name], reason, usage=origins[name].startswith("--")))
+            reason = with_value(message_of(detail["type"], detail.get("ctx", {})), detail["input"], name)
+            problems.append(SettingProblem(origins[name], reason, usage=origins[name].startswith("--")))
             values.pop(name, None)
         settings = Settings.model_validate(values)
     url = _database_url(settings, origins, problems)
@@ -366,16 +366,7 @@ def _validate(given: Mapping[str, tuple[Any, str]], problems: list[Problem]) -> 
     return settings
 
 
-def _worded(message: str) -> str:
-    """Return pydantic's error for a plain number or text in this program's words."""
-    if message.startswith("Input should be a valid integer"):
-        return "must be a whole number"
-    for theirs, ours in (("greater than or equal to", "at least"), ("less than or equal to", "at most")):
-        message = message.replace(theirs, ours)
-    return message.replace("Input should", "must")
-
-
-def _database_url(settings: Settings, origins: dict[str, str], problems: list[Problem]) -> str:
+def _database_url(settings: Settings, origins: dict[str, str], problems: list[SettingProblem]) -> str:
     if not settings.database_url_file:
         path = str(settings.data_dir.absolute() / "eventd.db").replace("%", "%25").replace("?", "%3F")
         return settings.database_url or f"sqlite:///{path}"
@@ -385,21 +376,21 @@ def _database_url(settings: Settings, origins: dict[str, str], problems: list[Pr
             raise ValueError(f"the database is also given by {origins['database_url']}: leave one of them out")
         url = read_database(settings.read_secret(settings.database_url_file))
     except ValueError as error:
-        problems.append(Problem(origin, str(error)))
+        problems.append(SettingProblem(origin, str(error)))
         return ""
     origins["database_url"] = origin
     return url
 
 
-def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple[Any, str]]]:
+def _from_file(path: Path, problems: list[SettingProblem]) -> Iterator[tuple[str, tuple[Any, str]]]:
     try:
         text = read_bounded(path)
         content = tomllib.loads(text) if path.suffix == ".toml" else _yaml(path, text)
     except OSError as error:
-        problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
+        problems.append(SettingProblem(str(path), f"cannot be read: {error.strerror}"))
         return
     except ValueError as error:  # also what tomllib raises
-        problems.append(Problem(str(path), str(error)))
+        problems.append(SettingProblem(str(path), str(error)))
         return
     fields = [name for name in Settings.model_fields if name != "credentials_directory"]
     for key, value in content.items():
@@ -407,7 +398,7 @@ def _from_file(path: Path, problems: list[Problem]) -> Iterator[tuple[str, tuple
         if key in fields:
             yield key, (value, origin)
         else:
-            problems.append(Problem(origin, f"there is no such setting{_meant(str(key), fields)}"))
+            problems.append(SettingProblem(origin, f"there is no such setting{_meant(str(key), fields)}"))
 
 
 def _line_of(key: str, text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from pydantic import BeforeValidator, SecretStr
 
 from eventd.errors import Invalid
 from eventd.lake.address import shown
-from eventd.text.duration import SECOND, BadDuration, brief_duration, parse_duration
+from eventd.text.duration import SECOND, brief_duration, parse_duration
 from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
 
@@ -99,16 +100,11 @@ def read_endpoint(value: Any) -> Endpoint:
 
 
 def read_age(value: Any) -> int:
-    """Return a duration in microseconds. A blank before the unit is allowed, as in `30 s`."""
-    text = re.sub(r"\s+(?=[a-zµμ]+$)", "", str(value).strip())
-    try:
-        age = parse_duration(text)
-    except BadDuration as error:
-        raise _refused(error) from None
-    if age < 0:
-        raise ValueError(f"{quoted(text)} must not be negative")
-    if text == "0":
-        raise ValueError(f"{quoted(text)} has no unit: write 0s")
+    """Return a duration in microseconds. Raises ValueError if it is negative, or 0 without a unit."""
+    if (age := _parsed(parse_duration, value)) < 0:
+        raise ValueError(f"{quoted(value)} must not be negative")
+    if str(value).strip() == "0":
+        raise ValueError(f"{quoted(value)} has no unit: write 0s")
     return age
 
 
@@ -145,15 +141,16 @@ def size_between(least: int, most: int) -> BeforeValidator:
 
 
 def read_size(value: Any) -> int:
-    """Return a size in bytes. A blank before the unit is allowed, as in `16 MiB`."""
+    """Return a size in bytes."""
+    return _parsed(parse_size, value)
+
+
+def _parsed(parse: Callable[[str], int], value: Any) -> int:
+    """Return what a parser of `eventd.text` makes of the value; its error becomes a ValueError."""
     try:
-        return parse_size(re.sub(r"\s+(?=[A-Za-z]+$)", "", str(value).strip()))
+        return parse(str(value).strip())
     except Invalid as error:
-        raise _refused(error) from None
-
-
-def _refused(error: Invalid) -> ValueError:
-    return ValueError(str(error))
+        raise ValueError(str(error)) from None
 
 
 def read_database(value: Any) -> str:

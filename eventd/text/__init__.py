@@ -1,4 +1,4 @@
-"""Text forms of values: durations, sizes, offending values, plurals, invisible characters.
+"""Text forms: durations, sizes, offending values, validation errors, plurals, invisible characters.
 
 May import: nothing of the project.
 """

@@ -14,7 +14,7 @@ LARGEST = 2**63 - 1
 
 PATTERN = r"[0-9]{1,19}(?:B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?"
 
-_WHOLE = re.compile(r"([0-9]{1,19})([A-Za-z]*)")
+_WHOLE = re.compile(r"([0-9]{1,19})(\s*)([A-Za-z]*)")
 _BINARY = {"TiB": 1024 * GIB, "GiB": GIB, "MiB": MIB, "KiB": KIB}
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, **_BINARY}
 
@@ -28,18 +28,18 @@ class BadSize(Invalid):
 def parse_size(text: str) -> int:
     """Parse a size to bytes, without blanks or sign. Raises BadSize."""
     match = _WHOLE.fullmatch(text)
-    if not match or match[2] not in _UNITS:
+    if not match or match[2] or match[3] not in _UNITS:
         raise BadSize(
             f"{quoted(text)} is not a size; write a number of bytes, or 512KiB, 8MiB or 1GiB", hint=_hint(match)
         )
-    size = int(match[1]) * _UNITS[match[2]]
+    size = int(match[1]) * _UNITS[match[3]]
     if size > LARGEST:
         raise BadSize(f"{quoted(text)} is larger than the largest size, {LARGEST} bytes")
     return size
 
 
 def _hint(match: re.Match[str] | None) -> str:
-    meant = [unit for unit in (*_BINARY, "kB", "MB", "GB", "TB") if match and match[2].lower() in _spellings(unit)]
+    meant = [unit for unit in (*_BINARY, "kB", "MB", "GB", "TB") if match and match[3].lower() in _spellings(unit)]
     return f"did you mean {match[1]}{meant[0]}?" if match and meant else ""
 
 

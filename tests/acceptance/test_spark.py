@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from eventd.audit.generate import Settings, generate
+from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.findings import Finding
 from eventd.audit.spark.packing import CODE, write_code
 from eventd.audit.spark.session import LOGGING
@@ -38,7 +38,9 @@ from tests.support.waiting import wait_for
 
 SEGMENTS = 20
 ROWS = 10
-BOOKS = Settings(nodes=4, events=2000, span=6 * 3600 * SECOND, skew=40 * SECOND, lose=8, duplicate=5, forge=3, loop=3)
+BOOKS = GeneratorSettings(
+    nodes=4, events=2000, span=6 * 3600 * SECOND, skew=40 * SECOND, lose=8, duplicate=5, forge=3, loop=3
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 SECONDS = 300

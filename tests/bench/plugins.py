@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, Request
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, RunRequest
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import PluginConfig
 from eventd.runtime.clock import SystemClock
@@ -97,9 +97,9 @@ async def _throughput(plugins: Plugins, config: PluginConfig, options: argparse.
     return options.events / took
 
 
-def _request(numbers: Sequence[int], padding: str = "") -> Request:
+def _request(numbers: Sequence[int], padding: str = "") -> RunRequest:
     events = [event(f"e{number}", subject=f"s{number}", payload={"text": padding}) for number in numbers]
-    return Request(plugin="bench", trigger=MANUAL_TRIGGER, topic="", now=SystemClock().now(), events=events)
+    return RunRequest(plugin="bench", trigger=MANUAL_TRIGGER, topic="", now=SystemClock().now(), events=events)
 
 
 def _verify(outcome: Outcome, numbers: Sequence[int]) -> None:

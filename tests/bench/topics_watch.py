@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eventd.bench import streams as watchers
-from eventd.bench.streams import Stream, WriteProgress, mark_of
+from eventd.bench.streams import WatcherStream, WriteProgress, mark_of
 from tests.bench.topics_site import Figures, Site, site, write_of
 from tests.bench.wire import HttpConnection, call, client_of, compact, load, open_line, percentile, read_answer, request
 
@@ -124,7 +124,7 @@ async def _streams(at: Site, count: int, options: argparse.Namespace) -> Figures
         assert stream.numbers() == [0, *numbers], "each record once, in order"
     size = sum(map(len, streams[0].received)) // (len(numbers) + 1)
     asked = request("GET", "/stream")
-    others = [await _open(at.rival.port, lambda: Stream(turn, asked, b"retry:")) for _ in range(count)]
+    others = [await _open(at.rival.port, lambda: WatcherStream(turn, asked, b"retry:")) for _ in range(count)]
     await asyncio.gather(*(stream.begun for stream in others))
     rival = await write_all(at.rival.port, turn, lambda n: _tell(n, size), numbers, count)
     for stream in others:
@@ -136,7 +136,7 @@ def _tell(number: int, size: int) -> bytes:
     return request("POST", "/tell", {"n": number, "pad": "x" * max(0, size - 60)})
 
 
-async def open_streams(port: int, topic: str, count: int, turn: WriteProgress, *, from_seq: int) -> list[Stream]:
+async def open_streams(port: int, topic: str, count: int, turn: WriteProgress, *, from_seq: int) -> list[WatcherStream]:
     """Return watchers with a session each, all at the head."""
     return await watchers.open_streams(client_of(port), [topic] * count, turn, from_seq=from_seq)
 
@@ -202,7 +202,7 @@ async def _beside(at: Site, topic: str, options: argparse.Namespace, *, is_stall
     return percentile(seconds, 50)
 
 
-async def _open_stalled(port: int, topic: str) -> Stream:
+async def _open_stalled(port: int, topic: str) -> WatcherStream:
     """Return a watcher that reads its first record and nothing more, with a small socket buffer."""
     room = socket.socket()
     room.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -210,13 +210,13 @@ async def _open_stalled(port: int, topic: str) -> Stream:
     room.setblocking(False)
     session = await call(port, "POST", "/v0/watch", {"topics": {topic: {"from_seq": 0}}, "heartbeat_ms": 60_000})
     asked = request("GET", session["stream_url"])
-    stream: Stream = await _open(port, lambda: Stream(WriteProgress(), asked, b"caught-up"), sock=room)
+    stream: WatcherStream = await _open(port, lambda: WatcherStream(WriteProgress(), asked, b"caught-up"), sock=room)
     await stream.begun
     stream.transport.pause_reading()
     return stream
 
 
-async def _read_on(stalled: Stream, last: int) -> None:
+async def _read_on(stalled: WatcherStream, last: int) -> None:
     """Check that it has received less than was written, and receives the rest when it reads again."""
     got = len(stalled.received)
     stalled.transport.resume_reading()

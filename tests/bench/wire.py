@@ -11,11 +11,10 @@ import msgspec
 import uvloop
 
 from eventd.bench import wire
-from eventd.bench.wire import HEAD_END, Answer, HttpConnection, NodeClient, percentile, read_answer
+from eventd.bench.wire import HEAD_END, HttpConnection, NodeClient, percentile, read_answer
 from eventd.net.address import Address
 
 __all__ = [
-    "Answer",
     "HttpConnection",
     "LoadResult",
     "call",

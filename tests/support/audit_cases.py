@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from eventd.audit.report.findings import NOT_HELD, Finding, Kind
 from eventd.audit.report.report import (
     Attempts,
-    Gap,
     KeyUse,
     Lake,
     Latencies,
     Latency,
     Limitation,
+    LostSpan,
     OpenGap,
     Period,
     Receipts,
-    Refusal,
+    RefusedByReason,
     Report,
     Settings,
     Skew,
@@ -63,7 +63,7 @@ def three_missing() -> Report:
         ids = tuple(event_id(seq) for seq in range(first, last + 1))
         findings.append(Finding(Kind.MISSING, one.group, one.source, one.peer, first, last, ids))
     gaps = tuple(
-        Gap(
+        LostSpan(
             kind="missing",
             group=f.group,
             source=f.source,
@@ -106,7 +106,7 @@ def twenty_nodes(count: int = 20) -> Report:
             one.oldest_open_gap = OpenGap(since=at(4.8), seconds=4402.0)
             one.slo = Slo(verdict="missed", reason="1,811 took longer than 3m0s", late=1_811)
     gaps = tuple(
-        Gap(kind="missing", group=f.group, source=f.source, peer=f.peer, since=at(4.2), until=at(4.6), events=12)
+        LostSpan(kind="missing", group=f.group, source=f.source, peer=f.peer, since=at(4.2), until=at(4.6), events=12)
         for f in findings
     )
     words = ("15,000,000 deliveries are due; 48 are missing and 280,000 cannot be proven.",)
@@ -212,9 +212,13 @@ def everything_broken() -> Report:
         made,
         totals=replace(made.totals, findings=len(findings), by_kind=kinds),
         gaps=(
-            Gap(kind="missing", group="edge", source="east", peer="west", since=at(0.1), until=at(1.4), events=4_000),
-            Gap(kind="missing", group="edge", source="east", peer="west", since=at(2.2), until=at(5.5), events=51_001),
-            Gap(
+            LostSpan(
+                kind="missing", group="edge", source="east", peer="west", since=at(0.1), until=at(1.4), events=4_000
+            ),
+            LostSpan(
+                kind="missing", group="edge", source="east", peer="west", since=at(2.2), until=at(5.5), events=51_001
+            ),
+            LostSpan(
                 kind="declared",
                 group="edge",
                 source="north",
@@ -226,7 +230,7 @@ def everything_broken() -> Report:
             ),
         ),
         refusals=(
-            Refusal(
+            RefusedByReason(
                 node="west",
                 group="edge",
                 peer="east",
@@ -235,7 +239,9 @@ def everything_broken() -> Report:
                 first=at(0.1),
                 last=at(5.4),
             ),
-            Refusal(node="west", group="edge", peer="?", reason="unknown_key", count=3, first=at(2), last=at(2.1)),
+            RefusedByReason(
+                node="west", group="edge", peer="?", reason="unknown_key", count=3, first=at(2), last=at(2.1)
+            ),
         ),
         receipts=(SIGNED, WITNESSED, UNSIGNED),
         troubles=(
@@ -317,9 +323,9 @@ def hostile() -> Report:
             replace(n, epochs=(bad,), as_of=bad, complete_until=bad, rows={bad: 1}, states={bad: bad})
             for n in made.nodes
         ),
-        gaps=(Gap(kind="declared", group=bad, source=bad, peer=bad, since=bad, until=bad, events=1, reason=bad),),
+        gaps=(LostSpan(kind="declared", group=bad, source=bad, peer=bad, since=bad, until=bad, events=1, reason=bad),),
         keys=(KeyUse(node=bad, group=bad, key_id=bad, protocol=bad, requests=1, first=bad, last=bad),),
-        refusals=(Refusal(node=bad, group=bad, peer=bad, reason=bad, count=1, first=bad, last=bad),),
+        refusals=(RefusedByReason(node=bad, group=bad, peer=bad, reason=bad, count=1, first=bad, last=bad),),
         receipts=(Receipts(algorithm=bad, count=1, proves_to_others=False, note=bad),),
         troubles=(Limitation(kind=bad, where=bad, message=bad, hint=bad),),
         work=Work(stages={bad: 1.0}, spark=bad, version=bad),

@@ -20,7 +20,7 @@ from eventd.audit.report.report import (
     Lake,
     Latencies,
     Latency,
-    Node,
+    NodeReport,
     Pair,
     Period,
     Receipts,
@@ -103,9 +103,9 @@ def pair(
     )
 
 
-def node(name: str, rows: int) -> Node:
+def node(name: str, rows: int) -> NodeReport:
     """Return a node whose ledger reaches the end of the period."""
-    return Node(
+    return NodeReport(
         name=name,
         epochs=("4f1d0c7a92be",),
         as_of=at(6.02),

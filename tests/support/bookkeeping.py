@@ -11,8 +11,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Draft
 from eventd.log.cursors.cursors import (
-    Batch,
     DeadLetter,
+    DeliveredBatch,
     LinkState,
     Postponement,
     Step,
@@ -138,11 +138,11 @@ class GroupLedger:
         *,
         picked: Sequence[int] = (),
         attempts: int = 1,
-    ) -> Batch:
+    ) -> DeliveredBatch:
         """Return a ledger row of a batch."""
         self._numbers += 1
         now = self.clock.now()
-        return Batch(
+        return DeliveredBatch(
             cursor=cursor,
             batch_id=f"batch-{self._numbers}",
             epoch="e",

@@ -19,7 +19,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.node.subscriptions import Subscribers, purposes_of
-from eventd.plugins.contract.contract import Outcome, PluginFailed, Request, Result
+from eventd.plugins.contract.contract import Outcome, PluginFailed, Result, RunRequest
 from eventd.resources.effective import PluginConfig, effective
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
@@ -35,7 +35,7 @@ from tests.support.stored import read_stored
 
 TTL = 600_000_000
 
-Answer = Callable[[Request], Any]
+Answer = Callable[[RunRequest], Any]
 
 
 def route(event: Event, name: str = "") -> dict[str, Any]:
@@ -55,7 +55,7 @@ def failure(reason: str = "exit_code", **more: Any) -> PluginFailed:
     return PluginFailed("the plugin exited with status 42", reason=reason, **told)
 
 
-def routes(request: Request) -> Result:
+def routes(request: RunRequest) -> Result:
     """Return one route for each event."""
     return Result(observed_at=request.now, ttl=TTL, resources=[route(event) for event in request.events])
 
@@ -63,7 +63,7 @@ def routes(request: Request) -> Result:
 def fail_for(*poison: str, then: Answer = routes) -> Answer:
     """Return an answer that fails if the request contains one of these events, and otherwise is `then`."""
 
-    def answer(request: Request) -> Any:
+    def answer(request: RunRequest) -> Any:
         return failure() if {event.id for event in request.events} & set(poison) else then(request)
 
     return answer
@@ -77,7 +77,7 @@ class ScriptedPlugins:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.requests: list[Request] = []
+        self.requests: list[RunRequest] = []
         self.answers: deque[Any] = deque()
         self.always: Answer = routes
         self.running = 0
@@ -94,7 +94,7 @@ class ScriptedPlugins:
         self.answers.append(told)
         return told
 
-    async def run(self, config: PluginConfig, request: Request) -> Outcome:
+    async def run(self, config: PluginConfig, request: RunRequest) -> Outcome:
         self.requests.append(request)
         answer = self.answers.popleft() if self.answers else self.always
         started = self._clock.now()

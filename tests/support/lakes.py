@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, SegmentRange
-from eventd.lake.schema import COLUMNS, Column, Kind, Ledger, arrow_schema
+from eventd.lake.schema import COLUMNS, Column, Ledger, Type, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
@@ -20,15 +20,15 @@ EPOCH = "aaaaaaaaaaaaaaaa"
 NOON = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
 """A time of the tests, in microseconds."""
 
-_PLAIN: Mapping[Kind, Any] = {
-    Kind.INT64: 1,
-    Kind.INT32: 1,
-    Kind.INT16: 200,
-    Kind.BOOL: False,
-    Kind.STRING: "s",
-    Kind.WORD: "w",
-    Kind.TIME: NOON,
-    Kind.DIGEST: bytes(32),
+_PLAIN: Mapping[Type, Any] = {
+    Type.INT64: 1,
+    Type.INT32: 1,
+    Type.INT16: 200,
+    Type.BOOL: False,
+    Type.STRING: "s",
+    Type.WORD: "w",
+    Type.TIME: NOON,
+    Type.DIGEST: bytes(32),
 }
 
 
@@ -50,7 +50,7 @@ def numbered(
     book: Ledger, numbers: Sequence[int], *, at: int = NOON, node: str = "site-a", epoch: str = EPOCH
 ) -> pa.Table:
     """Return rows with these numbers, all of one time."""
-    times = {column.name: at for column in COLUMNS[book] if column.kind is Kind.TIME}
+    times = {column.name: at for column in COLUMNS[book] if column.kind is Type.TIME}
     return table(book, [{"number": number, "node": node, "epoch": epoch, **times} for number in numbers])
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from eventd.audit.engine.output_lock import hold_output
-from eventd.audit.engine.run import Request, audit, own_session
+from eventd.audit.engine.run import AuditRequest, audit, own_session
 from eventd.audit.report.report import Report
 from eventd.lake.storage import connect
 from eventd.runtime.clock import Clock, SystemClock
@@ -26,7 +26,7 @@ Batches = Iterator[pa.RecordBatch]
 Partition = list[pa.RecordBatch]
 
 
-def run_audit(request: Request, spark: SparkSession | None = None, *, clock: Clock | None = None) -> Report:
+def run_audit(request: AuditRequest, spark: SparkSession | None = None, *, clock: Clock | None = None) -> Report:
     """Audit a lake by the stand-in, unless Spark is given."""
     session = own_session(spark or cast("SparkSession", LocalSpark()))
     with hold_output(connect(request.out)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from eventd.plugins.contract.contract import MANUAL_TRIGGER, Request
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, RunRequest
 from eventd.resources.effective import PluginConfig
 from eventd.testing import NOW, event
 
@@ -61,10 +61,12 @@ def write_package(
     return (("PYTHONPATH", str(site)),)
 
 
-def manual_request(count: int = 0, **fields: Any) -> Request:
+def manual_request(count: int = 0, **fields: Any) -> RunRequest:
     """Return a request of a manual run over this number of events."""
     events = [event(f"e{number}", subject=f"10.0.0.{number}/32") for number in range(1, count + 1)]
-    return Request(**({"plugin": "p", "trigger": MANUAL_TRIGGER, "topic": "", "now": NOW, "events": events} | fields))
+    return RunRequest(
+        **({"plugin": "p", "trigger": MANUAL_TRIGGER, "topic": "", "now": NOW, "events": events} | fields)
+    )
 
 
 def install_project(project: Path, folder: Path) -> str:

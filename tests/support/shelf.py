@@ -9,7 +9,7 @@ from eventd.lake.extract import EvictedRows, Extract, Ledger, Memory, read_ledge
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.values import Draft
-from eventd.log.cursors.cursors import Batch, Step, create_cursor, declare_selection, read_cursor
+from eventd.log.cursors.cursors import DeliveredBatch, Step, create_cursor, declare_selection, read_cursor
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import put_resource
 from eventd.testing import NOW
@@ -50,7 +50,7 @@ class LedgerStore:
         fields = {"selector_version": cursor.selector_version, **fields}
         await self.keep(stored_batch(name, after, upto, events, **fields), cursor.position)
 
-    async def keep(self, batch: Batch, position: int) -> None:
+    async def keep(self, batch: DeliveredBatch, position: int) -> None:
         """Store any batch, in a step of its cursor from a position to the end of the batch."""
         await self.log.settle(Step(batch.cursor, position, batch.upto, batch.upto, NOW, [batch]))
 

@@ -14,7 +14,7 @@ from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch, RecordRefusa
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.core.values import Record
-from eventd.log.cursors.cursors import Batch, Cursor, create_cursor, read_cursor
+from eventd.log.cursors.cursors import Cursor, DeliveredBatch, create_cursor, read_cursor
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.supervisor import Supervisor
 from tests.support.reading import read_records
@@ -25,10 +25,12 @@ BACKOFF = Backoff(base=1.0, cap=8.0, jitter=0.5)
 Answer = Callable[[OutboundBatch], Ack | Awaitable[Ack]] | BaseException
 
 
-def row(outbound: OutboundBatch, cursor: str, *, upto: int | None = None, status: int = 200, sent_at: int = 0) -> Batch:
+def row(
+    outbound: OutboundBatch, cursor: str, *, upto: int | None = None, status: int = 200, sent_at: int = 0
+) -> DeliveredBatch:
     """Return the ledger row of a batch, or of its beginning up to `upto`."""
     end = outbound.upto if upto is None else upto
-    return Batch(
+    return DeliveredBatch(
         cursor=cursor,
         batch_id=f"{outbound.after}-{end}",
         epoch=outbound.epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventd.log.cursors.cursors import Batch
+from eventd.log.cursors.cursors import DeliveredBatch
 from eventd.testing import NOW
 from federation.event import from_micros
 from federation.wire import Receipt, Refusal, encode_json
@@ -38,7 +38,7 @@ def evidence(answer: str) -> str:
     return json.dumps({"status": 200, "headers": headers, "body": answer, "request": "eventd=:AA==:"})
 
 
-def stored_batch(cursor: str, after: int, upto: int, events: int | None = None, **fields: Any) -> Batch:
+def stored_batch(cursor: str, after: int, upto: int, events: int | None = None, **fields: Any) -> DeliveredBatch:
     """Return a batch of a range; `events` were delivered, by default all of the range."""
     delivered = upto - after if events is None else events
     batch_id = fields.pop("batch_id", f"batch-{cursor}-{upto}")
@@ -57,4 +57,6 @@ def stored_batch(cursor: str, after: int, upto: int, events: int | None = None, 
         "key_id": "k-a",
         "receipt": evidence(receipt_text(batch_id, delivered, upto=upto)),
     }
-    return Batch(cursor=cursor, batch_id=batch_id, after=after, upto=upto, events=delivered, **(values | fields))
+    return DeliveredBatch(
+        cursor=cursor, batch_id=batch_id, after=after, upto=upto, events=delivered, **(values | fields)
+    )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
-from eventd.lake.extract import Extract, GroupState, Ledger, State, read_ledger, read_state
+from eventd.lake.extract import Extract, GroupState, Ledger, LedgerSnapshot, read_ledger, read_state
 from eventd.store.engine.database import Connection
 
 MOST_ROWS = 20_000
@@ -84,7 +84,7 @@ class ReadLedgerTable(Params):
 
 @dataclass(frozen=True, slots=True)
 class _LedgerRead:
-    state: State
+    state: LedgerSnapshot
     extract: Extract
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.egress.lake.protocol import SEGMENTS
-from eventd.lake.extract import State, read_state
+from eventd.lake.extract import LedgerSnapshot, read_state
 from eventd.lake.schema import Ledger
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.store.engine.database import Connection
@@ -36,7 +36,7 @@ def read_shipping(conn: Connection) -> dict[str, Any]:
     }
 
 
-def _book(cursor: Cursor, node: str, book: Ledger, state: State) -> dict[str, Any]:
+def _book(cursor: Cursor, node: str, book: Ledger, state: LedgerSnapshot) -> dict[str, Any]:
     last = state.books[book].last
     return {
         "node": node,

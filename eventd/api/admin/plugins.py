@@ -13,7 +13,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.dynamic.part import API_VERSION, KIND, part_name
 from eventd.plugins.contract.contract import Outcome, PluginFailed
-from eventd.plugins.run.check import DEFAULT_TYPE, Checking, Verdict
+from eventd.plugins.run.check import DEFAULT_TYPE, Checking, PluginCheck
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.plugins.run.without_events import find_plugin, prepare_manual_run, run_without_events
@@ -170,7 +170,7 @@ async def run_checks(checking: Checking) -> dict[str, Any]:
     return {"plugin": checking.config.name, "checks": [_show_verdict(one) for one in verdicts], "failed": failed}
 
 
-def _show_verdict(verdict: Verdict) -> dict[str, Any]:
+def _show_verdict(verdict: PluginCheck) -> dict[str, Any]:
     return {
         "check": verdict.check,
         "verdict": verdict.state,

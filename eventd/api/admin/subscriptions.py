@@ -11,7 +11,7 @@ from eventd.api.admin.subscription_states import ListSubscriptions, find_subscri
 from eventd.api.framework.moments import read_moment, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
-from eventd.egress.subscriptions.trigger import Trigger
+from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.groups.subscriptions import COUNTED
@@ -62,17 +62,17 @@ class OneSubscription(Params):
     )
 
 
-class Retry(OneSubscription):
+class RetryParams(OneSubscription):
     """Let a subscription that is backing off or blocked run at once, and retry dead letters: all, or those of `ids`."""
 
     ids: list[str] = Field(default=[], max_length=MOST_POSITIONS, description="Only dead letters of these event ids.")
 
 
-async def retry(services: Services, params: Retry) -> dict[str, Any]:
+async def retry(services: Services, params: RetryParams) -> dict[str, Any]:
     return await services.database.write(_retry_now, params, services.clock.now())
 
 
-def _retry_now(conn: Connection, params: Retry, now: int) -> dict[str, Any]:
+def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any]:
     announce(conn)  # locks the head, which is always locked before cursors, and wakes the node
     one = find_subscription(conn, params.subscription, params.group)
     cursor = _cursor(conn, one, now)
@@ -103,7 +103,7 @@ def _judge(
     conn: Connection, one: SubscriptionConfig, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
     """Return the dead letters that can be retried, and as JSON the others, each with the reason."""
-    trigger = Trigger.of(one, find_group(conn, one.group).node_name)
+    trigger = SubscriptionTrigger.of(one, find_group(conn, one.group).node_name)
     stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     again: list[StoredDeadLetter] = []
     kept: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ def _backfill(conn: Connection, one: SubscriptionConfig, cursor: Cursor, positio
         topic_id=cursor.topic_id,
         after=min(positions) - 1,
         upto=max(positions),
-        selection=Trigger.of(one, node).only(positions).to_json(),
+        selection=SubscriptionTrigger.of(one, node).only(positions).to_json(),
         now=now,
     )
     begin_backfill(conn, name, cursor, now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eventd.api.doctor.facts import Deliveries, GroupFacts, PeerFacts, Runs, Thresholds
-from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, Status
+from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_seconds
 from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
@@ -28,7 +28,7 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
             yield check_expected(peer)
     if not expected:
         why = "this node emitted none of the newest live events" if group.peers else "the group has no EventPeer"
-        yield Check(f"{group.name} expected peers", Status.SKIP, detail=why, group=group.name)
+        yield Check(f"{group.name} expected peers", CheckStatus.SKIP, detail=why, group=group.name)
     for runs in group.runs:
         yield check_runs(group, runs)
 
@@ -36,10 +36,10 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
 def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     """Yield the checks of the deliveries to one peer."""
     if peer.trouble:
-        yield _of(peer, "delivery summary", Status.FAIL, detail=peer.trouble, remedy="fix the reported problem")
+        yield _of(peer, "delivery summary", CheckStatus.FAIL, detail=peer.trouble, remedy="fix the reported problem")
         return
     if not peer.deliveries.events:
-        yield _of(peer, "delivery summary", Status.SKIP, detail="no live event is meant for this peer")
+        yield _of(peer, "delivery summary", CheckStatus.SKIP, detail="no live event is meant for this peer")
         return
     yield _failed(peer)
     yield _pending(peer, slo)
@@ -51,7 +51,7 @@ def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
 def _of(
     peer: PeerFacts,
     suffix: str,
-    status: Status,
+    status: CheckStatus,
     code: str = "",
     *,
     detail: str,
@@ -64,7 +64,7 @@ def _of(
         status,
         code,
         detail,
-        remedy if status in (Status.WARN, Status.FAIL) else "",
+        remedy if status in (CheckStatus.WARN, CheckStatus.FAIL) else "",
         group=peer.group,
         peer=peer.node,
         breach=breach,
@@ -75,7 +75,7 @@ def _of(
 def _failed(peer: PeerFacts) -> Check:
     found = peer.deliveries
     if not found.failed:
-        return _of(peer, "failed deliveries", Status.PASS, "failed-deliveries", detail="no delivery has failed")
+        return _of(peer, "failed deliveries", CheckStatus.PASS, "failed-deliveries", detail="no delivery has failed")
     parts = []
     remedies = []
     again = found.letters - found.refused_again
@@ -94,7 +94,7 @@ def _failed(peer: PeerFacts) -> Check:
     return _of(
         peer,
         "failed deliveries",
-        Status.FAIL,
+        CheckStatus.FAIL,
         "failed-deliveries",
         detail="; ".join(parts),
         remedy="; ".join(remedies),
@@ -115,17 +115,17 @@ def _pending(peer: PeerFacts, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "pending deliveries", "pending-deliveries"
     if not found.pending:
         held = f"no event can be sent now: {_held(peer)}" if found.refused_waiting else "no event is waiting"
-        return _of(peer, suffix, Status.PASS, code, detail=held)
+        return _of(peer, suffix, CheckStatus.PASS, code, detail=held)
     detail = f"{'' if found.ahead_in_full else 'at most '}{counted(found.pending, 'event')} waiting"
     remedy = f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}"
     left = found.pending_expires_in
     if left is None or left >= slo.expires_soon * SECOND:
-        return _of(peer, suffix, Status.WARN, code, detail=detail, remedy=remedy)
+        return _of(peer, suffix, CheckStatus.WARN, code, detail=detail, remedy=remedy)
     breach = _soon(left, slo)
     return _of(
         peer,
         suffix,
-        Status.FAIL,
+        CheckStatus.FAIL,
         code,
         detail=f"{detail}; the first of them expires in {_span(left)}",
         remedy=remedy,
@@ -140,9 +140,11 @@ def _soon(left: int, slo: Thresholds) -> Breach:
 def _stale(peer: PeerFacts) -> Check:
     found, suffix, code = peer.deliveries, "stale TTL", "stale-ttl"
     if not found.stale:
-        return _of(peer, suffix, Status.PASS, code, detail="every delivered event has its latest expiry at the peer")
+        return _of(
+            peer, suffix, CheckStatus.PASS, code, detail="every delivered event has its latest expiry at the peer"
+        )
     # Only a complete count may say "all".
-    status = Status.FAIL if found.stale == found.delivered and found.in_full else Status.WARN
+    status = CheckStatus.FAIL if found.stale == found.delivered and found.in_full else CheckStatus.WARN
     detail = f"{found.stale} of {counted(found.delivered, 'delivered event')} with an earlier expiry than here"
     remedy = "the refresh is in the backlog: fix the link"
     return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
@@ -158,33 +160,38 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
             if only_repairs
             else "no live event has been delivered yet"
         )
-        return _of(peer, suffix, Status.SKIP, code, detail=why)
+        return _of(peer, suffix, CheckStatus.SKIP, code, detail=why)
     detail = f"at most {_span(lag)} from being ready to be sent to being acknowledged"
     for status, name, limit in (
-        (Status.FAIL, "lagFailSeconds", slo.lag_fail),
-        (Status.WARN, "lagWarnSeconds", slo.lag_warn),
+        (CheckStatus.FAIL, "lagFailSeconds", slo.lag_fail),
+        (CheckStatus.WARN, "lagWarnSeconds", slo.lag_warn),
     ):
         if lag >= limit * SECOND:
             breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
             remedy = "check the path to the peer, and whether it was down"
             return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach)
-    return _of(peer, suffix, Status.PASS, code, detail=detail)
+    return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
 
 
 def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
     found, suffix, code = peer.deliveries, "event expiry", "event-expiry"
     left = found.expires_in
     if left is None:
-        return _of(peer, suffix, Status.SKIP, code, detail="no event for this peer expires")
+        return _of(peer, suffix, CheckStatus.SKIP, code, detail="no event for this peer expires")
     if found.lost_in is not None and found.lost_in < slo.expires_soon * SECOND:
         detail = f"the first undelivered event expires in {_span(found.lost_in)}"
-        return _of(peer, suffix, Status.FAIL, code, detail=detail, remedy="fix the link before that time")
+        return _of(peer, suffix, CheckStatus.FAIL, code, detail=detail, remedy="fix the link before that time")
     detail = f"the first event expires in {_span(left)}"
     if left >= slo.expires_soon * SECOND:
-        return _of(peer, suffix, Status.PASS, code, detail=detail)
+        return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
     detail += "; it is delivered"
     return _of(
-        peer, suffix, Status.WARN, code, detail=detail, remedy="emit the event again at its source if it is still valid"
+        peer,
+        suffix,
+        CheckStatus.WARN,
+        code,
+        detail=detail,
+        remedy="emit the event again at its source if it is still valid",
     )
 
 
@@ -195,7 +202,7 @@ def check_expected(peer: PeerFacts) -> Check:
         return _of(
             peer,
             suffix,
-            Status.FAIL,
+            CheckStatus.FAIL,
             "expected-delivery-no-endpoint",
             detail="nothing can be sent to this peer: its EventPeer has no endpoint",
             remedy="give the EventPeer an endpoint: routerctl apply -f FILE",
@@ -206,12 +213,12 @@ def check_expected(peer: PeerFacts) -> Check:
         return _of(
             peer,
             suffix,
-            Status.FAIL,
+            CheckStatus.FAIL,
             code,
             detail=f"{counted(len(found.missing), 'event')} neither delivered nor pending: {ids}",
             remedy=f"send them again: routerctl federation redeliver {peer.node} --group {peer.group} --id ID",
         )
-    return _of(peer, suffix, Status.PASS, code, detail=_accounted(found))
+    return _of(peer, suffix, CheckStatus.PASS, code, detail=_accounted(found))
 
 
 def _accounted(found: Deliveries) -> str:
@@ -248,21 +255,21 @@ def check_runs(group: GroupFacts, runs: Runs) -> Check:
     )
 
 
-def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[Status, str, str, Breach | None]:
+def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Breach | None]:
     if not runs.total:
-        return Status.SKIP, "the subscription has not run yet", "", None
+        return CheckStatus.SKIP, "the subscription has not run yet", "", None
     detail = f"{counted(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
     detail += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:
         breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
-        return Status.FAIL, detail, f"see why: routerctl subscription runs {runs.subscription}", breach
+        return CheckStatus.FAIL, detail, f"see why: routerctl subscription runs {runs.subscription}", breach
     if runs.pending > slo.max_pending_runs:
         breach = Breach(f"maxPendingRuns={slo.max_pending_runs}", f"pendingRuns={runs.pending}")
-        return Status.WARN, detail, "check whether its plugin keeps up", breach
+        return CheckStatus.WARN, detail, "check whether its plugin keeps up", breach
     if runs.failed or runs.pending:
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
-        return Status.PASS, f"{detail}; {allowed}", "", None
-    return Status.PASS, f"{counted(runs.total, 'run')}, all succeeded", "", None
+        return CheckStatus.PASS, f"{detail}; {allowed}", "", None
+    return CheckStatus.PASS, f"{counted(runs.total, 'run')}, all succeeded", "", None
 
 
 def _span(duration: int) -> str:

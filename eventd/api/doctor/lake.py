@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from eventd.api.doctor.report import Check, Status
+from eventd.api.doctor.report import Check, CheckStatus
 
 _REMEDY = "fix the reported problem; nothing is lost meanwhile unless retention evicts ledger rows"
 
@@ -18,11 +18,11 @@ def check_shipping(tables: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
     if not held:
         waiting = sum(table["waiting"] for table in tables)
         detail = "all rows are in the lake" if not waiting else "rows are being shipped to the lake"
-        yield Check("lake shipping", Status.PASS, "lake-shipping", detail)
+        yield Check("lake shipping", CheckStatus.PASS, "lake-shipping", detail)
         return
     worst = next((table for table in held if table["state"] != "backing-off"), held[0])
     detail = f"{worst['state']} ({worst['reason']}) since {worst['since']}: {worst['lastError']}"
     if worst["state"] == "backing-off":
-        yield Check("lake shipping", Status.WARN, "lake-down", detail, _REMEDY)
+        yield Check("lake shipping", CheckStatus.WARN, "lake-down", detail, _REMEDY)
     else:
-        yield Check("lake shipping", Status.FAIL, "lake-blocked", detail, _REMEDY)
+        yield Check("lake shipping", CheckStatus.FAIL, "lake-blocked", detail, _REMEDY)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eventd.api.doctor.facts import GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.remedies import remedy_for
-from eventd.api.doctor.report import Breach, Check, Status
+from eventd.api.doctor.report import Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_time
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.runtime.clock import SECOND
@@ -28,10 +28,12 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
             yield from _ledger_findings(peer)
     if group.keys_trouble:
         remedy = "fix the file, then send SIGHUP; the node keeps using the keys it has read"
-        yield Check(f"{group.name} keys", Status.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name)
+        yield Check(
+            f"{group.name} keys", CheckStatus.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name
+        )
     if group.v1_requests:
         detail = f"verified v1 requests since the node started: {group.v1_requests}"
-        yield Check(f"{group.name} protocol", Status.PASS, "protocol-v1-requests", detail, group=group.name)
+        yield Check(f"{group.name} protocol", CheckStatus.PASS, "protocol-v1-requests", detail, group=group.name)
     for runs in group.runs:
         yield from _subscription(group, runs)
     yield from _parts(group)
@@ -40,7 +42,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
         code, detail, remedy = _GAPS[gaps.reason]
         yield Check(
             f"{group.name}/{gaps.node} inbound",
-            Status.WARN,
+            CheckStatus.WARN,
             code,
             f"{detail} ({counted(gaps.times, 'time')}, last at {_moment(gaps.last_at)})",
             f"{remedy}; routerctl federation gaps --group {group.name} --from {gaps.node}",
@@ -70,7 +72,7 @@ def _conflicts(group: GroupFacts) -> Iterator[Check]:
         )
         show = f"routerctl federation event list --group {group.name} --id ID --include-expired shows it on each node"
         remedy = f"{change}; {show}"
-        yield Check(f"{group.name} event ids", Status.WARN, "id-conflict", detail, remedy, group=group.name)
+        yield Check(f"{group.name} event ids", CheckStatus.WARN, "id-conflict", detail, remedy, group=group.name)
 
 
 def _side(source: str, key_id: str) -> str:
@@ -94,7 +96,7 @@ _GAPS = {
 
 
 def _of(
-    peer: PeerFacts, suffix: str, status: Status, code: str, detail: str, remedy: str = "", *, reason: str = ""
+    peer: PeerFacts, suffix: str, status: CheckStatus, code: str, detail: str, remedy: str = "", *, reason: str = ""
 ) -> Check:
     name = f"{peer.name} {suffix}"
     return Check(name, status, code, detail, remedy, group=peer.group, peer=peer.node, reason=reason)
@@ -104,24 +106,24 @@ def _link(peer: PeerFacts) -> Iterator[Check]:
     link = peer.link
     if not link.registered:
         remedy = "start the node: routerd-eventd serve"
-        yield _of(peer, "link", Status.WARN, "link-new", "no node has registered this peer yet", remedy)
+        yield _of(peer, "link", CheckStatus.WARN, "link-new", "no node has registered this peer yet", remedy)
         return
     since = f"since {_moment(link.since)}"
     why, remedy, reason = _why(link), remedy_for(link.reason).words, link.reason
     if link.state == "blocked":
-        yield _of(peer, "link", Status.FAIL, "link-blocked", f"blocked {since}: {why}", remedy, reason=reason)
+        yield _of(peer, "link", CheckStatus.FAIL, "link-blocked", f"blocked {since}: {why}", remedy, reason=reason)
     elif link.state == "failed":
         detail = f"this node cannot send {since}: {why}"
-        yield _of(peer, "link", Status.FAIL, "link-failed", detail, remedy, reason=reason)
+        yield _of(peer, "link", CheckStatus.FAIL, "link-failed", detail, remedy, reason=reason)
     elif link.state == "backing-off":
         again = f"; the next attempt is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
-        yield _of(peer, "link", Status.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
+        yield _of(peer, "link", CheckStatus.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
     elif link.state == "paused":
         detail = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"
         remedy = f"to resume it: routerctl federation resume {peer.node} --group {peer.group}"
-        yield _of(peer, "link", Status.WARN, "link-paused", detail, remedy)
+        yield _of(peer, "link", CheckStatus.WARN, "link-paused", detail, remedy)
     if link.protocol == "v1":
-        yield _of(peer, "protocol", Status.PASS, "protocol-v1", "v1 is used, without signed receipts")
+        yield _of(peer, "protocol", CheckStatus.PASS, "protocol-v1", "v1 is used, without signed receipts")
 
 
 def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
@@ -130,11 +132,11 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
     fix = "fix the reported problem; the node retries automatically"
     retry = f"{fix}, or at once: routerctl subscription retry {runs.subscription}"
     findings = {
-        "blocked": (Status.FAIL, f"its plugin cannot be run: {_why(link)}", retry),
-        "failed": (Status.FAIL, f"this node cannot run it: {_why(link)}", "fix the reported problem"),
-        "backing-off": (Status.WARN, f"its plugin fails and is retried: {_why(link)}", f"see why: {show}"),
+        "blocked": (CheckStatus.FAIL, f"its plugin cannot be run: {_why(link)}", retry),
+        "failed": (CheckStatus.FAIL, f"this node cannot run it: {_why(link)}", "fix the reported problem"),
+        "backing-off": (CheckStatus.WARN, f"its plugin fails and is retried: {_why(link)}", f"see why: {show}"),
         "paused": (
-            Status.WARN,
+            CheckStatus.WARN,
             f"paused{f' by {link.paused_by}' if link.paused_by else ''}",
             f"to resume it: routerctl subscription resume {runs.subscription}",
         ),
@@ -146,7 +148,9 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
     if runs.lost_at is not None:
         detail = f"retention removed events before its plugin got them, most recently at {_moment(runs.lost_at)}"
         code, remedy = "subscription-lost", "raise the group's retention above the longest delay of the plugin"
-        yield Check(f"{resource} lost events", Status.WARN, code, detail, remedy, group=group.name, resource=resource)
+        yield Check(
+            f"{resource} lost events", CheckStatus.WARN, code, detail, remedy, group=group.name, resource=resource
+        )
 
 
 def _parts(group: GroupFacts) -> Iterator[Check]:
@@ -156,7 +160,7 @@ def _parts(group: GroupFacts) -> Iterator[Check]:
         owner = source.rpartition("/")[0]
         yield Check(
             f"DynamicConfigPart/{source}",
-            Status.WARN,
+            CheckStatus.WARN,
             "part-set-aside",
             f"no effect: {reason}",
             remedy,
@@ -166,7 +170,7 @@ def _parts(group: GroupFacts) -> Iterator[Check]:
     more = len(group.aside) - MOST_ASIDE
     if more > 0:
         detail, remedy = f"{more} more parts have no effect", "see all: routerctl dynamic diff"
-        yield Check(f"{group.name} parts", Status.WARN, "part-set-aside", detail, remedy, group=group.name)
+        yield Check(f"{group.name} parts", CheckStatus.WARN, "part-set-aside", detail, remedy, group=group.name)
 
 
 def _why(link: LinkFacts) -> str:
@@ -181,7 +185,7 @@ def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     limit = f"lagFailSeconds={slo.lag_fail}" if late else f"lagWarnSeconds={slo.lag_warn}"
     yield Check(
         f"{peer.name} waiting",
-        Status.FAIL if late else Status.WARN,
+        CheckStatus.FAIL if late else CheckStatus.WARN,
         "waiting-lag",
         f"the oldest waiting event has been ready to be sent for {format_duration(round(waited, -6))}",
         f"find the cause: routerctl federation links --group {peer.group} --peer {peer.node}",
@@ -196,12 +200,12 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     if peer.lost_before:
         detail = "retention removed events before this peer had them; the next batch reports the gap to it"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
-        yield _of(peer, "lost events", Status.WARN, "events-lost", detail, remedy)
+        yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
     if found.spent_letters:
         number = counted(found.spent_letters, "dead letter")
         detail = f"{number} cannot be retried: the event has expired or was evicted"
         remedy = f"list and drop them: routerctl federation dead-letters list --group {peer.group}"
-        yield _of(peer, "dead letters", Status.WARN, "dead-letters-spent", detail, remedy)
+        yield _of(peer, "dead letters", CheckStatus.WARN, "dead-letters-spent", detail, remedy)
     parts = []
     if not found.in_full:
         parts.append(
@@ -210,7 +214,7 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     if not found.ahead_in_full:
         parts.append("the backlog was estimated from event types; the expiry of some of its events was not checked")
     if parts:
-        yield _of(peer, "older events", Status.SKIP, "not-looked-at", "; ".join(parts))
+        yield _of(peer, "older events", CheckStatus.SKIP, "not-looked-at", "; ".join(parts))
 
 
 def _moment(time: int | None) -> str:

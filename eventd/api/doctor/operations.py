@@ -15,7 +15,7 @@ from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import Action, plan_actions, show_plan
 from eventd.api.doctor.readiness import check_readiness
 from eventd.api.doctor.reading import read_groups
-from eventd.api.doctor.report import Check, Status, report
+from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.framework.operations import Params, Services
 
 AREAS = (AREA,)
@@ -61,5 +61,5 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     if not params.group:
         checks += check_shipping((await services.database.read(read_shipping))["books"])
     if not groups:
-        checks.append(Check("expected peers", Status.SKIP, detail="no EventGroup is declared"))
+        checks.append(Check("expected peers", CheckStatus.SKIP, detail="no EventGroup is declared"))
     return report(groups, checks), plan_actions(checks)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from eventd.api.doctor.remedies import remedy_for
-from eventd.api.doctor.report import DROP, NO_ACTION, Check, Status
+from eventd.api.doctor.report import DROP, NO_ACTION, Check, CheckStatus
 from eventd.api.framework.moments import show_time
 from eventd.runtime.clock import SECOND
 
@@ -60,7 +60,7 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
     """
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:
-        if check.status not in (Status.WARN, Status.FAIL):
+        if check.status not in (CheckStatus.WARN, CheckStatus.FAIL):
             continue
         if check.code in HELD:
             name, safe, remedy = remedy_for(check.reason).action, ASK, check.remedy

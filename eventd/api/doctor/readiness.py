@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from eventd.api.doctor.report import Check, Status
+from eventd.api.doctor.report import Check, CheckStatus
 from eventd.api.framework.operations import GROUP
 from eventd.errors import Unavailable
 
@@ -19,13 +19,13 @@ async def check_readiness(ask: Callable[[], Awaitable[Mapping[str, str] | None]]
     try:
         checks = await ask()
     except Unavailable as error:
-        return [Check(NAME, Status.SKIP, CODE, error.message, error.hint)]
+        return [Check(NAME, CheckStatus.SKIP, CODE, error.message, error.hint)]
     wrong = {name: state for name, state in (checks or {}).items() if state != "ok" and _concerns(name, group)}
     if not wrong:
         return []
     detail = "; ".join(f"{name}: {state}" for name, state in wrong.items())
     remedy = "fix the reported problem; the node retries automatically"
-    return [Check(NAME, Status.FAIL, CODE, f"the node is not ready: {detail}", remedy, group=group)]
+    return [Check(NAME, CheckStatus.FAIL, CODE, f"the node is not ready: {detail}", remedy, group=group)]
 
 
 def _concerns(name: str, group: str) -> bool:

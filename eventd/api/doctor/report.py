@@ -14,7 +14,7 @@ DROP, NO_ACTION = "drop-dead-letters", "none"
 """Values of `Check.action` besides the empty one: the action is to drop dead letters, or there is none."""
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """The outcome of a check."""
 
     PASS = "pass"
@@ -40,7 +40,7 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     code: str = ""
     detail: str = ""
     remedy: str = ""
@@ -62,15 +62,15 @@ class Check:
 def count_by_status(checks: Iterable[Check]) -> dict[str, int]:
     """Count the checks by outcome."""
     ended = [check.status for check in checks]
-    return {str(status): ended.count(status) for status in Status}
+    return {str(status): ended.count(status) for status in CheckStatus}
 
 
-def overall(counts: Mapping[str, int]) -> Status:
+def overall(counts: Mapping[str, int]) -> CheckStatus:
     """Return the worst outcome: fail, else warn, else pass; `skip` only if there are checks and all were skipped."""
-    for status in (Status.FAIL, Status.WARN):
+    for status in (CheckStatus.FAIL, CheckStatus.WARN):
         if counts[status]:
             return status
-    return Status.PASS if counts[Status.PASS] or not counts[Status.SKIP] else Status.SKIP
+    return CheckStatus.PASS if counts[CheckStatus.PASS] or not counts[CheckStatus.SKIP] else CheckStatus.SKIP
 
 
 def report(groups: Sequence[GroupFacts], checks: Sequence[Check]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _federation(groups: Sequence[GroupFacts], checks: Sequence[Check]) -> dict[s
     lags = [each.max_lag for each in found if each.max_lag is not None]
     nearest = [each.expires_in for each in found if each.expires_in is not None]
     unreached = {
-        (check.group, check.peer) for check in checks if check.status is Status.FAIL and _about_expected(check)
+        (check.group, check.peer) for check in checks if check.status is CheckStatus.FAIL and _about_expected(check)
     }
     return {
         "severityCounts": count_by_status(checks),

@@ -18,7 +18,7 @@ from eventd.api.framework.route import Scope
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.log.topics.errors import DetailedError
 from eventd.runtime.clock import SECOND, Clock, SystemClock
-from eventd.settings.model import BadSettings, Problem, Settings
+from eventd.settings.model import BadSettings, SettingProblem, Settings
 from eventd.store.rows.keys import KeyRow
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -297,7 +297,7 @@ def read_scopes(texts: Iterable[str]) -> frozenset[Scope]:
 
 def _from_settings(settings: Settings) -> list[ApiKey]:
     keys: dict[bytes, ApiKey] = {}
-    problems: list[Problem] = []
+    problems: list[SettingProblem] = []
     if settings.api_keys.get_secret_value():
         _take(keys, problems, settings.origin("api_keys"), lambda: parse_keys(settings.api_keys.get_secret_value()))
     if settings.api_keys_file:
@@ -316,9 +316,9 @@ def _from_file(settings: Settings) -> tuple[ApiKey, ...]:
 
 
 def _take(
-    keys: dict[bytes, ApiKey], problems: list[Problem], origin: str, read: Callable[[], tuple[ApiKey, ...]]
+    keys: dict[bytes, ApiKey], problems: list[SettingProblem], origin: str, read: Callable[[], tuple[ApiKey, ...]]
 ) -> None:
     try:
         keys.update({key.digest: key for key in read()})
     except ValueError as error:
-        problems.append(Problem(origin, str(error)))
+        problems.append(SettingProblem(origin, str(error)))

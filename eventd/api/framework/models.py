@@ -30,7 +30,7 @@ class Performance(Struct, kw_only=True):
     records_scanned: int | UnsetType = UNSET
 
 
-class Answer(Struct, kw_only=True):
+class ResponseModel(Struct, kw_only=True):
     """Base of a response. Members that are UNSET are left out."""
 
     performance: Performance

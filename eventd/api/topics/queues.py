@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 from msgspec import Raw, field
 
-from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.framework.models import U32, U64, Body, NoQuery, Query, ResponseModel, require_u64
 from eventd.api.topics.calls import Call
 from eventd.api.topics.claim_cohorts import ClaimCohorts
 from eventd.api.topics.client_stream import FollowerRegistry
@@ -71,7 +71,7 @@ class ExtendBody(SettleBody, kw_only=True):
         require_u64(lease_ms=self.lease_ms)
 
 
-class Claimed(Answer):
+class Claimed(ResponseModel):
     """Jobs, and how many more can be claimed. `deadline` and `$ts` of a job are in milliseconds."""
 
     topic: str
@@ -80,7 +80,7 @@ class Claimed(Answer):
     ready: int
 
 
-class Acked(Answer):
+class Acked(ResponseModel):
     """The number of acknowledged jobs. `skipped`: the seqs of those that the node does not hold."""
 
     topic: str
@@ -90,7 +90,7 @@ class Acked(Answer):
     in_flight: int
 
 
-class Nacked(Answer):
+class Nacked(ResponseModel):
     """The number of returned jobs. `skipped`: the seqs of those that the node does not hold."""
 
     topic: str
@@ -100,7 +100,7 @@ class Nacked(Answer):
     in_flight: int
 
 
-class Extended(Answer):
+class Extended(ResponseModel):
     """The number of extended leases, and their ends by seq in milliseconds. `skipped`: the seqs of jobs that the node
     does not hold."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Raw
 
-from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.framework.models import U32, U64, Body, NoQuery, Query, ResponseModel, require_u64
 from eventd.api.topics import write as writing
 from eventd.api.topics.calls import Call
 from eventd.api.topics.models import INT64_MAX, Tombstone, filter_ids
@@ -76,7 +76,7 @@ class DiffBody(Body):
         require_u64(from_seq=self.from_seq, max_batch_bytes=self.max_batch_bytes)
 
 
-class Diff(Answer):
+class Diff(ResponseModel):
     """A page of records. It covers the seqs up to `next_from_seq`, inclusive; `lag` counts the seqs after them.
 
     `tombstone` describes lost records among those that the page covers.
@@ -104,7 +104,7 @@ class DeleteBody(Body):
         require_u64(before_seq=self.before_seq or 0)
 
 
-class DeleteAnswer(Answer):
+class DeleteAnswer(ResponseModel):
     """The number of deleted records, and the state of the topic afterwards."""
 
     topic: str

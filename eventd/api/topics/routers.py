@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from eventd.api.framework.models import Answer, Body, NoQuery
+from eventd.api.framework.models import Body, NoQuery, ResponseModel
 from eventd.api.framework.paging import NamePage, cut_page, write_cursor
 from eventd.api.topics.calls import Call
 from eventd.egress.routers.event_map import check_map
@@ -49,7 +49,7 @@ class RouterBody(Body):
     map: EventMap | None = None
 
 
-class RouterAnswer(Answer):
+class RouterAnswer(ResponseModel):
     """A router, and its configuration."""
 
     router: str
@@ -109,14 +109,14 @@ class RouterListed(msgspec.Struct, kw_only=True):
     forwarded_total: int
 
 
-class RouterList(Answer):
+class RouterList(ResponseModel):
     """Routers, ordered by the bytes of their names. `next_cursor` is present if there are more."""
 
     routers: list[RouterListed]
     next_cursor: str | UnsetType = UNSET
 
 
-class RouterDeleted(Answer):
+class RouterDeleted(ResponseModel):
     """Whether there was a router to delete."""
 
     router: str

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.api.framework.auth import ApiKey
-from eventd.api.framework.models import U64_MAX, Answer, NoQuery, Query
+from eventd.api.framework.models import U64_MAX, NoQuery, Query, ResponseModel
 from eventd.api.framework.paging import NamePage, write_cursor
 from eventd.api.topics.calls import V0, Call
 from eventd.errors import Invalid
@@ -42,7 +42,7 @@ class InvalidSetting(DetailedError, Invalid):
     """The configuration is not allowed for this topic; `detail` names the wrong member."""
 
 
-class TopicSet(Answer):
+class TopicSet(ResponseModel):
     """A topic was created or configured; `config` is its whole configuration."""
 
     topic: str
@@ -58,7 +58,7 @@ class QueueState(Struct, kw_only=True):
     dead_lettered: int
 
 
-class TopicShown(Answer):
+class TopicShown(ResponseModel):
     """The state of a topic. Times in milliseconds."""
 
     topic: str
@@ -87,14 +87,14 @@ class TopicListed(Struct, kw_only=True):
     effective_priority: int
 
 
-class TopicList(Answer):
+class TopicList(ResponseModel):
     """Topics, ordered by the bytes of their names. `next_cursor` is present if there are more."""
 
     topics: list[TopicListed]
     next_cursor: str | UnsetType = UNSET
 
 
-class TopicDeleted(Answer):
+class TopicDeleted(ResponseModel):
     """Whether there was a topic to delete, and the routers deleted with it."""
 
     topic: str

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 
 from eventd.api.errors.codes import NotAcceptable
-from eventd.api.framework.models import U32, U64, Answer, Body, NoQuery, Query, require_u64
+from eventd.api.framework.models import U32, U64, Body, NoQuery, Query, ResponseModel, require_u64
 from eventd.api.topics.calls import Call
 from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, write_places
 from eventd.api.topics.client_stream import ClientStream, FollowedTopic, Follower, FollowerRegistry, WatchCursor
@@ -39,7 +39,7 @@ class NewSession(Viewing, Body):
         require_u64(max_batch_bytes=self.max_batch_bytes, heartbeat_ms=self.heartbeat_ms)
 
 
-class SessionBegun(Answer):
+class SessionBegun(ResponseModel):
     """The session. It is kept for `session_ttl_ms` while no stream is open."""
 
     wid: str

@@ -98,7 +98,7 @@ class Publish(WriteBody, kw_only=True):
     return_seqs: bool = True
 
 
-class Refusal(Struct, kw_only=True):
+class CommandRefusal(Struct, kw_only=True):
     """Why a command was refused."""
 
     code: str
@@ -286,7 +286,7 @@ class Conversation:
 
     def _refuse(self, request_id: Raw, error: EventdError) -> None:
         detail = getattr(error, "detail", None) or UNSET
-        refusal = Refusal(code=TOPICS_FORM.code(error), message=str(error), detail=detail)
+        refusal = CommandRefusal(code=TOPICS_FORM.code(error), message=str(error), detail=detail)
         self._send("error", request_id, **msgspec.to_builtins(refusal))
 
     def _fail(self, request_id: Raw) -> None:

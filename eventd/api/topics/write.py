@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from eventd.api.bodies.bodies import HUGE_BYTES, aside
 from eventd.api.bodies.json_shape import count_elements
 from eventd.api.framework.auth import ApiKey
-from eventd.api.framework.models import Answer, Body, Performance
+from eventd.api.framework.models import Body, Performance, ResponseModel
 from eventd.api.topics.calls import V0
 from eventd.api.topics.topics import require_config
 from eventd.errors import Invalid
@@ -69,7 +69,7 @@ class WriteBody(Body):
             raise _too_many(records)
 
 
-class WriteAnswer(Answer):
+class WriteAnswer(ResponseModel):
     """The seqs of the records. `deduped`: they were written before, with the same idempotency key."""
 
     topic: str

@@ -81,7 +81,7 @@ def judge(conn: Connection, scope: Scope, absent: Sequence[ListedRecord], now: i
 
 
 @dataclass(slots=True)
-class Gap:
+class MissingRange:
     """Missing events that follow each other directly among the compared records.
 
     `events` is their number; `ids` has fewer once `MOST_IDS` are listed.
@@ -117,7 +117,7 @@ class Findings:
     compared: int = 0
     waiting: int = 0
     missing: int = 0
-    gaps: list[Gap] = field(default_factory=list)
+    gaps: list[MissingRange] = field(default_factory=list)
     aside: Counter[str] = field(default_factory=Counter)
     extras: int = 0
     extra: list[str] = field(default_factory=list)
@@ -149,7 +149,7 @@ class Findings:
             last.last = record
             last.events += 1
         elif len(self.gaps) < MOST_GAPS:
-            last = Gap(record, record, 1, [])
+            last = MissingRange(record, record, 1, [])
             self.gaps.append(last)
         else:
             return

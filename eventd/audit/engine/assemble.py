@@ -22,7 +22,7 @@ from eventd.audit.engine.pair_figures import (
     changes_by_pair,
     counts_of,
 )
-from eventd.audit.engine.plan import NodeEpoch, Plan, states_by_node
+from eventd.audit.engine.plan import LakePlan, NodeEpoch, states_by_node
 from eventd.audit.engine.row_marks import PairKey
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.objectives import Objectives, judge_pair, objective_of
@@ -45,7 +45,7 @@ class StageResults:
     """The results of stages 0 to 3."""
 
     survey: Survey
-    plan: Plan
+    plan: LakePlan
     coverage: Coverage
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]
     figures: Mapping[PairKey, PairFigures]
@@ -170,7 +170,7 @@ def _proof(results: StageResults, key: PairKey, figures: PairFigures) -> str:
     return "receipts" if figures.bins.get(Measure.WHOLE) else "claims"
 
 
-def _skew(plan: Plan, node: str, peer: str) -> Skew | None:
+def _skew(plan: LakePlan, node: str, peer: str) -> Skew | None:
     hours = plan.clocks.get((node, peer))
     if not hours:
         return None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from eventd.audit.engine.bins import BINS, bins_of
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, Words, constant
 from eventd.audit.engine.counts import Key, add_up, count, key_of, parts
-from eventd.audit.engine.link_rows import COLUMNS, Link, RowSelector, needs_subjects
+from eventd.audit.engine.link_rows import COLUMNS, LinkRow, RowSelector, needs_subjects
 from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:
@@ -326,12 +326,12 @@ def batch_cells(
     return cells.table()
 
 
-def event_columns(links: Sequence[Link]) -> tuple[str, ...]:
+def event_columns(links: Sequence[LinkRow]) -> tuple[str, ...]:
     """Return the columns of `events` that these links need."""
     return (*EVENT_COLUMNS, "subject") if needs_subjects(links) else EVENT_COLUMNS
 
 
-def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int = NEVER) -> pa.Table:
+def sum_events(segment: str, table: Columns, links: Sequence[LinkRow], since: int = NEVER) -> pa.Table:
     """Return the cells of a segment of `events` of a node with these links.
 
     Rows recorded before `since` (microseconds) are left out.
@@ -362,9 +362,9 @@ def sum_events(segment: str, table: Columns, links: Sequence[Link], since: int =
     return cells.table()
 
 
-def _by_same_terms(selector: RowSelector, links: Sequence[Link]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
+def _by_same_terms(selector: RowSelector, links: Sequence[LinkRow]) -> Iterator[tuple[tuple[str, ...], Mask, Mask]]:
     """Yield, for each set of links with equal terms, their peers, the rows that are due, and the rows still ahead."""
-    alike: dict[tuple[object, ...], list[Link]] = {}
+    alike: dict[tuple[object, ...], list[LinkRow]] = {}
     for link in links:
         alike.setdefault((link.group, *link.terms), []).append(link)
     for same in alike.values():

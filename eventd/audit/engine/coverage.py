@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from eventd.audit.engine.cells import HOUR
 from eventd.audit.engine.ledger_summaries import LedgerSummary
-from eventd.audit.engine.plan import NodeEpoch, Plan, lost_ranges, states_by_node
+from eventd.audit.engine.plan import LakePlan, NodeEpoch, lost_ranges, states_by_node
 from eventd.audit.engine.silence import Silence
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
@@ -54,7 +54,7 @@ class Coverage:
     requested period. `silences`: see `find_silences`. `closed`: the nodes whose ledgers an operator closed.
     """
 
-    plan: Plan
+    plan: LakePlan
     until: dict[str, int] = field(default_factory=dict)
     blind_spots: dict[tuple[str, Ledger], list[BlindSpot]] = field(default_factory=lambda: defaultdict(list))
     contested: set[str] = field(default_factory=set)
@@ -118,7 +118,10 @@ class Coverage:
 
 
 def find_coverage(
-    survey: Survey, plan: Plan, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], unreadable: Mapping[str, str]
+    survey: Survey,
+    plan: LakePlan,
+    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]],
+    unreadable: Mapping[str, str],
 ) -> Coverage:
     """Return the coverage of a lake; the caller adds `since` and `silences`.
 

@@ -16,9 +16,9 @@ from eventd.audit.engine.columns import NEVER
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.ledger_summaries import LedgerSummary, hash_of
 from eventd.audit.engine.pair_figures import RowComparison
-from eventd.audit.engine.plan import NodeEpoch, Plan
+from eventd.audit.engine.plan import LakePlan, NodeEpoch
 from eventd.audit.engine.row_marks import PairKey, UnevenSlots, concerns
-from eventd.audit.engine.segment_jobs import SMALL, Job, Task, TaskResult, recheck_task, run_task
+from eventd.audit.engine.segment_jobs import SMALL, SegmentJob, Task, TaskResult, recheck_task, run_task
 from eventd.audit.engine.spark_tasks import group_pieces, run_pieces
 from eventd.audit.engine.state import FOLDER, State
 from eventd.audit.report.findings import NO_BATCH, OTHER_RECEIPT, Discrepancy, Kind
@@ -58,7 +58,7 @@ class LakeReader:
     now: int
     rechecked: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
-    read: list[Job] = field(default_factory=list)
+    read: list[SegmentJob] = field(default_factory=list)
 
     def recheck(self, percent: float) -> None:
         """Check the digests of known segments again: this percentage of their bytes, the least recently read first.
@@ -120,7 +120,7 @@ class LakeReader:
                 found[_owner(one)] = max(one.place.upto, found.get(_owner(one), 0))
         return found
 
-    def read_large(self, plan: Plan) -> list[Job]:
+    def read_large(self, plan: LakePlan) -> list[SegmentJob]:
         """Read new segments of events and deliveries; forget all segments that are no longer in the lake.
 
         Returns the jobs of all readable segments, new and known.
@@ -138,7 +138,7 @@ class LakeReader:
             slots[0] // SLOTS_PER_HOUR < self.hours[1] and slots[1] // SLOTS_PER_HOUR >= self.hours[0]
         )
 
-    def _run(self, jobs: Sequence[Job]) -> None:
+    def _run(self, jobs: Sequence[SegmentJob]) -> None:
         """Run the jobs in Spark's tasks, and keep their results in the state."""
         tasks = [
             Task(lake=self.lake, out=self.out, file=f"{FOLDER}/cells-{SYSTEM.token(8).hex()}.parquet", jobs=tuple(part))
@@ -154,14 +154,14 @@ class LakeReader:
                 self.state.learn(done[name], result, self.now)
                 self.read.append(done[name])
 
-    def shares(self, jobs: Sequence[Job]) -> list[list[Job]]:
+    def shares(self, jobs: Sequence[SegmentJob]) -> list[list[SegmentJob]]:
         """Return the jobs in shares of about the same size, one per task."""
         if not jobs:
             return []
         total = sum(job.manifest.bytes for job in jobs)
         least = self.spark.sparkContext.defaultParallelism * _TASKS
         pieces = min(len(jobs), max(least, total // _PER_TASK))
-        shares: list[list[Job]] = [[] for _ in range(pieces)]
+        shares: list[list[SegmentJob]] = [[] for _ in range(pieces)]
         weights = [0] * pieces
         for job in sorted(jobs, key=lambda job: -job.manifest.bytes):
             at = weights.index(min(weights))
@@ -177,7 +177,7 @@ class LakeReader:
         work = partial(reconcile.reconcile, reach=dict(reach))
         return group_pieces(self.spark, cells, len(cells.files), reconcile.keys, work, self.parts)
 
-    def compare(self, uneven: UnevenSlots, jobs: Sequence[Job], coverage: Coverage) -> RowComparison:
+    def compare(self, uneven: UnevenSlots, jobs: Sequence[SegmentJob], coverage: Coverage) -> RowComparison:
         """Compare the rows of uneven slots, from the segments of these jobs that may hold some."""
         near = [job for job in jobs if concerns(uneven, job.segment, job.links)]
         marks = row_comparison.Marks(self.lake, self.shares(near), uneven)
@@ -230,13 +230,13 @@ class _TaskWork:
         return msgspec.msgpack.encode(self._work(msgspec.msgpack.decode(self._tasks[piece], type=Task)))
 
 
-def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Job]:
+def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:
     """Return jobs for the least recently read segments: `percent` of the bytes of all, at least one, or none for 0.
 
     `known` are segments, each with the time at which it was last read.
     """
     wanted = sum(segment.manifest.bytes for _, segment in known) * percent / 100
-    jobs: list[Job] = []
+    jobs: list[SegmentJob] = []
     for _, segment in sorted(known, key=lambda one: (one[0], one[1].place.name)):
         if not percent or (jobs and wanted <= 0):
             break
@@ -245,7 +245,7 @@ def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[Jo
     return jobs
 
 
-def job_for(segment: Segment, plan: Plan) -> Job:
+def job_for(segment: Segment, plan: LakePlan) -> SegmentJob:
     """Return the job of a segment of events or deliveries."""
     owner, place = _owner(segment), segment.place
     since = plan.since.get(owner, NEVER)
@@ -271,8 +271,8 @@ def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) 
     return found
 
 
-def _job(segment: Segment, **known: Any) -> Job:
-    return Job(name=segment.place.name, manifest=segment.manifest, **known)
+def _job(segment: Segment, **known: Any) -> SegmentJob:
+    return SegmentJob(name=segment.place.name, manifest=segment.manifest, **known)
 
 
 def _owner(segment: Segment) -> NodeEpoch:

@@ -33,7 +33,7 @@ class SelectionVersion(NamedTuple):
     reached: int = 0
 
 
-class Link(NamedTuple):
+class LinkRow(NamedTuple):
     """The link of a node to one peer in one group.
 
     The link has passed all positions up to `settled`. `begins`: the position before its first receipt (its cursor if it
@@ -58,7 +58,7 @@ class Link(NamedTuple):
         """Return whether any of its versions relays events of other nodes."""
         return any(_selector(version.selection)[1] for version in self.versions)
 
-    def within(self, after: int, upto: int) -> Link:
+    def within(self, after: int, upto: int) -> LinkRow:
         """Return the link, restricted to the positions in (after, upto]."""
 
         def clip(position: int) -> int:
@@ -70,7 +70,7 @@ class Link(NamedTuple):
             if version.upto > after or version is self.versions[-1]
         )
         begins = clip(self.begins)
-        return Link(
+        return LinkRow(
             self.group, self.peer, versions, clip(self.settled), begins, self.created_at if begins > after else 0
         )
 
@@ -86,7 +86,7 @@ COLUMNS: Final = ("group", "source", "type", "own", "position", "expires_at", "r
 """The columns that selections need; `subject` is read only where a selection names subjects."""
 
 
-def needs_subjects(links: Sequence[Link]) -> bool:
+def needs_subjects(links: Sequence[LinkRow]) -> bool:
     """Return whether any of the links selects by subject."""
     return any(_selector(version.selection)[0].subject_prefixes for link in links for version in link.versions)
 
@@ -100,7 +100,7 @@ class RowSelector:
         self._matched: dict[str, Mask] = {}
         self._selected: dict[tuple[Any, ...], LinkRows] = {}
 
-    def select(self, link: Link) -> LinkRows:
+    def select(self, link: LinkRow) -> LinkRows:
         """Return the rows of a link."""
         key = (link.group, *link.terms)
         if key not in self._selected:
@@ -109,7 +109,7 @@ class RowSelector:
             self._selected[key] = LinkRows(due & group, ahead & group)
         return self._selected[key]
 
-    def _by_terms(self, link: Link) -> LinkRows:
+    def _by_terms(self, link: LinkRow) -> LinkRows:
         position = self._position
         bounds = np.array([version.upto for version in link.versions[:-1]], np.int64)
         version = np.searchsorted(bounds, position, side="left")

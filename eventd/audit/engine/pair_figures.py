@@ -11,7 +11,7 @@ from eventd.audit.engine.bins import latency, quantile
 from eventd.audit.engine.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.engine.coverage import Coverage
 from eventd.audit.engine.row_marks import PairKey
-from eventd.audit.engine.verdicts import Outcome, Trail, judge
+from eventd.audit.engine.verdicts import DeliveryOutcome, Trail, judge
 from eventd.audit.report.findings import Discrepancy, Kind
 from eventd.audit.report.report import Attempts, Latency
 
@@ -109,7 +109,7 @@ class RowComparison:
         self.located += [LocatedDiscrepancy(discrepancy, trail.slot) for discrepancy in verdict.discrepancies]
         pair = PairKey(trail.group, trail.source, trail.peer)
         _add(self.changes[HourKey(pair, trail.type, trail.slot // SLOTS_PER_HOUR)], _change(trail, verdict.outcome))
-        if verdict.outcome is Outcome.PENDING and trail.restored:
+        if verdict.outcome is DeliveryOutcome.PENDING and trail.restored:
             _keep_oldest(self.waiting, pair, OldestPending(trail.restored_at, trail.slot))
 
     @property
@@ -171,7 +171,7 @@ def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
         counter[name] += n
 
 
-def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
+def _change(trail: Trail, outcome: DeliveryOutcome) -> dict[str, int]:
     """Return what to add to the counts of the cells, by name, so that the event counts once, by its outcome."""
     counted = {
         "expected": trail.due + trail.ahead,
@@ -181,7 +181,7 @@ def _change(trail: Trail, outcome: Outcome) -> dict[str, int]:
         "in_path": trail.in_path,
         "dead_lettered": trail.refused,
     }
-    right = Counter() if outcome is Outcome.FOREIGN else Counter({"expected": 1, outcome.value: 1})
+    right = Counter() if outcome is DeliveryOutcome.FOREIGN else Counter({"expected": 1, outcome.value: 1})
     changed = {name: right[name] - counted.get(name, 0) for name in {*counted, *right}}
     return {**changed, "duplicates": trail.repeated}
 

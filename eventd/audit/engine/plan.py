@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from eventd.audit.engine.cells import HOUR, HourlySkew
 from eventd.audit.engine.columns import NEVER
 from eventd.audit.engine.ledger_summaries import ClockBounds, LedgerSummary, LinkProgress
-from eventd.audit.engine.link_rows import ENDLESS, Link, SelectionVersion
+from eventd.audit.engine.link_rows import ENDLESS, LinkRow, SelectionVersion
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.lake.schema import Ledger
@@ -52,7 +52,7 @@ ClockOffsets = Mapping[tuple[str, str], Sequence[ClockOffset]]
 
 
 @dataclass
-class Plan:
+class LakePlan:
     """The plan of a lake. Times are in microseconds.
 
     `links`: those of each node and epoch. `acknowledged`: by link (owner, group and peer), see `LinkProgress`.
@@ -60,7 +60,7 @@ class Plan:
     the ledgers of its previous epoch hold them.
     """
 
-    links: dict[NodeEpoch, tuple[Link, ...]] = field(default_factory=dict)
+    links: dict[NodeEpoch, tuple[LinkRow, ...]] = field(default_factory=dict)
     acknowledged: dict[tuple[NodeEpoch, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     clocks: dict[tuple[str, str], list[ClockOffset]] = field(default_factory=dict)
     since: dict[NodeEpoch, int] = field(default_factory=dict)
@@ -79,9 +79,9 @@ class Plan:
         return min(hours, key=lambda one: abs(one.hour - hour)) if hours else ClockOffset(hour, 0, 0)
 
 
-def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> Plan:
+def make_plan(survey: Survey, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]]) -> LakePlan:
     """Return the plan of a lake."""
-    plan = Plan(clocks=_clocks(summaries))
+    plan = LakePlan(clocks=_clocks(summaries))
     contested = {(one.node, one.epoch) for one in survey.troubles if one.kind is TroubleKind.TWO_NODES}
     for states in states_by_node(survey):
         for place, state in enumerate(states):
@@ -103,7 +103,7 @@ def states_by_node(survey: Survey) -> list[list[NodeState]]:
     return [found[node] for node in sorted(found)]
 
 
-def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool) -> Iterable[Link]:
+def _links(state: NodeState, progress: Mapping[tuple[str, str], LinkProgress], *, ended: bool) -> Iterable[LinkRow]:
     declared = {(group.group, peer.peer): peer for group in state.groups for peer in group.peers}
     # A cursor of a state counts only if the lake is complete up to the state.
     whole = state.complete_until >= state.as_of
@@ -140,11 +140,11 @@ def _joined(one: LinkProgress, other: LinkProgress) -> LinkProgress:
 
 def _link(
     group: str, peer: str, declared: PeerState | None, progress: LinkProgress | None, *, whole: bool, ended: bool
-) -> Link:
+) -> LinkRow:
     went = -1 if progress is None else progress.upto
     cursor = declared.cursor if declared is not None and whole else -1
     begins = progress.after if progress is not None and progress.after >= 0 else max(cursor, 0)
-    return Link(
+    return LinkRow(
         group,
         peer,
         _versions(declared, progress, whole=whole),

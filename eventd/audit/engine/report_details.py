@@ -15,7 +15,7 @@ from eventd.audit.engine.pair_figures import runs
 from eventd.audit.engine.plan import LOST, states_by_node
 from eventd.audit.engine.silence import Silence, limitation_of
 from eventd.audit.report.findings import Finding, Kind, corrupt_segment, epoch_change
-from eventd.audit.report.report import Gap, KeyUse, Limitation, Node, Receipts, Refusal, Skew, Totals
+from eventd.audit.report.report import KeyUse, Limitation, LostSpan, NodeReport, Receipts, RefusedByReason, Skew, Totals
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.runtime.clock import SECOND
@@ -51,7 +51,7 @@ def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding
     return results
 
 
-def make_nodes(results: StageResults) -> list[Node]:
+def make_nodes(results: StageResults) -> list[NodeReport]:
     """Return the nodes that have a state or a segment in the lake, by name."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in results.survey.segments:
@@ -59,7 +59,7 @@ def make_nodes(results: StageResults) -> list[Node]:
     nodes = {}
     for states in states_by_node(results.survey):
         last = states[-1]
-        nodes[last.node] = Node(
+        nodes[last.node] = NodeReport(
             name=last.node,
             epochs=tuple(state.epoch for state in states),
             as_of=format_time(last.as_of),
@@ -73,7 +73,7 @@ def make_nodes(results: StageResults) -> list[Node]:
             nodes[last.node].silent_since = format_time(silence.reported)
             nodes[last.node].silent_for = silence.age / SECOND
     for name in sorted(rows):
-        node = nodes.setdefault(name, Node(name=name, epochs=()))
+        node = nodes.setdefault(name, NodeReport(name=name, epochs=()))
         node.rows = dict(sorted(rows[name].items()))
     return [nodes[name] for name in sorted(nodes)]
 
@@ -87,7 +87,7 @@ def _skew_of(results: StageResults, node: str) -> Skew | None:
     return Skew(ms=-mean / 1000, error_ms=max(one.error for one in others) / 1000)
 
 
-def make_gaps(results: StageResults) -> list[Gap]:
+def make_gaps(results: StageResults) -> list[LostSpan]:
     """Return spans of time in which events are missing, and losses that nodes declared, at the time of recording.
 
     They are sorted by their begin.
@@ -97,7 +97,7 @@ def make_gaps(results: StageResults) -> list[Gap]:
         if kind is Kind.MISSING:
             for first, last, n in runs(slots):
                 since, until = format_time(first * MINUTE), format_time((last + 1) * MINUTE)
-                gaps.append(Gap(kind="missing", **pair._asdict(), since=since, until=until, events=n))
+                gaps.append(LostSpan(kind="missing", **pair._asdict(), since=since, until=until, events=n))
     for owner, each in results.summaries.items():
         for gap in (gap for summary in each for gap in summary.gaps):
             at = format_time(gap.recorded_at)
@@ -106,7 +106,7 @@ def make_gaps(results: StageResults) -> list[Gap]:
                 source, peer = owner.node, gap.peer
             events = gap.upto - gap.after
             gaps.append(
-                Gap(
+                LostSpan(
                     kind="declared",
                     group=gap.group,
                     source=source,
@@ -150,14 +150,14 @@ def _together(one: KeyRequests, other: KeyRequests) -> KeyRequests:
     return KeyRequests(one.node, one.group, one.key_id, one.protocol, requests, first, last)
 
 
-def make_refusals(results: StageResults) -> list[Refusal]:
+def make_refusals(results: StageResults) -> list[RefusedByReason]:
     """Return the requests that each node refused, by reason."""
     joined: dict[tuple[str, str, str, str], list[RefusalCount]] = defaultdict(list)
     for owner, each in results.summaries.items():
         for one in (one for summary in each for one in summary.refused):
             joined[owner.node, one.group, one.peer, one.reason].append(one)
     return [
-        Refusal(
+        RefusedByReason(
             node=node,
             group=group,
             peer=peer,

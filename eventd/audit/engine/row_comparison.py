@@ -28,7 +28,7 @@ from eventd.audit.engine.row_marks import (
     mark_deliveries,
     mark_events,
 )
-from eventd.audit.engine.segment_jobs import Job
+from eventd.audit.engine.segment_jobs import SegmentJob
 from eventd.audit.engine.spark_tasks import keys_of
 from eventd.audit.engine.verdicts import Trail
 from eventd.lake.reader import open_segment
@@ -71,7 +71,7 @@ class Marks:
     """
 
     lake: str
-    shares: Sequence[Sequence[Job]]
+    shares: Sequence[Sequence[SegmentJob]]
     uneven: UnevenSlots
 
     def __call__(self, piece: int) -> Iterator[pa.Table]:

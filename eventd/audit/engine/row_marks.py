@@ -10,7 +10,7 @@ import numpy as np
 
 from eventd.audit.engine.cells import EVENT_COLUMNS
 from eventd.audit.engine.columns import NEVER, Columns, Mask, Numbers, constant
-from eventd.audit.engine.link_rows import Link, RowSelector, needs_subjects
+from eventd.audit.engine.link_rows import LinkRow, RowSelector, needs_subjects
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
@@ -65,7 +65,7 @@ UnevenSlots = Mapping[PairKey, Numbers]
 """The uneven slots (minutes) of each pair, distinct and ascending."""
 
 
-def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bool:
+def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[LinkRow]) -> bool:
     """Return whether a segment may hold rows of these slots; `links` are those of its node."""
     manifest = segment.manifest
     if manifest.slots is None or segment.place.book not in (Ledger.EVENTS, Ledger.DELIVERIES):
@@ -82,7 +82,7 @@ def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[Link]) -> bo
     return False
 
 
-def event_rows(links: Sequence[Link]) -> tuple[str, ...]:
+def event_rows(links: Sequence[LinkRow]) -> tuple[str, ...]:
     """Return the columns of `events` that these links need."""
     return (*EVENT_ROWS, "subject") if needs_subjects(links) else EVENT_ROWS
 
@@ -115,7 +115,9 @@ def _inside(slot: Numbers, slots: Numbers) -> Mask:
     return found
 
 
-def mark_events(table: Columns, links: Sequence[Link], uneven: UnevenSlots, since: int = NEVER) -> Iterator[pa.Table]:
+def mark_events(
+    table: Columns, links: Sequence[LinkRow], uneven: UnevenSlots, since: int = NEVER
+) -> Iterator[pa.Table]:
     """Yield the marks of rows of `events` of a node with these links, a table for each pair; the rows are candidates.
 
     Rows recorded before `since` (microseconds) are not due, and ahead of a link only as RESTORED; they may be recorded

@@ -47,7 +47,7 @@ longer than it saves."""
 
 
 @dataclass(frozen=True)
-class Request:
+class AuditRequest:
     """A request for an audit. `lake` and `out` are paths or fsspec addresses.
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
@@ -100,7 +100,7 @@ class Audit(NamedTuple):
     found: StageResults
 
 
-def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
+def audit(session: SparkSession, request: AuditRequest, *, clock: Clock) -> Audit:
     """Audit a lake; write report.json, report.html, the tables and the state for the next audit to `request.out`.
 
     `session` is one of `own_session`; the caller holds the lock of the output. Raises NotFound if there is no lake,
@@ -124,7 +124,7 @@ def audit(session: SparkSession, request: Request, *, clock: Clock) -> Audit:
 
 
 def _read_with_retry(
-    session: SparkSession, request: Request, survey: Survey, state: State, watch: _Stopwatch
+    session: SparkSession, request: AuditRequest, survey: Survey, state: State, watch: _Stopwatch
 ) -> tuple[LakeReader, StageResults]:
     """Read the lake. If that fails and state files are corrupt, rebuild these files and read once more."""
     for retried in (False, True):
@@ -137,7 +137,7 @@ def _read_with_retry(
     raise AssertionError("the second try neither returned nor raised")
 
 
-def run_on(request: Request, *, memory: str = "2g", progress: bool = False) -> Report:
+def run_on(request: AuditRequest, *, memory: str = "2g", progress: bool = False) -> Report:
     """Audit a lake on a session of `open_session`.
 
     Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
@@ -210,7 +210,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return list(table.to_pylist())
 
 
-def _report(found: StageResults, reader: LakeReader, request: Request, clock: Clock) -> tuple[Report, list[Hour]]:
+def _report(found: StageResults, reader: LakeReader, request: AuditRequest, clock: Clock) -> tuple[Report, list[Hour]]:
     pairs, hours = make_pairs(found, request.objectives), make_hours(found)
     totals = make_totals(found, pairs)
     sure = totals.completeness is not None
@@ -248,7 +248,7 @@ def _report(found: StageResults, reader: LakeReader, request: Request, clock: Cl
     return report, hours
 
 
-def _period(found: StageResults, request: Request) -> Period:
+def _period(found: StageResults, request: AuditRequest) -> Period:
     """Return the period of all events in the lake, to the minute, cut to the requested hours; empty without events."""
     slots = [one.manifest.slots for one in found.survey.segments if one.manifest.slots]
     if not slots:
@@ -259,7 +259,7 @@ def _period(found: StageResults, request: Request) -> Period:
     return Period(first=format_time(begin), last=format_time(end)) if begin < end else Period()
 
 
-def _settings(request: Request) -> Settings:
+def _settings(request: AuditRequest) -> Settings:
     return Settings(
         slo={group: objective._asdict() for group, objective in request.objectives.items()},
         fail_on=tuple(one.text for one in request.conditions),
@@ -289,4 +289,4 @@ def _write(out: Storage, report: Report, findings: Sequence[Finding], hours: Seq
     out.put("report.json", to_json(report))  # written last: its presence means that the other files are complete
 
 
-__all__ = ["QUICK", "Audit", "Request", "audit", "own_session", "run_on"]
+__all__ = ["QUICK", "Audit", "AuditRequest", "audit", "own_session", "run_on"]

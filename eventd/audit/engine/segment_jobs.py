@@ -19,7 +19,7 @@ from eventd.audit.engine.cells import (
 )
 from eventd.audit.engine.columns import NEVER, Columns
 from eventd.audit.engine.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
-from eventd.audit.engine.link_rows import Link
+from eventd.audit.engine.link_rows import LinkRow
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import parse_name
@@ -36,12 +36,12 @@ SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GA
 """Ledgers that are read first, because the plan for the others depends on them."""
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     """One segment, and the parameters to read it: see `sum_events`, `sum_deliveries`, `summarize`."""
 
     name: str
     manifest: Manifest
-    links: tuple[Link, ...] = ()
+    links: tuple[LinkRow, ...] = ()
     skews: dict[str, HourlySkew] = {}
     since: int = NEVER
     limit: int = 0
@@ -61,7 +61,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lake: str
     out: str
     file: str
-    jobs: tuple[Job, ...]
+    jobs: tuple[SegmentJob, ...]
 
 
 class TaskResult(msgspec.Struct, kw_only=True):
@@ -111,7 +111,7 @@ def recheck_task(task: Task) -> list[str]:
     return changed
 
 
-def _cells(lake: Storage, job: Job, result: TaskResult) -> pa.Table:
+def _cells(lake: Storage, job: SegmentJob, result: TaskResult) -> pa.Table:
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:

@@ -14,9 +14,9 @@ import msgspec
 
 from eventd.audit.engine.ledger_summaries import LedgerSummary
 from eventd.audit.engine.plan import ClockOffsets
-from eventd.audit.engine.segment_jobs import Job, TaskResult
+from eventd.audit.engine.segment_jobs import SegmentJob, TaskResult
 from eventd.errors import Conflict, NotFound
-from eventd.lake.manifest import Head
+from eventd.lake.manifest import LakeHead
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, Written
 
@@ -26,7 +26,7 @@ VERSION: Final = 5
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
     `read_at`: when its bytes were last compared with its digest (microseconds).
@@ -49,11 +49,11 @@ class State(msgspec.Struct, kw_only=True):
 
     version: int = VERSION
     lake: str
-    entries: dict[str, Entry] = {}
+    entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
     rewritten: dict[str, int] = {}
 
-    def knows(self, job: Job, clocks: ClockOffsets) -> bool:
+    def knows(self, job: SegmentJob, clocks: ClockOffsets) -> bool:
         """Return whether the cells of the job's segment are known and still valid."""
         entry = self.entries.get(job.name)
         return (
@@ -63,13 +63,13 @@ class State(msgspec.Struct, kw_only=True):
             and _within_bounds(entry.skews, job.manifest.node, clocks)
         )
 
-    def learn(self, job: Job, result: TaskResult, now: int) -> None:
+    def learn(self, job: SegmentJob, result: TaskResult, now: int) -> None:
         """Store the result of a job; a segment that could not be read is forgotten."""
         self.cells[result.file] = result.written
         if job.name not in result.rows:
             self.entries.pop(job.name, None)
             return
-        self.entries[job.name] = Entry(
+        self.entries[job.name] = KnownSegment(
             sha256=job.manifest.sha256,
             rows=result.rows[job.name],
             file=result.file,
@@ -102,7 +102,7 @@ class State(msgspec.Struct, kw_only=True):
         return found
 
 
-def open_state(out: Storage, lake: Head) -> State:
+def open_state(out: Storage, lake: LakeHead) -> State:
     """Read the state of a lake; a new one if there is none, or one that is unreadable or of another version.
 
     Segments whose files of cells are missing or of another size are forgotten, so that the audit reads them again.
@@ -144,7 +144,7 @@ def _is_whole(out: Storage, file: str, written: Written) -> bool:
         return False
 
 
-def claim(out: Storage, lake: Head, *, full: bool) -> None:
+def claim(out: Storage, lake: LakeHead, *, full: bool) -> None:
     """Write an empty state of the lake to an output without one, so that errors are reported before any work.
 
     Raises Conflict if the output holds the state of another lake (unless `full`), and LakeUnavailable if the output
@@ -172,14 +172,14 @@ def keep(out: Storage, state: State) -> None:
     out.delete(out.unfinished(FOLDER))
 
 
-def _basis(job: Job) -> str:
+def _basis(job: SegmentJob) -> str:
     """Return a digest of the parameters of the job's cells."""
     # The peers are part of the cells, so the links count with their names.
     terms = msgspec.msgpack.encode((job.links, job.since, job.limit))
     return hashlib.sha256(terms).hexdigest()[:16]
 
 
-def _used(job: Job) -> dict[str, dict[int, int]]:
+def _used(job: SegmentJob) -> dict[str, dict[int, int]]:
     """Return the skews that corrected the cells, by peer and hour; empty for ledgers other than deliveries."""
     if job.manifest.book is not Ledger.DELIVERIES:
         return {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from eventd.audit.engine.final_hours import FinalHours, final_rows, first_hour, open_final
 from eventd.audit.engine.output_lock import hold_output
-from eventd.audit.engine.run import QUICK, Request, audit, own_session
+from eventd.audit.engine.run import QUICK, AuditRequest, audit, own_session
 from eventd.audit.engine.state import open_state
 from eventd.audit.report.report import Report
 from eventd.audit.source.options import STATES
@@ -54,7 +54,7 @@ class StreamRequest:
     for a folder in the output. `once`: audit the present lake, and end.
     """
 
-    audit: Request
+    audit: AuditRequest
     since: Callable[[], int | None] = lambda: None
     every: int = 30 * SECOND
     watermark: int = 3600 * SECOND
@@ -130,7 +130,7 @@ def checkpoint_of(request: StreamRequest) -> str:
     return f"file://{place}"
 
 
-def _check(request: Request) -> FinalHours:
+def _check(request: AuditRequest) -> FinalHours:
     """Open the final hours of a lake, and check that lake and output belong together. Raises like `stream_on`."""
     out, head = connect(request.out), open_lake(connect(request.lake))
     try:

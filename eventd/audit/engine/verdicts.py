@@ -16,7 +16,7 @@ from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger
 
 
-class Outcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """How an event counts at one peer, by the names of a report; FOREIGN does not count: no link selected it."""
 
     DELIVERED = "delivered"
@@ -82,7 +82,7 @@ class Trail(NamedTuple):
 class Verdict(NamedTuple):
     """How an event counts at one peer, and its discrepancies."""
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     discrepancies: tuple[Discrepancy, ...]
 
 
@@ -92,7 +92,7 @@ def judge(trail: Trail, coverage: Coverage) -> Verdict:
     if trail.held and not trail.origin and _has_no_origin(trail, coverage):
         found.append(_discrepancy(trail, Kind.FORGED, NO_ORIGIN, seq=0))
     outcome, disputed = _outcome(trail, coverage)
-    if outcome is Outcome.MISSING:
+    if outcome is DeliveryOutcome.MISSING:
         found.append(_discrepancy(trail, Kind.MISSING))
     if disputed:
         found.append(_discrepancy(trail, Kind.DISAGREEMENT, disputed))
@@ -113,31 +113,35 @@ def _repeats(trail: Trail) -> Iterator[Discrepancy]:
         yield _discrepancy(trail, Kind.LOOP, TWO_SENDERS)
 
 
-def _outcome(trail: Trail, coverage: Coverage) -> tuple[Outcome, str]:
+def _outcome(trail: Trail, coverage: Coverage) -> tuple[DeliveryOutcome, str]:
     """Return how the event counts, and the detail of a disagreement between sender and peer; empty if they agree."""
     if trail.sent:
         denied = not trail.held and trail.source != trail.peer and _would_hold(trail, coverage)
         if not trail.selected:
-            return Outcome.FOREIGN, NOT_HELD if denied else ""
-        return (Outcome.DISPUTED, NOT_HELD) if denied else (Outcome.DELIVERED, "")
+            return DeliveryOutcome.FOREIGN, NOT_HELD if denied else ""
+        return (DeliveryOutcome.DISPUTED, NOT_HELD) if denied else (DeliveryOutcome.DELIVERED, "")
     for count, outcome in _ASIDE:
         if getattr(trail, count):
-            return outcome if trail.selected else Outcome.FOREIGN, ""
+            return outcome if trail.selected else DeliveryOutcome.FOREIGN, ""
     if trail.ahead or trail.restored:
-        return Outcome.PENDING, ""
+        return DeliveryOutcome.PENDING, ""
     if not trail.due:
-        return Outcome.FOREIGN, ""
+        return DeliveryOutcome.FOREIGN, ""
     if not _would_have_sent(trail, coverage):
         # The delivery is not known, but the peer is proven to hold the event.
-        return Outcome.DELIVERED if trail.held else Outcome.UNPROVEN, ""
+        return DeliveryOutcome.DELIVERED if trail.held else DeliveryOutcome.UNPROVEN, ""
     if trail.held:
-        return Outcome.DISPUTED, NOT_SENT
+        return DeliveryOutcome.DISPUTED, NOT_SENT
     if coverage.has_ledgers(trail.peer) and not _would_show(trail, coverage):
-        return Outcome.UNPROVEN, ""
-    return Outcome.MISSING, ""
+        return DeliveryOutcome.UNPROVEN, ""
+    return DeliveryOutcome.MISSING, ""
 
 
-_ASIDE: Final = (("refused", Outcome.REFUSED), ("in_path", Outcome.IN_PATH), ("expired", Outcome.EXPIRED))
+_ASIDE: Final = (
+    ("refused", DeliveryOutcome.REFUSED),
+    ("in_path", DeliveryOutcome.IN_PATH),
+    ("expired", DeliveryOutcome.EXPIRED),
+)
 
 
 def _would_hold(trail: Trail, coverage: Coverage) -> bool:

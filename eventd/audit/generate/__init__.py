@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eventd.audit.generate.settings import Settings
+from eventd.audit.generate.settings import GeneratorSettings
 from eventd.audit.generate.truth import Truth
 
-__all__ = ["Settings", "Truth", "generate"]
+__all__ = ["GeneratorSettings", "Truth", "generate"]
 
 
-def generate(settings: Settings, lake: str, *, progress: Callable[[int], None] = lambda nodes: None) -> Truth:
+def generate(settings: GeneratorSettings, lake: str, *, progress: Callable[[int], None] = lambda nodes: None) -> Truth:
     """Write the ledgers to an empty lake (a path or an fsspec address), and return what a correct audit of it reports.
 
     `progress` is called after each node, with the number of nodes written so far. Raises Invalid for invalid settings,

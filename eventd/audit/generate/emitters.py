@@ -20,7 +20,7 @@ from eventd.audit.generate.pseudo_random import (
     uuids,
     write_uuids,
 )
-from eventd.audit.generate.settings import HOUR, MINUTE, TAIL, Settings
+from eventd.audit.generate.settings import HOUR, MINUTE, TAIL, GeneratorSettings
 from eventd.runtime.clock import SECOND
 
 COMMIT: Final = 1_000
@@ -135,7 +135,12 @@ class Emitter:
 
 
 def make_emitters(
-    settings: Settings, skews: Ints, *, groups: int, types: int, pending: Mapping[int, int] = MappingProxyType({})
+    settings: GeneratorSettings,
+    skews: Ints,
+    *,
+    groups: int,
+    types: int,
+    pending: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Emitter]:
     """Return an emitter per node. Events come in bursts, more by day than by night.
 
@@ -151,7 +156,7 @@ def make_emitters(
     ]
 
 
-def make_ghost(settings: Settings, of: Emitter, serial: int, at: Ints, group: int) -> Emitter:
+def make_ghost(settings: GeneratorSettings, of: Emitter, serial: int, at: Ints, group: int) -> Emitter:
     """Return an emitter of forged events in the name of a source, one event at each time."""
     key = key_of(settings.seed, "ghost", serial)
     groups = np.full_like(at, group)
@@ -159,7 +164,7 @@ def make_ghost(settings: Settings, of: Emitter, serial: int, at: Ints, group: in
 
 
 def _make_emitter(
-    settings: Settings, node: int, count: int, skew: int, groups: int, types: Ints, pending: int
+    settings: GeneratorSettings, node: int, count: int, skew: int, groups: int, types: Ints, pending: int
 ) -> Emitter:
     random = random_of(settings.seed, "history", node)
     sizes = _bursts(random, count)
@@ -183,7 +188,7 @@ def _make_emitter(
 
 
 def _build_emitter(
-    settings: Settings,
+    settings: GeneratorSettings,
     node: int,
     skew: int,
     key: int,
@@ -223,7 +228,7 @@ def _bursts(random: np.random.Generator, count: int) -> Ints:
     return np.append(found[found > 0], np.full(1 if rest else 0, rest))
 
 
-def _moments(random: np.random.Generator, settings: Settings, count: int) -> Ints:
+def _moments(random: np.random.Generator, settings: GeneratorSettings, count: int) -> Ints:
     """Return the times at which bursts begin, in order."""
     tail = min(TAIL, settings.span // 4)
     drawn = np.sort(random.random(count))

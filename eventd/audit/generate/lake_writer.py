@@ -9,20 +9,20 @@ import msgspec
 
 from eventd.audit.generate.catalogue import EventCatalogue
 from eventd.audit.generate.planning import findings_of, plan
-from eventd.audit.generate.settings import Settings
+from eventd.audit.generate.settings import GeneratorSettings
 from eventd.audit.generate.shipping import ship
 from eventd.audit.generate.truth import Truth
 from eventd.audit.generate.world import World
 from eventd.audit.report.findings import Finding
 from eventd.errors import Conflict
 from eventd.lake.layout import HEAD
-from eventd.lake.manifest import Head, encode
+from eventd.lake.manifest import LakeHead, encode
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment
 
 
-def write_lake(settings: Settings, url: str, *, progress: Callable[[int], None]) -> Truth:
+def write_lake(settings: GeneratorSettings, url: str, *, progress: Callable[[int], None]) -> Truth:
     """Write the ledgers of all nodes, and return what a correct audit of them reports.
 
     Raises Invalid, Conflict, LakeUnavailable and MissingExtra.
@@ -46,11 +46,11 @@ def connect_empty(url: str) -> Storage:
     return storage
 
 
-def write_head(storage: Storage, settings: Settings) -> None:
+def write_head(storage: Storage, settings: GeneratorSettings) -> None:
     """Write the lake's head, with an id derived from the settings, so that an audit never resumes from the state of a
     different lake."""
     lake = hashlib.sha256(msgspec.msgpack.encode(settings)).hexdigest()[:16]
-    storage.put(HEAD, encode(Head(id=lake, made_at=settings.start)))
+    storage.put(HEAD, encode(LakeHead(id=lake, made_at=settings.start)))
 
 
 def totals(world: World, segments: Sequence[Segment], found: Sequence[Finding]) -> dict[str, int]:

@@ -8,12 +8,12 @@ from eventd.audit.generate.batches import batch_ids, id_of
 from eventd.audit.generate.delivery_simulator import DeliverySimulator
 from eventd.audit.generate.faults import Fault, FaultInjector
 from eventd.audit.generate.log_positions import number_all
-from eventd.audit.generate.settings import Settings, check
+from eventd.audit.generate.settings import GeneratorSettings, check
 from eventd.audit.generate.world import World
 from eventd.audit.report.findings import Discrepancy, Finding, group_findings
 
 
-def plan(settings: Settings) -> tuple[World, list[Fault]]:
+def plan(settings: GeneratorSettings) -> tuple[World, list[Fault]]:
     """Return the federation with numbered events, and its faults. Raises Invalid for settings that cannot be met."""
     check(settings)
     world = World(settings)

@@ -18,7 +18,7 @@ TAIL: Final = 20 * MINUTE
 """Time without new events before the end, so that every delivery has arrived by any clock."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class GeneratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings. Equal settings generate equal files, byte for byte. Times are in microseconds.
 
     All nodes together emit `events`; each is sent to every other node. A node's clock is wrong by up to `skew` in
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.lose + self.duplicate + self.forge + self.loop
 
 
-def check(settings: Settings) -> None:
+def check(settings: GeneratorSettings) -> None:
     """Check the settings. Raises Invalid if they cannot be met."""
     bounds = {"nodes": (2, 500), "events": (1, 10**10), "seed": (0, 2**32 - 1)}
     for name in ("nodes", "events", "seed", "lose", "duplicate", "forge", "loop"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventd.audit.generate.settings import Settings
+from eventd.audit.generate.settings import GeneratorSettings
 from eventd.audit.report.findings import Finding
 
 
@@ -14,7 +14,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     `totals` uses the names of a report's totals for figures that the generator and an audit count alike.
     """
 
-    settings: Settings
+    settings: GeneratorSettings
     totals: dict[str, int]
     findings: tuple[Finding, ...]
 

@@ -11,7 +11,7 @@ import numpy as np
 from eventd.audit.generate.emitters import Emitter, make_emitters
 from eventd.audit.generate.flows import Flow
 from eventd.audit.generate.pseudo_random import Ints, key_of, random_of
-from eventd.audit.generate.settings import HOUR, MINUTE, Settings
+from eventd.audit.generate.settings import HOUR, MINUTE, GeneratorSettings
 
 _AREAS: Final = ("client", "bgp", "dhcp", "link", "firewall", "wireguard", "dns", "health")
 _VERBS: Final = ("observed", "expired", "changed", "up", "down", "granted", "refused", "lost")
@@ -47,7 +47,7 @@ class Link:
 class World:
     """The model from which the ledgers are computed. Nodes, groups and types are numbered."""
 
-    settings: Settings
+    settings: GeneratorSettings
     segment_rows: int = 1_000_000
     payloads: bool = False
     links: list[Link] = field(default_factory=list)
@@ -138,7 +138,7 @@ def ring(nodes: int, fanout: int) -> list[tuple[int, int]]:
     return [(node, (node + far) % nodes) for node in range(nodes) for far in range(1, fanout + 1)]
 
 
-def _outages(settings: Settings) -> list[list[tuple[int, int]]]:
+def _outages(settings: GeneratorSettings) -> list[list[tuple[int, int]]]:
     random = random_of(settings.seed, "outages")
     days = settings.span / (24 * HOUR)
     found: list[list[tuple[int, int]]] = [[] for _ in range(settings.nodes)]

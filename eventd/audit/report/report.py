@@ -171,7 +171,7 @@ class Hour(Figures, kw_only=True):
     whole_p99: float | None = None
 
 
-class Node(msgspec.Struct, kw_only=True):
+class NodeReport(msgspec.Struct, kw_only=True):
     """One node as its ledgers show it. `rows` counts rows per ledger; `states` maps a link (`group/peer`) to
     its state."""
 
@@ -192,7 +192,7 @@ class Node(msgspec.Struct, kw_only=True):
     """The offset of its clock to the mean of its own clock and its peers' clocks."""
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
+class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time in which events were or may have been lost.
 
     `kind` is `missing` (events that a peer should hold), or `declared` (a loss declared by a node, with its `reason`;
@@ -221,7 +221,7 @@ class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
     last: str
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedByReason(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that a node refused, by reason. `peer` is the sender that the requests named."""
 
     node: str
@@ -323,10 +323,10 @@ class Report(msgspec.Struct, kw_only=True):
     hours: tuple[Hour, ...]
     hours_left_out: int = 0
     """The number of rows of the table `hours` that do not fit in `hours`."""
-    nodes: tuple[Node, ...]
-    gaps: tuple[Gap, ...] = ()
+    nodes: tuple[NodeReport, ...]
+    gaps: tuple[LostSpan, ...] = ()
     keys: tuple[KeyUse, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedByReason, ...] = ()
     receipts: tuple[Receipts, ...] = ()
     troubles: tuple[Limitation, ...] = ()
     work: Work = msgspec.field(default_factory=Work)

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventd.audit.source.options import OnGap, Options
+from eventd.audit.source.options import OnGap, SourceOptions
 from eventd.audit.source.origin import (
     LedgerExtent,
     LedgerKey,
     LedgerPartition,
-    Loss,
     NumberedOrigin,
     Snapshot,
+    UnreadableRows,
     rows_gone,
 )
 from eventd.audit.source.spark_columns import tabulate
@@ -33,7 +33,7 @@ PAGE_ROWS = 20_000
 class DatabaseOrigin(NumberedOrigin):
     """The ledgers in the databases of one or many nodes."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._open: dict[str, Database] = {}
 
@@ -63,10 +63,10 @@ class DatabaseOrigin(NumberedOrigin):
             page = database.read_now(_read_page, partition, after, memory, payloads=self._options.payloads)
             if page.epoch != partition.ledger.epoch:
                 reason = f"the database has begun a new epoch, {page.epoch}"
-                raise rows_gone([Loss(partition.ledger, after, partition.upto, reason)])
+                raise rows_gone([UnreadableRows(partition.ledger, after, partition.upto, reason)])
             if page.extract.lost and partition.resumed and self._options.on_gap is OnGap.FAIL:
                 raise rows_gone(
-                    [Loss(partition.ledger, after, page.extract.upto, "retention has evicted some of them")]
+                    [UnreadableRows(partition.ledger, after, page.extract.upto, "retention has evicted some of them")]
                 )
             yield tabulate(partition.ledger.book, page.extract.columns, columns)
             if page.extract.upto <= after:

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventd.audit.source.options import OnGap, Options
-from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Loss, Snapshot, rows_gone
+from eventd.audit.source.options import OnGap, SourceOptions
+from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Snapshot, UnreadableRows, rows_gone
 from eventd.errors import Invalid
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.layout import ARCHIVE, LANDING, NODES
 from eventd.lake.reader import BadSegment, Survey, read_segment, survey
-from eventd.lake.storage import Entry, Storage, connect
+from eventd.lake.storage import Storage, StoredFile, connect
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ class _LedgerSegments(NamedTuple):
 
     place: str
     segments: Sequence[Segment]
-    losses: Sequence[Loss]
+    losses: Sequence[UnreadableRows]
 
 
 class LakeOrigin:
     """The ledgers in one or many lakes."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._storages: dict[str, Storage] = {}
-        self._surveys: dict[str, tuple[Sequence[Entry], Survey]] = {}
+        self._surveys: dict[str, tuple[Sequence[StoredFile], Survey]] = {}
         self._held: dict[LedgerKey, _LedgerSegments] = {}
 
     def snapshot(self) -> Snapshot:
@@ -99,14 +99,14 @@ class LakeOrigin:
         if holes([one.place for one in found], span):
             if self._options.on_gap is OnGap.SKIP:
                 return
-            raise rows_gone([Loss(partition.ledger, span.after, span.upto, f"{place.name}: {reason}")])
+            raise rows_gone([UnreadableRows(partition.ledger, span.after, span.upto, f"{place.name}: {reason}")])
         for segment in found:
             try:
                 yield _between(read_segment(storage, segment, columns), span)
             except BadSegment as error:
                 if self._options.on_gap is OnGap.FAIL:
                     raise rows_gone(
-                        [Loss(partition.ledger, span.after, span.upto, f"{segment.place.name}: {error}")]
+                        [UnreadableRows(partition.ledger, span.after, span.upto, f"{segment.place.name}: {error}")]
                     ) from None
 
     def _between(self, ledger: LedgerKey, after: int, upto: int) -> Iterator[Segment]:
@@ -122,11 +122,13 @@ class LakeOrigin:
         for one in found.segments:
             if one.place.book is book and self._options.wants(one.manifest.node, one.manifest.epoch):
                 segments[_ledger(one)].append(one)
-        losses: defaultdict[LedgerKey, list[Loss]] = defaultdict(list)
+        losses: defaultdict[LedgerKey, list[UnreadableRows]] = defaultdict(list)
         for trouble in found.troubles:
             if trouble.book is book and self._options.wants(trouble.node, trouble.epoch):
                 ledger = LedgerKey(trouble.node, trouble.epoch, book)
-                losses[ledger].append(Loss(ledger, trouble.after, trouble.upto, f"{trouble.name}: {trouble.message}"))
+                losses[ledger].append(
+                    UnreadableRows(ledger, trouble.after, trouble.upto, f"{trouble.name}: {trouble.message}")
+                )
         for ledger in {**segments, **losses}:
             yield (
                 ledger,

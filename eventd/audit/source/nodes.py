@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from eventd.audit.source.options import OnGap, Options
+from eventd.audit.source.options import OnGap, SourceOptions
 from eventd.audit.source.origin import (
     LedgerExtent,
     LedgerKey,
     LedgerPartition,
-    Loss,
     NumberedOrigin,
     Snapshot,
+    UnreadableRows,
     rows_gone,
 )
 from eventd.audit.source.spark_columns import tabulate
@@ -43,7 +43,7 @@ _WAIT: Final = Backoff(base=0.3, cap=5.0)
 class NodeOrigin(NumberedOrigin):
     """The ledgers of one or many running nodes."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._open: dict[str, _Api] = {}
 
@@ -71,7 +71,9 @@ class NodeOrigin(NumberedOrigin):
         while after < partition.upto:
             page = self._page(partition, after)
             if page["lost"] and partition.resumed and self._options.on_gap is OnGap.FAIL:
-                raise rows_gone([Loss(partition.ledger, after, page["upto"], "retention has evicted some of them")])
+                raise rows_gone(
+                    [UnreadableRows(partition.ledger, after, page["upto"], "retention has evicted some of them")]
+                )
             found = page["columns"]
             if "digest" in found:
                 found["digest"] = list(map(bytes.fromhex, found["digest"]))
@@ -94,7 +96,7 @@ class NodeOrigin(NumberedOrigin):
         try:
             return self._api(partition.place).get(f"/api/v1/books/{ledger.book.value}", query)
         except Conflict as error:
-            raise rows_gone([Loss(ledger, after, partition.upto, error.message)]) from None
+            raise rows_gone([UnreadableRows(ledger, after, partition.upto, error.message)]) from None
 
     def _api(self, place: str) -> _Api:
         if place not in self._open:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventd.audit.source.options import Options, OriginKind
-from eventd.audit.source.origin import Origin
+from eventd.audit.source.options import OriginKind, SourceOptions
+from eventd.audit.source.origin import LedgerSource
 
 
-def open_origin(options: Options) -> Origin:
+def open_origin(options: SourceOptions) -> LedgerSource:
     """Return the origin that the options name. It connects when it is first used."""
     match options.where:
         case OriginKind.LAKE:

@@ -41,7 +41,7 @@ class OriginKind(StrEnum):
     DATABASE = "database"
 
 
-class Options(NamedTuple):
+class SourceOptions(NamedTuple):
     """Validated options. Empty `nodes` and `epochs` select all.
 
     `rows_per_partition` is about how many rows a task reads, `rows_per_batch` how many a batch of a stream takes (0: no
@@ -83,7 +83,7 @@ ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 _PLACES: Final = ("lake", "url", "database", "databasefile", "path")
 
 
-def read_options(given: Mapping[str, str]) -> Options:
+def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Validate the options that Spark passes, and fill in defaults. Raises Invalid."""
     given = {name.lower().replace("_", ""): value.strip() for name, value in given.items()}
     for name in given:
@@ -98,7 +98,7 @@ def read_options(given: Mapping[str, str]) -> Options:
             f"the book {STATES} can be read from a lake only, not from a {where.value}",
             hint="name the lake that the nodes ship to",
         )
-    return Options(
+    return SourceOptions(
         where=where,
         places=places,
         in_files=bool(given.get("databasefile")),
@@ -106,7 +106,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         nodes=_listed(given.get("node", "")),
         epochs=_listed(given.get("epoch", "")),
         key_file=given.get("keyfile", ""),
-        rows_per_partition=_count(given, "rowsPerPartition", Options._field_defaults["rows_per_partition"], 1),
+        rows_per_partition=_count(given, "rowsPerPartition", SourceOptions._field_defaults["rows_per_partition"], 1),
         rows_per_batch=_count(given, "maxRowsPerBatch", 0, 0),
         on_gap=_choice(given, "onGap", OnGap, OnGap.FAIL),
         starting=_choice(given, "startingOffsets", Starting, Starting.EARLIEST),

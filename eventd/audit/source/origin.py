@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
-from eventd.audit.source.options import Options
+from eventd.audit.source.options import SourceOptions
 from eventd.errors import EventdError
 from eventd.lake.schema import Ledger
 
@@ -37,7 +37,7 @@ class LedgerKey(NamedTuple):
         return f"{self.node}/{self.epoch}/{self.book.value}"
 
 
-class Loss(NamedTuple):
+class UnreadableRows(NamedTuple):
     """Rows with numbers in (after, upto] that cannot be read, and the reason; `upto` is None if unknown."""
 
     ledger: LedgerKey
@@ -58,7 +58,7 @@ class Snapshot(NamedTuple):
     """The extents and losses of an origin at one moment."""
 
     extents: Sequence[LedgerExtent]
-    losses: Sequence[Loss]
+    losses: Sequence[UnreadableRows]
 
 
 class LedgerPartition(InputPartition):
@@ -78,7 +78,7 @@ class LedgerPartition(InputPartition):
         self.hint = hint
 
 
-class Origin(Protocol):
+class LedgerSource(Protocol):
     """The interface of a place that rows are read from. `read` runs in tasks, all other methods on the driver."""
 
     def snapshot(self) -> Snapshot:
@@ -114,16 +114,16 @@ class NumberedOrigin:
     It keeps the place of each ledger, and divides the numbers of a ledger into partitions.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._places: dict[LedgerKey, str] = {}
 
     def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
-        """See `Origin`."""
+        """See `LedgerSource`."""
         return min(upto, after + numbers_for(ledger.book, rows))
 
     def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
-        """See `Origin`."""
+        """See `LedgerSource`."""
         step = numbers_for(ledger.book, self._options.rows_per_partition)
         place = self._places[ledger]
         return [LedgerPartition(ledger, at, min(at + step, upto), place) for at in range(after, upto, step)]
@@ -134,7 +134,7 @@ def numbers_for(book: Ledger, rows: int) -> int:
     return max(1, rows // _ROWS_OF_A_BATCH) if book is Ledger.DELIVERIES else rows
 
 
-def rows_gone(losses: Sequence[Loss]) -> RowsGone:
+def rows_gone(losses: Sequence[UnreadableRows]) -> RowsGone:
     """Return the error for one or more losses; it names the first."""
     first = losses[0]
     more = f", and {len(losses) - 1} more" if len(losses) > 1 else ""

@@ -13,8 +13,8 @@ from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from eventd.audit.source.open import open_origin
-from eventd.audit.source.options import OnGap, Options, Starting
-from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Loss, Snapshot, rows_gone
+from eventd.audit.source.options import OnGap, SourceOptions, Starting
+from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Snapshot, UnreadableRows, rows_gone
 from eventd.audit.source.spark_columns import arrow_names, batches, check_columns
 from eventd.lake.schema import Ledger
 
@@ -40,7 +40,7 @@ Offset = dict[str, int]
 class LedgerReader(DataSourceReader):
     """Reads all rows that exist when the query is planned."""
 
-    def __init__(self, options: Options, schema: types.StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_columns(options.book, schema)
         self._options = options
         self._schema = schema
@@ -63,7 +63,7 @@ class LedgerReader(DataSourceReader):
 class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams rows as they are recorded; without a checkpoint, the option `startingOffsets` says from where on."""
 
-    def __init__(self, options: Options, schema: types.StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_columns(options.book, schema)
         self._options = options
         self._schema = schema
@@ -144,7 +144,7 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._origin.limit(*extent, rows) if rows else extent.upto
 
 
-def _read(options: Options, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, LedgerPartition):
         return  # Spark creates its own partition if there is nothing to read
     origin = open_origin(options)
@@ -159,12 +159,12 @@ def _ends(extents: Iterable[LedgerExtent]) -> Offset:
     return {extent.ledger.key: extent.upto for extent in extents}
 
 
-def _fail_on(options: Options, losses: Sequence[Loss]) -> None:
+def _fail_on(options: SourceOptions, losses: Sequence[UnreadableRows]) -> None:
     if losses and options.on_gap is OnGap.FAIL:
         raise rows_gone(losses)
 
 
-def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator[Loss]:
+def _within(extents: Iterable[LedgerExtent], losses: Sequence[UnreadableRows]) -> Iterator[UnreadableRows]:
     """Yield the losses that overlap these extents."""
     for ledger, after, upto in extents:
         for loss in losses:
@@ -172,14 +172,14 @@ def _within(extents: Iterable[LedgerExtent], losses: Sequence[Loss]) -> Iterator
                 yield loss
 
 
-def _evicted(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
+def _evicted(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[UnreadableRows]:
     """Yield a loss for each ledger whose rows retention evicted before the stream had read them."""
     for ledger, after, _ in snapshot.extents:
         if (number := start.get(ledger.key, after)) < after:
-            yield Loss(ledger, number, after, "retention has evicted them")
+            yield UnreadableRows(ledger, number, after, "retention has evicted them")
 
 
-def _ended_epochs(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss]:
+def _ended_epochs(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[UnreadableRows]:
     """Yield a loss for each ledger of `start` that the origin no longer has, if its node has begun a new epoch.
 
     Whether that ledger had rows after the offset is unknown.
@@ -190,4 +190,4 @@ def _ended_epochs(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[Loss
         newer = [ledger for ledger in here if ledger.node == node and ledger.key not in start]
         if newer and LedgerKey(node, epoch, Ledger(book)) not in here:
             reason = f"the node has begun a new epoch, {newer[0].epoch}"
-            yield Loss(LedgerKey(node, epoch, Ledger(book)), number, None, reason)
+            yield UnreadableRows(LedgerKey(node, epoch, Ledger(book)), number, None, reason)

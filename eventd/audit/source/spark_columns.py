@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types
 
 from eventd.errors import Invalid
-from eventd.lake.schema import COLUMNS, Kind, Ledger, arrow_schema
+from eventd.lake.schema import COLUMNS, Ledger, Type, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TYPES: Final[dict[Kind, types.DataType]] = {
-    Kind.INT64: types.LongType(),
-    Kind.INT32: types.IntegerType(),
-    Kind.INT16: types.ShortType(),
-    Kind.BOOL: types.BooleanType(),
-    Kind.STRING: types.StringType(),
-    Kind.WORD: types.StringType(),
-    Kind.TIME: types.TimestampType(),
-    Kind.DIGEST: types.BinaryType(),
+_TYPES: Final[dict[Type, types.DataType]] = {
+    Type.INT64: types.LongType(),
+    Type.INT32: types.IntegerType(),
+    Type.INT16: types.ShortType(),
+    Type.BOOL: types.BooleanType(),
+    Type.STRING: types.StringType(),
+    Type.WORD: types.StringType(),
+    Type.TIME: types.TimestampType(),
+    Type.DIGEST: types.BinaryType(),
 }
 BATCH_ROWS: Final = 32_768
 """Rows per Arrow batch for Spark."""

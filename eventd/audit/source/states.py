@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from eventd.audit.source.options import STATES, OnGap, Options, Starting
+from eventd.audit.source.options import STATES, OnGap, SourceOptions, Starting
 from eventd.audit.source.origin import RowsGone
 from eventd.audit.source.readers import Offset, ReadLimit, SupportsTriggerAvailableNow
 from eventd.audit.source.spark_columns import check_among
@@ -51,7 +51,7 @@ class StatePartition(InputPartition):
 class StatesReader(DataSourceReader):
     """Reads the latest state of each node and epoch."""
 
-    def __init__(self, options: Options, schema: types.StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
         self._options = options
         self._schema = schema
@@ -67,7 +67,7 @@ class StatesReader(DataSourceReader):
 class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams the states that nodes write; a state that is replaced before a batch reads it is skipped."""
 
-    def __init__(self, options: Options, schema: types.StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         check_among(states_schema(), STATES, schema)
         self._options = options
         self._schema = schema
@@ -118,7 +118,7 @@ class StatesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing."""
 
 
-def _states_by_lake(options: Options) -> dict[str, dict[str, NodeState]]:
+def _states_by_lake(options: SourceOptions) -> dict[str, dict[str, NodeState]]:
     """Return the states by lake and `node/epoch`.
 
     Raises like `_states`, and Invalid for a state that is in two lakes.
@@ -138,7 +138,7 @@ def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
     return {key: state.as_of for states in found.values() for key, state in states.items()}
 
 
-def _states(options: Options, place: str) -> dict[str, NodeState]:
+def _states(options: SourceOptions, place: str) -> dict[str, NodeState]:
     """Return the states in a lake of the nodes and epochs that the options select, by `node/epoch`.
 
     Raises NotFound, LakeUnusable and LakeUnavailable, and RowsGone for a state that cannot be read.
@@ -158,7 +158,7 @@ def _states(options: Options, place: str) -> dict[str, NodeState]:
     return found
 
 
-def _read(options: Options, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, schema: types.StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -30,24 +30,26 @@ _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?")
 _OF_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
-class Entry(NamedTuple):
+class ArchiveFile(NamedTuple):
     """A file, and its path in the archive."""
 
     source: Path
     name: str
 
 
-def code() -> Iterator[Entry]:
+def code() -> Iterator[ArchiveFile]:
     """Yield the files of our packages, and of the small package through which Spark finds the format."""
     for package in (eventd, federation):
         home = Path(package.__file__ or "").parent
         for path in sorted(home.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
-                yield Entry(path, f"{home.name}/{path.relative_to(home)}")
-    yield Entry(Path(eventd.__file__).parent / "audit" / "discovery" / "__init__.py", "pyspark_eventd/__init__.py")
+                yield ArchiveFile(path, f"{home.name}/{path.relative_to(home)}")
+    yield ArchiveFile(
+        Path(eventd.__file__).parent / "audit" / "discovery" / "__init__.py", "pyspark_eventd/__init__.py"
+    )
 
 
-def environment(more: Sequence[str] = ()) -> Iterator[Entry]:
+def environment(more: Sequence[str] = ()) -> Iterator[ArchiveFile]:
     """Yield the files of `more` and of every package that our code needs on a machine with Spark. Raises NotFound."""
     needed = _needed("routerd-eventd", EXTRAS, {})
     for name in ("pandas", "pyarrow", *more):
@@ -57,7 +59,7 @@ def environment(more: Sequence[str] = ()) -> Iterator[Entry]:
         for file in found.files or ():
             source = Path(str(found.locate_file(file)))
             if not file.parts[0].startswith("..") and file.suffix != ".pyc" and source.is_file():
-                yield Entry(source, str(file))
+                yield ArchiveFile(source, str(file))
 
 
 def pack(folder: Path, more: Sequence[str] = ()) -> tuple[Path, Path]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eventd.egress.lake.coverage import LakeCoverage
+from eventd.lake.extract import LedgerSnapshot
 from eventd.lake.extract import LinkState as Link
-from eventd.lake.extract import State
 from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
 from eventd.lake.schema import Ledger
 
 
 def describe(
-    state: State,
+    state: LedgerSnapshot,
     node: str,
     coverage: LakeCoverage,
     positions: Mapping[Ledger, int] | None,

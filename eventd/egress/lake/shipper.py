@@ -29,7 +29,7 @@ from eventd.egress.lake.protocol import (
 from eventd.egress.lake.rows import to_table
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
-from eventd.lake.extract import Extract, Memory, State, read_ledger, read_state
+from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_ledger, read_state
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
@@ -73,7 +73,7 @@ class _Look(NamedTuple):
 class _Round:
     """One round: the node's state and the time at its beginning, the ledgers still to ship, the nodes `shipped`."""
 
-    state: State
+    state: LedgerSnapshot
     began: int
     books: list[tuple[str, Ledger]]
     shipped: set[str] = field(default_factory=set)
@@ -142,7 +142,7 @@ class Shipper:
         enrol = self._reach_lake(self._round.state, look, now)
         return enrol or self._advance(self._round, look, now)
 
-    def _reach_lake(self, state: State, look: _Look, now: int) -> CursorsMissing | None:
+    def _reach_lake(self, state: LedgerSnapshot, look: _Look, now: int) -> CursorsMissing | None:
         """Read the lake if that is not done yet. Return a request for cursors unless each ledger has one for it."""
         names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
@@ -159,7 +159,7 @@ class Shipper:
             return CursorsMissing(nodes=tuple(state.nodes), lake=self._lake)
         return None
 
-    def _read_coverage(self, storage: Storage, state: State, now: int) -> LakeCoverage:
+    def _read_coverage(self, storage: Storage, state: LedgerSnapshot, now: int) -> LakeCoverage:
         coverage = read_coverage(storage, state.nodes, state.epoch)
         for node in state.nodes:
             reach = coverage.reaches.get(LedgerKey(node, state.epoch, Ledger.EVENTS))
@@ -174,7 +174,7 @@ class Shipper:
                 write_state(storage, coverage.states[node])
         return coverage
 
-    def _first_state(self, state: State, node: str, coverage: LakeCoverage, now: int) -> NodeState:
+    def _first_state(self, state: LedgerSnapshot, node: str, coverage: LakeCoverage, now: int) -> NodeState:
         interval = self._terms.interval
         return describe(state, node, coverage, None, began_at=now, as_of=now, complete_until=0, interval=interval)
 

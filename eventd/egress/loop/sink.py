@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Effect
-from eventd.log.cursors.cursors import Batch, Cursor, DeadLetter
+from eventd.log.cursors.cursors import Cursor, DeadLetter, DeliveredBatch
 
 LONGEST = 500
 """Maximum number of characters of the other side's text that are stored."""
@@ -133,7 +133,7 @@ class Ack:
     """
 
     upto: int
-    batches: Sequence[Batch] = ()
+    batches: Sequence[DeliveredBatch] = ()
     refused: Sequence[RecordRefusal] = ()
     protocol: str = ""
     failure: LinkError | None = None

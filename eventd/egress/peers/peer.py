@@ -15,7 +15,7 @@ from eventd.egress.peers.push_v2 import V2, Link, PushV2, V2Unsupported, impossi
 from eventd.egress.peers.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
-from eventd.log.cursors.cursors import Batch, Cursor
+from eventd.log.cursors.cursors import Cursor, DeliveredBatch
 from eventd.log.delivery.selection import Selection
 from eventd.resources.effective import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
@@ -238,7 +238,7 @@ class PeerSink:
         if ack.failure is not None:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
 
-    def _unsent(self, outbound: PeerBatch) -> Batch:
+    def _unsent(self, outbound: PeerBatch) -> DeliveredBatch:
         """Return the ledger row for a page whose records are all exceptions, so that their outcome is known later."""
         return self._v2.row(outbound, (), status=0)
 

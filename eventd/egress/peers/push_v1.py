@@ -11,7 +11,7 @@ from eventd.egress.loop.sink import Ack, Blocked, LinkError, RecordRefusal
 from eventd.egress.peers.outbound_batch import OutboundLine, PeerBatch
 from eventd.egress.peers.push_v2 import Link
 from eventd.egress.peers.transport import Transport
-from eventd.log.cursors.cursors import Batch
+from eventd.log.cursors.cursors import DeliveredBatch
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
 from federation.errors import NoSigningKey
@@ -97,11 +97,11 @@ class PushV1:
         status: int,
         sent_at: int,
         key_id: str,
-    ) -> Batch:
+    ) -> DeliveredBatch:
         taken = outbound.records[:count]
         exceptions = [(at, why) for at, why in outbound.exceptions if at <= upto]
         exceptions += [(p.record.position, "refused") for p in refused]
-        return Batch(
+        return DeliveredBatch(
             cursor=self._link.cursor,
             batch_id="",
             epoch=outbound.epoch,

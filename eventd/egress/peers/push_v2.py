@@ -19,7 +19,7 @@ from eventd.egress.loop.sink import (
 from eventd.egress.peers.outbound_batch import PeerBatch
 from eventd.egress.peers.transport import MAX_ANSWER, Transport, is_of_an_api
 from eventd.log.core.values import Head
-from eventd.log.cursors.cursors import Batch
+from eventd.log.cursors.cursors import DeliveredBatch
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
 from federation.errors import BadAnswer, NoSigningKey
@@ -315,11 +315,11 @@ class PushV2:
         owner = f": the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
         return f"refused by {self._link.peer}{owner}"
 
-    def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> Batch:
+    def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> DeliveredBatch:
         """Return the ledger row for a batch."""
         now = self._clock.now()
         exceptions = [*outbound.exceptions, *((record.position, "refused") for record in refused)]
-        return Batch(
+        return DeliveredBatch(
             cursor=self._link.cursor,
             batch_id="",
             epoch=outbound.epoch,

@@ -29,7 +29,7 @@ MAX_ANSWER = 64 << 10
 CONNECT_SECONDS = 10.0
 
 
-class Origin(NamedTuple):
+class ConnectionOrigin(NamedTuple):
     """The host and port that a connection leads to; `secure`: over TLS."""
 
     secure: bool
@@ -42,7 +42,7 @@ class Transport:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._pools: defaultdict[Origin, Pool] = defaultdict(lambda: Pool(clock.monotonic))
+        self._pools: defaultdict[ConnectionOrigin, Pool] = defaultdict(lambda: Pool(clock.monotonic))
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
@@ -65,7 +65,7 @@ class Transport:
         except (NoAnswer, OSError) as error:
             raise LinkUnavailable("unreachable", _words(error, origin)) from None
 
-    async def _ask(self, origin: Origin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
+    async def _ask(self, origin: ConnectionOrigin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
         connect = partial(self._connect, origin, min(seconds, CONNECT_SECONDS))
         try:
             return await self._pools[origin].ask(connect, head, body, most)
@@ -73,7 +73,7 @@ class Transport:
             if self._closed:  # another attempt may have connected meanwhile
                 self._pools[origin].close()
 
-    async def _connect(self, origin: Origin, seconds: float) -> Exchange:
+    async def _connect(self, origin: ConnectionOrigin, seconds: float) -> Exchange:
         if origin.secure and self._tls is None:
             self._tls = ssl.create_default_context()
         try:
@@ -142,16 +142,16 @@ def is_of_an_api(answer: Answer) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _read_url(url: str) -> tuple[Origin, str]:
+def _read_url(url: str) -> tuple[ConnectionOrigin, str]:
     """Return where a URL leads to, and the first lines of a POST to it."""
     parts = urlsplit(url)
     secure, host = parts.scheme == "https", parts.hostname or ""
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
     port = parts.port or (443 if secure else 80)
-    return Origin(secure, host, port), f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+    return ConnectionOrigin(secure, host, port), f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
 
 
-def _words(error: Exception, origin: Origin) -> str:
+def _words(error: Exception, origin: ConnectionOrigin) -> str:
     if isinstance(error, NoAnswer):
         return str(error)
     if isinstance(error, socket.gaierror):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from eventd.egress.subscriptions.trigger import DERIVED_BY
-from eventd.egress.subscriptions.window import Batch
+from eventd.egress.subscriptions.window import RunBatch
 from eventd.errors import EventdError
 from eventd.log.core.values import Draft
 from eventd.plugins.contract.contract import PluginFailed, Result
@@ -39,7 +39,7 @@ class PluginEvent(msgspec.Struct, rename="camel"):
     ttl: str = ""
 
 
-def derive(result: Result, batch: Batch, derivation: str, group: GroupConfig, now: int) -> list[Draft]:
+def derive(result: Result, batch: RunBatch, derivation: str, group: GroupConfig, now: int) -> list[Draft]:
     """Return the drafts of the events that a run returned.
 
     Equal results of the same events get the same ids. `derivation` names the subscription; it is
@@ -93,7 +93,7 @@ def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
     return f"derived-{hashlib.sha256(origin.encode() + content).hexdigest()[:24]}"
 
 
-def _chain(batch: Batch, derivation: str) -> list[str]:
+def _chain(batch: RunBatch, derivation: str) -> list[str]:
     """Return the subscriptions by which the events of a batch were derived, and then this one, each once."""
     before = (name for one in batch.kept for name in one.event.payload.get(DERIVED_BY, "").split())
     return [*dict.fromkeys([*before, derivation])]

@@ -90,7 +90,7 @@ class RunEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostRun:
     """Writes the row of a run that is lost: retention evicted its events before any run got them."""
 
     line: NewRun

@@ -15,12 +15,12 @@ from eventd.dynamic.guard import observations_of, refuse_captured, refuse_propos
 from eventd.dynamic.part import form_part, subscription_owner
 from eventd.egress.loop.sink import Ack, Blocked, LinkUnavailable, RecordRefusal
 from eventd.egress.subscriptions.derivation import derive
-from eventd.egress.subscriptions.run_effect import Loss, RunEffect
-from eventd.egress.subscriptions.window import Batch
+from eventd.egress.subscriptions.run_effect import LostRun, RunEffect
+from eventd.egress.subscriptions.window import RunBatch
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import Cursor
-from eventd.plugins.contract.contract import SUBSCRIPTION_TRIGGER, PluginFailed, Request, subscription_topic
+from eventd.plugins.contract.contract import SUBSCRIPTION_TRIGGER, PluginFailed, RunRequest, subscription_topic
 from eventd.plugins.run.endings import ended_badly, ended_well, refused_after
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
@@ -138,11 +138,11 @@ class PluginRunner:
         error = f"retention removed the events from position {after + 1} to {upto}: no run will receive them"
         return Ack(
             upto,
-            effect=Loss(self._line(after, upto, (), (), 1, RunStatus.LOST, error)),
+            effect=LostRun(self._line(after, upto, (), (), 1, RunStatus.LOST, error)),
             ledger_cursor=self._ledger_cursor,
         )
 
-    async def run(self, batch: Batch) -> Ack:
+    async def run(self, batch: RunBatch) -> Ack:
         """Run the plugin with a batch, or with the first part of it, and return the result, which is not stored yet.
 
         The plugin is not run without events for it, or if the attempts of a single event are used up. Raises `Blocked`
@@ -171,7 +171,7 @@ class PluginRunner:
             else:
                 return ack
 
-    async def _begin(self, batch: Batch, attempt: int) -> int:
+    async def _begin(self, batch: RunBatch, attempt: int) -> int:
         if self._plugin is None:
             raise Blocked("no_plugin", f"the Plugin {self._config.plugin} is not declared")
         self._open = BROKEN_OFF
@@ -205,12 +205,12 @@ class PluginRunner:
             error=error,
         )
 
-    async def _once(self, batch: Batch, run_id: int) -> Ack:
+    async def _once(self, batch: RunBatch, run_id: int) -> Ack:
         """Run the plugin once, check its result and return it. Raises `PluginFailed`, also for a refused result."""
         assert self._plugin is not None
         self._begun = self._dependencies.log.clock.monotonic()
         events = [one.event for one in batch.kept]
-        request = Request(
+        request = RunRequest(
             plugin=self._plugin.name,
             trigger=SUBSCRIPTION_TRIGGER,
             topic=subscription_topic(self._config.name),
@@ -259,7 +259,7 @@ class PluginRunner:
     def _derivation(self) -> str:
         return f"{self._group.node_name}/{self._config.name}"
 
-    def _effect(self, batch: Batch, **gave: Any) -> RunEffect:
+    def _effect(self, batch: RunBatch, **gave: Any) -> RunEffect:
         return RunEffect(
             owner=self._owner,
             topic=self._topic_id,
@@ -271,7 +271,7 @@ class PluginRunner:
 
     # --- failing ----------------------------------------------------------------------------------------------
 
-    async def _fail(self, batch: Batch, run_id: int, failure: PluginFailed) -> None:
+    async def _fail(self, batch: RunBatch, run_id: int, failure: PluginFailed) -> None:
         """Store the failed run, and return if an event may be the cause.
 
         If the plugin itself is, raise `LinkUnavailable` if that may pass, or else `Blocked`.
@@ -284,7 +284,7 @@ class PluginRunner:
             held = LinkUnavailable if failure.transient else Blocked
             raise held(failure.reason, str(failure)) from None
 
-    def _dead_letter(self, batch: Batch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
+    def _dead_letter(self, batch: RunBatch, run_id: int, attempt: int, failure: PluginFailed) -> Ack:
         """Return the result that makes the batch's only event a dead letter, with the plugin's message."""
         message = f"{failure}; it wrote: {failure.stderr}" if failure.stderr else str(failure)
         letter = RecordRefusal(batch.kept[0], failure.reason, message[:KEPT], attempt)
@@ -297,7 +297,7 @@ class PluginRunner:
         self._report(batch, RunStatus.PARKED)
         return Ack(batch.upto, refused=(letter,), effect=effect, ledger_cursor=self._ledger_cursor)
 
-    def _dead_letter_untried(self, batch: Batch, last: Run) -> Ack:
+    def _dead_letter_untried(self, batch: RunBatch, last: Run) -> Ack:
         """Return the result that makes the batch's only event a dead letter without another run.
 
         Its attempts are used up: the node ended in the last one, or more were allowed before.
@@ -309,7 +309,7 @@ class PluginRunner:
         self._report(batch, RunStatus.PARKED, ran=False)
         return Ack(batch.upto, refused=(letter,), effect=effect, ledger_cursor=self._ledger_cursor)
 
-    def _report(self, batch: Batch, status: RunStatus, *, ran: bool = True) -> None:
+    def _report(self, batch: RunBatch, status: RunStatus, *, ran: bool = True) -> None:
         seconds = self._dependencies.log.clock.monotonic() - self._begun if ran else 0.0
         self._dependencies.metrics.ran(self._group.name, self._config.name, status, len(batch.kept), seconds)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
 from eventd.egress.subscriptions.runner import PluginRunner, SubscriptionDependencies
-from eventd.egress.subscriptions.trigger import Trigger, TriggerEvent
-from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, Batch, Window
+from eventd.egress.subscriptions.trigger import SubscriptionTrigger, TriggerEvent
+from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, RunBatch, Window
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
@@ -53,10 +53,10 @@ class SubscriptionSink:
         self._until = cursor.until
         self._log = dependencies.log
         self._changed = dependencies.changed
-        self._trigger = asked = Trigger.of(config, group.node_name)
-        self._asked: Trigger | None = None
+        self._trigger = asked = SubscriptionTrigger.of(config, group.node_name)
+        self._asked: SubscriptionTrigger | None = None
         if cursor.selection:  # a backfill: the trigger may have become narrower since it began
-            self._trigger, self._asked = Trigger.from_json(cursor.selection), asked
+            self._trigger, self._asked = SubscriptionTrigger.from_json(cursor.selection), asked
         # A retry runs alone: the results of later events must not be undone.
         self._most = 1 if self._trigger.positions else MOST_EVENTS
         self._tries = PluginRunner(config, plugin, group, cursor, ledger_cursor, dependencies)
@@ -137,7 +137,7 @@ class SubscriptionSink:
         if not self._stopping.done():
             self._stopping.set_result(None)
 
-    async def _gather(self, outbound: WindowBatch) -> Batch | None:
+    async def _gather(self, outbound: WindowBatch) -> RunBatch | None:
         """Return the batch once its window has closed; None when the node stops before that."""
         window = Window(self._config.batch_window, self._config.debounce, self._most)
         # A step of the wall clock must neither close nor extend the window: it counts by the present clock.
@@ -157,7 +157,7 @@ class SubscriptionSink:
                 wait = 0 if self._is_complete(upto) else window.closes_in(now)
                 if wait <= 0:
                     seen, upto = _not_overtaken(window.seen, upto)
-                    return Batch.of(outbound.after, upto, _in_force(seen, clock.now()))
+                    return RunBatch.of(outbound.after, upto, _in_force(seen, clock.now()))
                 more = await self._wait(watch.beyond(upto), wait / SECOND)
 
     def _is_complete(self, upto: int) -> bool:

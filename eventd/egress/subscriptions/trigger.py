@@ -68,7 +68,7 @@ class TriggerEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class SubscriptionTrigger:
     """Selects the events of one subscription, from its cursor on or, for a backfill, from the past.
 
     `derivation` is `<node>/<subscription>`: events derived by it do not trigger it again. `selector` tests all fields
@@ -83,7 +83,7 @@ class Trigger:
     derivation: str
     now: int = 0
     positions: frozenset[int] = frozenset()
-    without: Trigger | None = None
+    without: SubscriptionTrigger | None = None
 
     @classmethod
     def of(cls, config: SubscriptionConfig, node: str) -> Self:
@@ -162,7 +162,7 @@ class Trigger:
     def _derived(self, event: Event) -> bool:
         return self.derivation in event.payload.get(DERIVED_BY, "").split()
 
-    def widens(self, earlier: Trigger) -> bool:
+    def widens(self, earlier: SubscriptionTrigger) -> bool:
         """Return whether this may match an event that `earlier` did not."""
         return (
             self.selector.widens(earlier.selector)

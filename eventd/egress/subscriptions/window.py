@@ -87,7 +87,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RunBatch:
     """The events of one run: matching records in `(after, upto]`, in log order.
 
     `kept` are the events the plugin gets, sorted by time of observation; of several with one type and dedupe key only
@@ -103,7 +103,7 @@ class Batch:
     ended: Sequence[str]
 
     @classmethod
-    def of(cls, after: int, upto: int, seen: Sequence[TriggerEvent]) -> Batch:
+    def of(cls, after: int, upto: int, seen: Sequence[TriggerEvent]) -> RunBatch:
         """Return the batch of the collected events."""
         last: dict[tuple[str, str], TriggerEvent] = {}
         kinds: dict[str, bool] = {}
@@ -116,14 +116,14 @@ class Batch:
         ended = [subject for subject, is_over in kinds.items() if is_over]
         return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
 
-    def first_half(self) -> Batch:
+    def first_half(self) -> RunBatch:
         """Return a batch of the first half of the events in log order, to find the one the plugin cannot process.
 
         An event that a later one of the whole batch replaced stays replaced.
         """
         places = sorted(one.position for one in self.kept)
         upto = places[len(places) // 2 - 1]
-        half = Batch.of(self.after, upto, [one for one in self.seen if one.position <= upto])
+        half = RunBatch.of(self.after, upto, [one for one in self.seen if one.position <= upto])
         kept = [one for one in self.kept if one.position <= upto]
         return replace(half, kept=kept, coalesced=_replaced(half.seen, kept))
 

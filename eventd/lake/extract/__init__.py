@@ -13,7 +13,7 @@ from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.ledgers import read_ledger
 from eventd.lake.extract.lost_rows import note_lost
 from eventd.lake.extract.result import EvictedRows, Extract
-from eventd.lake.extract.state import GroupState, LinkState, SelectionPeriod, Span, State, read_state
+from eventd.lake.extract.state import GroupState, LedgerSnapshot, LinkState, SelectionPeriod, Span, read_state
 from eventd.lake.schema import Ledger
 
 __all__ = [
@@ -21,11 +21,11 @@ __all__ = [
     "Extract",
     "GroupState",
     "Ledger",
+    "LedgerSnapshot",
     "LinkState",
     "Memory",
     "SelectionPeriod",
     "Span",
-    "State",
     "note_lost",
     "read_ledger",
     "read_state",

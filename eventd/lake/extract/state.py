@@ -61,7 +61,7 @@ class Span(NamedTuple):
     last: int
 
 
-class State(NamedTuple):
+class LedgerSnapshot(NamedTuple):
     """A snapshot of what the ledgers of a database cover.
 
     `instance` identifies the database; a copy keeps it. `head` is the last position that was assigned.
@@ -79,12 +79,12 @@ class State(NamedTuple):
         return sorted({group.node for group in self.groups})
 
 
-def read_state(conn: sa.Connection) -> State:
+def read_state(conn: sa.Connection) -> LedgerSnapshot:
     """Read the state in the snapshot of the open transaction."""
     places = read_scope(conn, None)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
     books = {book: _span(conn, book, places) for book in Ledger}
-    return State(places.epoch, instance, places.last, books, _read_groups(conn))
+    return LedgerSnapshot(places.epoch, instance, places.last, books, _read_groups(conn))
 
 
 def _span(conn: sa.Connection, book: Ledger, places: Scope) -> Span:

@@ -113,7 +113,7 @@ class Unit(Protocol[R_co]):
     def finish(self, tx: Transaction, appended: AppendResult) -> R_co: ...
 
 
-class Change(ABC, Generic[R]):
+class ChangeUnit(ABC, Generic[R]):
     """A unit that appends nothing: `make` checks, then writes, and returns the result."""
 
     topic_id = None

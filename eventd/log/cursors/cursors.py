@@ -74,7 +74,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DeliveredBatch:
     """One delivered batch: the evidence for every position in `(after, upto]`. Times in microseconds.
 
     `exceptions` are positions that were not delivered, each with the reason. `picked`: the positions that a repair
@@ -128,7 +128,7 @@ class Step:
     upto: int
     sent_upto: int
     now: int
-    batches: Sequence[Batch] = field(default=())
+    batches: Sequence[DeliveredBatch] = field(default=())
     dead_letters: Sequence[DeadLetter] = field(default=())
     protocol: str = ""
     succeeded: bool = True
@@ -308,9 +308,9 @@ def apply_step(conn: sa.Connection, step: Step) -> None:
         insert_dead_letter(conn, letter)
 
 
-def insert_batch(conn: sa.Connection, batch: Batch) -> None:
+def insert_batch(conn: sa.Connection, batch: DeliveredBatch) -> None:
     """Store the evidence of one delivered batch."""
-    values = {name: getattr(batch, name) for name in Batch.__slots__}
+    values = {name: getattr(batch, name) for name in DeliveredBatch.__slots__}
     values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
     values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
     bulk_insert(conn, batches, list(values), [list(values.values())])

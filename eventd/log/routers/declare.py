@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic
@@ -62,7 +62,7 @@ class RouterPut(NamedTuple):
     version: int | None
 
 
-class PutRouter(Change[RouterPut]):
+class PutRouter(ChangeUnit[RouterPut]):
     """Create a router, with its missing topics, or replace its options. Result: `RouterPut`.
 
     A new router begins at the end of its source. Raises, in this order: `TopicNotFound` if the destination, and then if
@@ -153,7 +153,7 @@ def _require_same_ends(before: RouterRow, wanted: RouterSpec) -> None:
         )
 
 
-class DeleteRouter(Change["int | None"]):
+class DeleteRouter(ChangeUnit["int | None"]):
     """Delete a router; its copies stay. Result: the new `topics_version`; None: no router has the name."""
 
     def __init__(self, name: str) -> None:

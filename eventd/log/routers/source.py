@@ -193,7 +193,7 @@ def read_source(
     if line is None:
         return None
     head = read_head(conn)
-    page = _PageBuilder(conn, line, seq, limit, max_bytes, now)
+    page = _SourcePageBuilder(conn, line, seq, limit, max_bytes, now)
     end = head.last if until is None else min(until, head.last)
     for block in scan(conn, topic_id, position, end):
         if not page.take(block):
@@ -203,7 +203,7 @@ def read_source(
     return page.source(head, max(end, position), full=end < head.last)
 
 
-class _PageBuilder:
+class _SourcePageBuilder:
     """Builds a page, block by block."""
 
     def __init__(self, conn: sa.Connection, line: TopicRow, seq: int, limit: int, max_bytes: int, now: int) -> None:

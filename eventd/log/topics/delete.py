@@ -14,7 +14,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from eventd.log.core.blocks import names
-from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.live_records import read_done
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER
 from eventd.log.core.records import encoded, tag_text
@@ -68,7 +68,7 @@ class DeleteStep:
     rest: DeleteRequest | None
 
 
-class Delete(Change[DeleteStep]):
+class Delete(ChangeUnit[DeleteStep]):
     """Execute one step of a request. Result: `DeleteStep`.
 
     Raises `TopicNotFound`, and `Incompatible` for the topic of a group.

@@ -13,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from eventd.errors import Invalid
-from eventd.log.core.commit import Change, Transaction
+from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.head import announce_topics
 from eventd.log.core.topic_config import TopicConfig, merged
 from eventd.log.core.topic_row import TopicRow, find_topic, insert_topic, read_topic_by_id
@@ -78,7 +78,7 @@ class TopicPut(NamedTuple):
     created: bool
 
 
-class PutTopic(Change[TopicPut]):
+class PutTopic(ChangeUnit[TopicPut]):
     """Create a topic, or replace its configuration. Result: `TopicPut`.
 
     Raises `Incompatible` for another type, `Throttled` at the limit of topics.
@@ -131,7 +131,7 @@ def set_config(tx: Transaction, line: TopicRow, config: TopicConfig) -> TopicRow
     return line
 
 
-class PatchTopic(Change[TopicPut]):
+class PatchTopic(ChangeUnit[TopicPut]):
     """Change some fields of a topic's configuration. Result: `TopicPut`.
 
     `changes` are by field; None resets a field to its default. Raises `TopicNotFound`, `Invalid` for an unknown field
@@ -151,7 +151,7 @@ class PatchTopic(Change[TopicPut]):
         return TopicPut(set_config(tx, line, config), created=False)
 
 
-class TopicDeleted(NamedTuple):
+class DeletedTopic(NamedTuple):
     """A deleted topic, the routers deleted with it, and the new `topics_version`."""
 
     topic_id: int
@@ -159,8 +159,8 @@ class TopicDeleted(NamedTuple):
     version: int
 
 
-class DeleteTopic(Change[TopicDeleted | None]):
-    """Delete a topic with its routers. Result: `TopicDeleted`; None if there was no such topic.
+class DeleteTopic(ChangeUnit[DeletedTopic | None]):
+    """Delete a topic with its routers. Result: `DeletedTopic`; None if there was no such topic.
 
     Raises `TopicNotEmpty` if `if_empty` and the topic has records.
     """
@@ -169,7 +169,7 @@ class DeleteTopic(Change[TopicDeleted | None]):
         self._name = name
         self._if_empty = if_empty
 
-    def make(self, tx: Transaction) -> TopicDeleted | None:
+    def make(self, tx: Transaction) -> DeletedTopic | None:
         line = find_topic(tx.conn, self._name)
         if line is None:
             return None
@@ -178,4 +178,4 @@ class DeleteTopic(Change[TopicDeleted | None]):
             raise TopicNotEmpty(self._name, count)
         retired = delete_topic(tx.conn, self._name, of_records=True)
         assert retired is not None
-        return TopicDeleted(line.id, *retired)
+        return DeletedTopic(line.id, *retired)

@@ -31,7 +31,7 @@ def subscription_topic(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RunRequest:
     """The input of one run. `now` in microseconds; `context` holds resources as returned by `context_of`."""
 
     plugin: str

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, PluginFailed, Request
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, PluginFailed, RunRequest
 from eventd.plugins.run.executable import LOOK
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.effective import PluginConfig
@@ -43,7 +43,7 @@ State = Literal["ok", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PluginCheck:
     """The result of one check.
 
     `took` in microseconds, 0 if not measured; `reason` is the fault or the observation. `stderr` is the plugin's output
@@ -58,11 +58,11 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NextVersionRequest(Request):
+class _NextVersionRequest(RunRequest):
     """A request as a later version might send it, with unknown members."""
 
     def encode(self) -> bytes:
-        request = msgspec.json.decode(Request.encode(self))
+        request = msgspec.json.decode(RunRequest.encode(self))
         spec = request["spec"]
         for place in (request, request["metadata"], spec, spec["trigger"], spec["context"], *spec.get("events", ())):
             place["laterMember"] = {"unknown": [1, None, "ż"]}
@@ -100,7 +100,7 @@ class Checking:
     _proposed: int = 0
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
 
-    async def run(self) -> AsyncIterator[Verdict]:
+    async def run(self) -> AsyncIterator[PluginCheck]:
         """Yield each verdict as soon as it is known. Ends early if the plugin cannot run at all."""
         first = await self._requested("no events", [])
         yield first
@@ -136,7 +136,7 @@ class Checking:
             "a large event": [self._event(1, payload={"text": "x" * 200_000})],
         }
 
-    def _request(self, events: Sequence[Event], form: type[Request] = Request) -> Request:
+    def _request(self, events: Sequence[Event], form: type[RunRequest] = RunRequest) -> RunRequest:
         return form(
             plugin=self.config.name,
             trigger=MANUAL_TRIGGER,
@@ -146,7 +146,7 @@ class Checking:
             context=self.context,
         )
 
-    async def _requested(self, name: str, events: Sequence[Event], form: type[Request] = Request) -> Verdict:
+    async def _requested(self, name: str, events: Sequence[Event], form: type[RunRequest] = RunRequest) -> PluginCheck:
         try:
             outcome = await self.plugins.run(self.config, self._request(events, form))
         except PluginFailed as failed:
@@ -156,9 +156,9 @@ class Checking:
         self._slowest = max(self._slowest, took)
         self._proposed += _size(outcome)
         self._outcomes[name] = outcome
-        return Verdict(name, "ok", took, _summary(outcome))
+        return PluginCheck(name, "ok", took, _summary(outcome))
 
-    async def _same_again(self) -> Verdict:
+    async def _same_again(self) -> PluginCheck:
         """Send one request twice, and check that both results are equal apart from events.
 
         A node that repeats a batch must get the same result.
@@ -171,16 +171,16 @@ class Checking:
             return _failure(name, failed)
         one, other = map(_proposal, outcomes)
         if one == other:
-            return Verdict(name, "ok", 0, "the same resources, directives and plans")
+            return PluginCheck(name, "ok", 0, "the same resources, directives and plans")
         differ = [what for what in one if one[what] != other[what]]
         reason = f"{', '.join(differ)} differ: derive names and contents from the events, not from time or randomness"
-        return Verdict(name, "failed", 0, reason)
+        return PluginCheck(name, "failed", 0, reason)
 
-    async def _together(self) -> Verdict:
+    async def _together(self) -> PluginCheck:
         """Check that concurrent runs, as `concurrency` allows them, do not interfere."""
         name, count = "several at once", min(4, self.config.concurrency)
         if count < 2:
-            return Verdict(name, "skipped", 0, "spec.concurrency is 1")
+            return PluginCheck(name, "skipped", 0, "spec.concurrency is 1")
         requests = [self._request([self._event(number)]) for number in range(count)]
         runs = [self.plugins.run(self.config, request) for request in requests]
         found = await asyncio.gather(*runs, return_exceptions=True)
@@ -189,50 +189,50 @@ class Checking:
                 return _failure(name, outcome)
             if isinstance(outcome, BaseException):
                 raise outcome
-        return Verdict(name, "ok", 0, f"{count} runs")
+        return PluginCheck(name, "ok", 0, f"{count} runs")
 
-    def _leaves_what_is_declared(self) -> Verdict:
+    def _leaves_what_is_declared(self) -> PluginCheck:
         """Check that no result so far defines a declared resource of the context: only a mask may change one."""
         name = "does not redefine declared resources"
         if not self.context:
-            return Verdict(name, "skipped", 0, "spec.context names no resource that is declared")
+            return PluginCheck(name, "skipped", 0, "spec.context names no resource that is declared")
         shown = {(found["apiVersion"], found["kind"], found["name"]) for found in self.context}
         for outcome in self._outcomes.values():
             for found in outcome.result.resources:
                 identity = (found["apiVersion"], found["kind"], found["metadata"]["name"])
                 if identity in shown:
                     reason = f"proposes {'/'.join(identity)}, which is declared: mask it, or choose another name"
-                    return Verdict(name, "failed", 0, reason)
-        return Verdict(name, "ok")
+                    return PluginCheck(name, "failed", 0, reason)
+        return PluginCheck(name, "ok")
 
-    async def _nonsense(self, name: str, raw: bytes) -> Verdict:
+    async def _nonsense(self, name: str, raw: bytes) -> PluginCheck:
         """Check that a program that cannot parse its request fails or proposes nothing."""
         begun = self.clock.now()
         try:
             answer = await self.plugins.run_raw(self.config, raw)
         except PluginFailed as failed:
             state: State = "ok" if failed.reason in ("exit_code", "killed") else "failed"
-            return Verdict(name, state, self.clock.now() - begun, failed.message)
+            return PluginCheck(name, state, self.clock.now() - begun, failed.message)
         took = self.clock.now() - begun
         if b'"resources"' in answer.stdout or b"resources:" in answer.stdout:
             reason = "returns resources for invalid input: exit with a status other than 0"
-            return Verdict(name, "failed", took, reason)
-        return Verdict(name, "ok", took, "proposes nothing")
+            return PluginCheck(name, "failed", took, reason)
+        return PluginCheck(name, "ok", took, "proposes nothing")
 
-    def _in_time(self) -> Verdict:
+    def _in_time(self) -> PluginCheck:
         limit = self.config.timeout
         name, took = "well within its time limit", self._slowest
         if took > limit // 2:
-            return Verdict(
+            return PluginCheck(
                 name, "failed", took, f"the slowest run took more than half of spec.timeout ({limit / SECOND:g}s)"
             )
-        return Verdict(name, "ok", took, f"the slowest run; spec.timeout is {limit / SECOND:g}s")
+        return PluginCheck(name, "ok", took, f"the slowest run; spec.timeout is {limit / SECOND:g}s")
 
-    def _proposes(self) -> Verdict:
+    def _proposes(self) -> PluginCheck:
         name = "proposes something"
         if self._proposed:
-            return Verdict(name, "ok", 0, f"{self._proposed} in all")
-        return Verdict(
+            return PluginCheck(name, "ok", 0, f"{self._proposed} in all")
+        return PluginCheck(
             name,
             "skipped",
             0,
@@ -241,13 +241,13 @@ class Checking:
         )
 
 
-def _failure(name: str, failed: PluginFailed, took: int = 0) -> Verdict:
+def _failure(name: str, failed: PluginFailed, took: int = 0) -> PluginCheck:
     """Return the verdict on a failure, with the output, which is stored nowhere else."""
     reason = failed.message if failed.hint == LOOK else str(failed)
     last = shorten(failed.stderr.strip().rpartition("\n")[2], 200)
     if last not in reason:
         reason += f"; its last output: {last}"
-    return Verdict(name, "failed", took, reason, failed.stderr)
+    return PluginCheck(name, "failed", took, reason, failed.stderr)
 
 
 def _size(outcome: Outcome) -> int:

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from eventd.plugins.contract.contract import PluginFailed, Request
+from eventd.plugins.contract.contract import PluginFailed, RunRequest
 from eventd.plugins.run.executable import (
     LOOK,
     MAX_STDERR,
     MAX_STDOUT,
-    Answer,
+    RawAnswer,
     digest_of,
     ended_by,
     kept_stderr,
@@ -121,7 +121,7 @@ class Host:
         if failed is not None:
             raise self._failure(failed)
 
-    async def run(self, request: bytes, longest: int) -> Answer:
+    async def run(self, request: bytes, longest: int) -> RawAnswer:
         """Run one request for up to `longest` microseconds. Raises PluginFailed; the caller then kills the host."""
         self._out.clear()
         self._err.clear()
@@ -131,7 +131,7 @@ class Host:
         frame = await self._next(longest / SECOND)
         if frame.failed is not None:
             raise self._failure(frame.failed)
-        return Answer(None, bytes(frame.status), kept_stderr(self._err))
+        return RawAnswer(None, bytes(frame.status), kept_stderr(self._err))
 
     async def _next(self, seconds: float) -> _Frame:
         timer = self._clock.timer(seconds)
@@ -193,7 +193,7 @@ class Hosts:
         self._idle: dict[Host, asyncio.Future[None]] = {}
         self._retired = False
 
-    async def run(self, request: Request) -> Answer:
+    async def run(self, request: RunRequest) -> RawAnswer:
         """Run the plugin once. Cancelling kills the host.
 
         Raises PluginFailed, and then kills this host and the idle ones.

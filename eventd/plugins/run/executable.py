@@ -45,7 +45,7 @@ _SHORTAGES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RawAnswer:
     """The unparsed answer of a plugin; `exit_code` is None for an entry point."""
 
     exit_code: int | None
@@ -128,13 +128,13 @@ def _no_interpreter(path: str) -> tuple[str, str]:
 
 async def run_executable(
     path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
-) -> Answer:
+) -> RawAnswer:
     """Run a program once, for up to `longest` microseconds. Raises PluginFailed.
 
     However the run ends, also by cancelling, the program is killed with its descendants.
     """
     process = await start(path, environment, guards)
-    run = _Run(process, clock)
+    run = _ProgramRun(process, clock)
     try:
         process.stdin.write(request, last=True)
         verdict = await run.watch(longest)
@@ -143,10 +143,10 @@ async def run_executable(
         await process.wait_gone()
     if verdict is not None:
         raise verdict
-    return Answer(process.exited.result(), bytes(run.stdout), kept_stderr(run.stderr))
+    return RawAnswer(process.exited.result(), bytes(run.stdout), kept_stderr(run.stderr))
 
 
-class _Run:
+class _ProgramRun:
     """Collects the output of one process, up to the limits, and judges its end."""
 
     def __init__(self, process: Program, clock: Clock) -> None:

@@ -8,10 +8,10 @@ from concurrent.futures import Executor
 from typing import Final
 
 from eventd.plugins.contract.answer import check_capabilities, read_answer, read_status
-from eventd.plugins.contract.contract import Outcome, PluginFailed, Request, Result
+from eventd.plugins.contract.contract import Outcome, PluginFailed, Result, RunRequest
 from eventd.plugins.run import executable
 from eventd.plugins.run.entry_points import Hosts
-from eventd.plugins.run.executable import Answer, digest_of, environment_of
+from eventd.plugins.run.executable import RawAnswer, digest_of, environment_of
 from eventd.processes.guards import Guards
 from eventd.resources.effective import PluginConfig
 from eventd.runtime.clock import Clock
@@ -46,7 +46,7 @@ class Plugins:
         self._retired: list[Hosts] = []
         self._readers: Executor | None = None
 
-    async def run(self, config: PluginConfig, request: Request) -> Outcome:
+    async def run(self, config: PluginConfig, request: RunRequest) -> Outcome:
         """Run the plugin once, and check its answer; beyond `config.concurrency` concurrent runs of it, wait first.
 
         Raises PluginFailed. Cancelling kills all processes of the run.
@@ -62,9 +62,9 @@ class Plugins:
             runs = self._current[config.name] = _PluginRuns(config, self._clock, self._environment, self._guards)
         return runs
 
-    async def _run(self, runs: _PluginRuns, request: Request) -> Outcome:
+    async def _run(self, runs: _PluginRuns, request: RunRequest) -> Outcome:
         started = self._clock.now()
-        answer: Answer | None = None
+        answer: RawAnswer | None = None
         try:
             answer = await self._answer(runs, request)
             result = await self._result(runs, answer)
@@ -84,13 +84,13 @@ class Plugins:
             result=result,
         )
 
-    async def _answer(self, runs: _PluginRuns, request: Request) -> Answer:
+    async def _answer(self, runs: _PluginRuns, request: RunRequest) -> RawAnswer:
         config = runs.config
         if runs.hosts is not None:
             return await runs.hosts.run(request)
         return await self.run_raw(config, request.encode())
 
-    async def run_raw(self, config: PluginConfig, request: bytes) -> Answer:
+    async def run_raw(self, config: PluginConfig, request: bytes) -> RawAnswer:
         """Run an executable with any bytes as input, at once; its answer is not parsed. Raises PluginFailed."""
         return await executable.run_executable(
             config.executable,
@@ -101,7 +101,7 @@ class Plugins:
             guards=self._guards,
         )
 
-    async def _result(self, runs: _PluginRuns, answer: Answer) -> Result:
+    async def _result(self, runs: _PluginRuns, answer: RawAnswer) -> Result:
         self._readers = self._readers or self._threads(READERS, "plugin-answers")
         return await asyncio.get_running_loop().run_in_executor(self._readers, _read, runs, answer, self._clock.now())
 
@@ -128,7 +128,7 @@ class Plugins:
             self._readers.shutdown()
 
 
-def _read(runs: _PluginRuns, answer: Answer, now: int) -> Result:
+def _read(runs: _PluginRuns, answer: RawAnswer, now: int) -> Result:
     if runs.hosts is not None:
         return read_status(answer.stdout, now=now, ttl=runs.config.ttl)
     return read_answer(answer.stdout, now=now)

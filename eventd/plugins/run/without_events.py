@@ -14,7 +14,7 @@ from typing import Final
 from eventd.dynamic.part import form_manual_part, plugin_owner
 from eventd.errors import Invalid, NotFound
 from eventd.log.core.head import lock_head
-from eventd.plugins.contract.contract import INTERVAL_TRIGGER, MANUAL_TRIGGER, Outcome, PluginFailed, Request
+from eventd.plugins.contract.contract import INTERVAL_TRIGGER, MANUAL_TRIGGER, Outcome, PluginFailed, RunRequest
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.endings import ended_badly, ended_well
 from eventd.plugins.run.plugins import Plugins
@@ -38,7 +38,7 @@ class RunOrder:
     """
 
     config: PluginConfig
-    request: Request
+    request: RunRequest
     owner: str
     ttl: int | None = None
     kept: bool = True
@@ -82,11 +82,11 @@ def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
 
 def _request(
     conn: Connection, stored: Sequence[StoredResource], config: PluginConfig, owner: str, trigger: str, now: int
-) -> Request:
+) -> RunRequest:
     """Build the request; its `previous_generation` is that of the last part of `owner`, 0 if `owner` is empty."""
     earlier = read_parts(conn, source=owner) if owner else []
     noted = read_noted(conn)
-    return Request(
+    return RunRequest(
         plugin=config.name,
         trigger=trigger,
         topic="",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.lake.manifest import Head, Manifest, NodeState
+from eventd.lake.manifest import LakeHead, Manifest, NodeState
 from eventd.lake.schema import COLUMNS, SCHEMA_VERSION, Column, Ledger, arrow_schema
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/lake.md").read_text(encoding="utf-8")
@@ -54,4 +54,4 @@ def test_every_field_is_on_the_page(title: str, kind: type[Manifest] | type[Node
 
 def test_the_version_is_on_the_page() -> None:
     assert f"schema version {SCHEMA_VERSION}" in PAGE
-    assert all(f"`{name}`" in section("Files") for name in Head.__struct_fields__)
+    assert all(f"`{name}`" in section("Files") for name in LakeHead.__struct_fields__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventd.audit.engine.run import Request
+from eventd.audit.engine.run import AuditRequest
 from eventd.audit.engine.state import INDEX
 from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
@@ -28,7 +28,7 @@ SOUND = FullSettings(nodes=2, events=300, span=3600 * SECOND)
 
 
 def audited(folder: Path, **how: Any) -> Report:
-    return run_audit(Request(lake=str(folder / "lake"), out=str(folder / "out"), **how))
+    return run_audit(AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"), **how))
 
 
 def told(report: Report) -> tuple[object, ...]:

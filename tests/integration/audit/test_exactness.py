@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.run import Request
+from eventd.audit.engine.run import AuditRequest
 from eventd.audit.generate import Truth
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
@@ -40,7 +40,7 @@ INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": 
 def audited(folder: Path, settings: FullSettings, spark: SparkSession | None = None) -> tuple[Report, Truth]:
     """By a stand-in of Spark, unless one is given."""
     truth = generate(settings, str(folder / "lake"))
-    asked = Request(lake=str(folder / "lake"), out=str(folder / "out"))
+    asked = AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"))
     return run_audit(asked, spark), truth
 
 

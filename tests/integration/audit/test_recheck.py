@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventd.audit.engine.lake_reader import LakeReader
-from eventd.audit.engine.state import Entry, State
+from eventd.audit.engine.state import KnownSegment, State
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import survey
 from eventd.lake.storage import connect
@@ -40,7 +40,7 @@ def reader(lake: str, *read_at: int, hours: tuple[int, int] = ALL) -> LakeReader
     """One that knows the segments, each since then."""
     found = survey(connect(lake))
     entries = {
-        segment.place.name: Entry(sha256=segment.manifest.sha256, rows=10, file="f", read_at=time)
+        segment.place.name: KnownSegment(sha256=segment.manifest.sha256, rows=10, file="f", read_at=time)
         for segment, time in zip(found.segments, read_at, strict=True)
     }
     spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))

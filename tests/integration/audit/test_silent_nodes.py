@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from eventd.audit.engine.run import Request
+from eventd.audit.engine.run import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
-from eventd.audit.generate import Settings, generate
+from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Report
 from eventd.audit.spark.session import quiet
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOUR = 3600 * SECOND
-BOOKS = Settings(nodes=3, events=600, span=2 * HOUR)
+BOOKS = GeneratorSettings(nodes=3, events=600, span=2 * HOUR)
 LATER = BOOKS.end + 3 * HOUR
 
 
@@ -51,7 +51,7 @@ def report_idle(lake: str, *nodes: str, now: int) -> None:
 
 def audit(lake: str, *, now: int, until: int | None = None) -> Report:
     conditions = read_conditions(["unproven"])
-    asked = Request(lake, f"{lake}-out", until=until, conditions=conditions)
+    asked = AuditRequest(lake, f"{lake}-out", until=until, conditions=conditions)
     return run_audit(asked, clock=ManualClock(now))
 
 
@@ -128,7 +128,7 @@ def no_leaks() -> None:
 def test_a_stream_tells_of_silence_though_nothing_arrives(spark: SparkSession, lake: str, no_leaks: None) -> None:
     clock = ManualClock(BOOKS.end + 300 * SECOND)
     heard = Heard(clock)
-    following = StreamRequest(Request(lake, f"{lake}-out"), every=SECOND)
+    following = StreamRequest(AuditRequest(lake, f"{lake}-out"), every=SECOND)
     with quiet(spark):
         Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard, clock=clock).follow()
     first, second = (batch.report for batch in heard.batches)

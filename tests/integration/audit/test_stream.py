@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventd.audit.engine.run import Request
+from eventd.audit.engine.run import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.spark.session import quiet
 from eventd.errors import CheckFailed, Conflict, Invalid, LakeUnavailable
@@ -58,7 +58,7 @@ def no_leaks() -> None:
 
 def follow(spark: SparkSession, lake: Path, out: Path, **more: Any) -> StreamBatch:
     """Process the present state of the lake; return the batch."""
-    following = StreamRequest(Request(str(lake), str(out)), once=True, **more)
+    following = StreamRequest(AuditRequest(str(lake), str(out)), once=True, **more)
     heard = Heard()
     with quiet(spark):
         Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard).follow()
@@ -106,7 +106,7 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     growing.grow()
     late = follow(spark, growing.lake, out, watermark=HOUR // 2)
     assert (late.report.verdict, late.report.totals.missing) == ("complete", 0)
-    anew = run_audit(Request(str(growing.lake), str(tmp_path / "other")), spark)
+    anew = run_audit(AuditRequest(str(growing.lake), str(tmp_path / "other")), spark)
     assert (late.report.totals, late.report.findings) == (anew.totals, anew.findings)
     final, told = latest(out), hours(out)
     assert final == {key: told[key] for key in final}
@@ -145,7 +145,9 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
     from eventd.audit.report.objectives import read_conditions
 
     out = tmp_path / "out"
-    asked = StreamRequest(Request(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True)
+    asked = StreamRequest(
+        AuditRequest(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True
+    )
     asked = replace(asked, checkpoint=checkpoint_of(asked))
     heard = Heard()
     with quiet(spark), pytest.raises(CheckFailed, match="the audit fails on missing"):
@@ -158,10 +160,10 @@ def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: Spar
 
 
 def test_where_spark_may_not_reach_a_checkpoint_has_to_be_named(tmp_path: Path) -> None:
-    following = StreamRequest(Request("lake", "memory://out"))
+    following = StreamRequest(AuditRequest("lake", "memory://out"))
     with pytest.raises(Invalid, match="may not be able to keep its checkpoint") as refused:
         checkpoint_of(following)
     assert "--checkpoint" in refused.value.hint
     assert checkpoint_of(replace(following, checkpoint="hdfs://a/b")) == "hdfs://a/b"
     assert checkpoint_of(replace(following, checkpoint=str(tmp_path))) == f"file://{tmp_path}"
-    assert checkpoint_of(StreamRequest(Request("lake", str(tmp_path)))) == f"file://{tmp_path}/checkpoint"
+    assert checkpoint_of(StreamRequest(AuditRequest("lake", str(tmp_path)))) == f"file://{tmp_path}/checkpoint"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eventd.audit.engine.segment_jobs import Job, Task, run_task
+from eventd.audit.engine.segment_jobs import SegmentJob, Task, run_task
 from eventd.errors import LakeUnavailable
 from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path
@@ -103,7 +103,7 @@ def test_rows_of_another_node_or_epoch_are_not_counted(lake: str, book: Ledger, 
     rows[1][column] = "site-a"
     place = landing(book, "site-b", EPOCH, 10, 12, at=NOON)
     segment = write_segment(connect(lake), place, table(book, rows), node="site-b", now=NOON)
-    job = Job(name=place.name, manifest=segment.manifest)
+    job = SegmentJob(name=place.name, manifest=segment.manifest)
     outcome = run_task(Task(lake=lake, out=str(tmp_path / "out"), file="state/cells.parquet", jobs=(job,)))
     assert outcome.rows == {}
     assert outcome.errors == {place.name: f"its rows are of another {column} than its manifest"}

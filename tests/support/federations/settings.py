@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventd.audit.generate.settings import Settings, check
+from eventd.audit.generate.settings import GeneratorSettings, check
 from eventd.errors import Invalid
 
 
-class FullSettings(Settings, frozen=True, kw_only=True):
+class FullSettings(GeneratorSettings, frozen=True, kw_only=True):
     """Settings of a full world; `peers` is the number of peers of each node (None: all other nodes).
 
     Faults: `disagree` deliveries that only one side knows, `corrupt` segments, `epoch` changes. Not faults: events that

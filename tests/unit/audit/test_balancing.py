@@ -17,21 +17,21 @@ from eventd.audit.engine.columns import Columns
 from eventd.audit.engine.counts import add_up, count, key_of, parts
 from eventd.audit.engine.coverage import BlindSpot, Coverage
 from eventd.audit.engine.ledger_summaries import DeclaredGap, LedgerSummary, summarize
-from eventd.audit.engine.link_rows import ENDLESS, Link, RowSelector, SelectionVersion
+from eventd.audit.engine.link_rows import ENDLESS, LinkRow, RowSelector, SelectionVersion
 from eventd.audit.engine.pair_figures import RowComparison, read_figures, read_senders, read_waiting
-from eventd.audit.engine.plan import ClockOffset, NodeEpoch, Plan
+from eventd.audit.engine.plan import ClockOffset, LakePlan, NodeEpoch
 from eventd.audit.engine.report_details import make_gaps
 from eventd.audit.engine.row_comparison import compare, group_uneven, trails
 from eventd.audit.engine.row_marks import PairKey, mark_deliveries, mark_events
-from eventd.audit.engine.verdicts import Outcome, Trail, judge
+from eventd.audit.engine.verdicts import DeliveryOutcome, Trail, judge
 from eventd.audit.report.findings import Discrepancy, Kind, group_findings
 from eventd.audit.report.objectives import ANY, Objective, read_conditions
 from eventd.audit.report.report import Pair, Totals
 from eventd.errors import Invalid
-from eventd.lake.manifest import Head
+from eventd.lake.manifest import LakeHead
 from eventd.lake.reader import Survey
 from eventd.lake.schema import COLUMNS, Ledger, arrow_schema
-from eventd.lake.schema import Kind as Form
+from eventd.lake.schema import Type as Form
 from eventd.runtime.clock import SECOND
 
 EMPTY: dict[Form, Any] = {
@@ -79,7 +79,7 @@ def held(number: int, **more: Any) -> dict[str, Any]:
     return {**stated(number), "node": "b", "own": False, "path": "a", **more}
 
 
-TO_B = Link("g", "b", (SelectionVersion("{}"),), settled=100)
+TO_B = LinkRow("g", "b", (SelectionVersion("{}"),), settled=100)
 
 
 def uneven(events: Sequence[dict[str, Any]], sent: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]]) -> int:
@@ -161,7 +161,7 @@ def test_what_a_link_has_not_come_to_waits_and_is_not_due() -> None:
 def test_each_version_of_a_selection_counts_for_the_positions_it_went_through() -> None:
     narrow, wide = '{"types": ["x"]}', "{}"
     rows = Columns(table(Ledger.EVENTS, [stated(1), stated(2, type="x"), stated(3), stated(4)]))
-    link = Link("g", "b", (SelectionVersion(narrow, 0, 3), SelectionVersion(wide, 50, reached=1)), settled=4)
+    link = LinkRow("g", "b", (SelectionVersion(narrow, 0, 3), SelectionVersion(wide, 50, reached=1)), settled=4)
     owed = RowSelector(rows).select(link)
     # 1 was let in later and has been sent afterwards, 3 is still to be; 2 was wanted at once, 4 under the new version.
     assert (owed.due.tolist(), owed.ahead.tolist()) == ([True, True, False, True], [False, False, True, False])
@@ -188,7 +188,7 @@ def test_latencies_to_the_peer_are_corrected_by_its_clock() -> None:
 
 
 def coverage(**spots: BlindSpot) -> Coverage:
-    plan = Plan(clocks={("a", "b"): [ClockOffset(0, 0, 0)], ("b", "a"): [ClockOffset(0, 0, 0)]})
+    plan = LakePlan(clocks={("a", "b"): [ClockOffset(0, 0, 0)], ("b", "a"): [ClockOffset(0, 0, 0)]})
     found = Coverage(plan, until={"a": 1000, "b": 1000})
     for name, spot in spots.items():
         node, book = name.split("_")
@@ -211,32 +211,32 @@ def trail(**more: Any) -> Trail:
 @pytest.mark.parametrize(
     ("more", "outcome", "kinds"),
     [
-        ({}, Outcome.MISSING, ["missing"]),
-        ({"held": 1}, Outcome.DISPUTED, ["disagreement"]),
-        ({"sent": 1, "senders": 1, "held": 1}, Outcome.DELIVERED, []),
-        ({"sent": 1, "senders": 1}, Outcome.DISPUTED, ["disagreement"]),
-        ({"sent": 2, "senders": 1, "repeated": 1, "held": 1}, Outcome.DELIVERED, ["duplicate"]),
-        ({"sent": 2, "senders": 2, "held": 1}, Outcome.DELIVERED, ["loop"]),
-        ({"source": "b", "due": 0, "sent": 1, "senders": 1}, Outcome.FOREIGN, ["loop"]),
-        ({"origin": 0, "due": 0, "held": 1}, Outcome.FOREIGN, ["forged"]),
-        ({"ahead": 1, "due": 0}, Outcome.PENDING, []),
-        ({"ahead": 1}, Outcome.PENDING, []),
-        ({"expired": 1}, Outcome.EXPIRED, []),
-        ({"refused": 1, "sent": 1, "senders": 1, "held": 1}, Outcome.DELIVERED, []),
+        ({}, DeliveryOutcome.MISSING, ["missing"]),
+        ({"held": 1}, DeliveryOutcome.DISPUTED, ["disagreement"]),
+        ({"sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
+        ({"sent": 1, "senders": 1}, DeliveryOutcome.DISPUTED, ["disagreement"]),
+        ({"sent": 2, "senders": 1, "repeated": 1, "held": 1}, DeliveryOutcome.DELIVERED, ["duplicate"]),
+        ({"sent": 2, "senders": 2, "held": 1}, DeliveryOutcome.DELIVERED, ["loop"]),
+        ({"source": "b", "due": 0, "sent": 1, "senders": 1}, DeliveryOutcome.FOREIGN, ["loop"]),
+        ({"origin": 0, "due": 0, "held": 1}, DeliveryOutcome.FOREIGN, ["forged"]),
+        ({"ahead": 1, "due": 0}, DeliveryOutcome.PENDING, []),
+        ({"ahead": 1}, DeliveryOutcome.PENDING, []),
+        ({"expired": 1}, DeliveryOutcome.EXPIRED, []),
+        ({"refused": 1, "sent": 1, "senders": 1, "held": 1}, DeliveryOutcome.DELIVERED, []),
     ],
 )
-def test_what_became_of_an_event(more: dict[str, Any], outcome: Outcome, kinds: list[str]) -> None:
+def test_what_became_of_an_event(more: dict[str, Any], outcome: DeliveryOutcome, kinds: list[str]) -> None:
     verdict = judge(trail(**more), coverage())
     assert (verdict.outcome, [discrepancy.kind.value for discrepancy in verdict.discrepancies]) == (outcome, kinds)
 
 
 def test_silence_proves_nothing_where_a_book_does_not_reach() -> None:
     gone = BlindSpot(why="gone")
-    assert judge(trail(), coverage(a_deliveries=gone)).outcome is Outcome.UNPROVEN
-    assert judge(trail(held=1), coverage(a_deliveries=gone)) == (Outcome.DELIVERED, ())
-    assert judge(trail(sent=1, senders=1), coverage(b_events=gone)) == (Outcome.DELIVERED, ())
-    assert judge(trail(origin=0, due=0, held=1), coverage(a_events=gone)) == (Outcome.FOREIGN, ())
-    assert judge(trail(sent=1, senders=1, done_at=2000), coverage()) == (Outcome.DELIVERED, ())
+    assert judge(trail(), coverage(a_deliveries=gone)).outcome is DeliveryOutcome.UNPROVEN
+    assert judge(trail(held=1), coverage(a_deliveries=gone)) == (DeliveryOutcome.DELIVERED, ())
+    assert judge(trail(sent=1, senders=1), coverage(b_events=gone)) == (DeliveryOutcome.DELIVERED, ())
+    assert judge(trail(origin=0, due=0, held=1), coverage(a_events=gone)) == (DeliveryOutcome.FOREIGN, ())
+    assert judge(trail(sent=1, senders=1, done_at=2000), coverage()) == (DeliveryOutcome.DELIVERED, ())
     assert judge(trail(origin=0, due=0, held=1, held_at=2000), coverage()).discrepancies == ()
 
 
@@ -268,11 +268,11 @@ def restored(sent: Sequence[dict[str, Any]] = (), there: Sequence[dict[str, Any]
     slots = group_uneven([parts["uneven"]])
     marks = [mark for rows, links, begin in ways for mark in mark_events(rows, links, slots, begin)]
     marks += mark_deliveries(sends) if slots else []
-    known = Coverage(Plan(), until={"a": 10**9, "b": 10**9})
+    known = Coverage(LakePlan(), until={"a": 10**9, "b": 10**9})
     found = compare(pa.concat_tables(marks), known) if marks else {}
     (pair,) = make_pairs(
         StageResults(
-            survey=Survey(Head(id="l", made_at=0), [], [], []),
+            survey=Survey(LakeHead(id="l", made_at=0), [], [], []),
             plan=known.plan,
             coverage=known,
             summaries={},
@@ -350,9 +350,9 @@ def test_a_declared_gap_runs_from_the_node_whose_events_are_lost_to_the_peer_tha
     own = DeclaredGap("g", "b", "e", 0, 4, "deliveries_lost", 0)  # a evicted events before it shipped these deliveries
     reported = DeclaredGap("g", "b", "e", 0, 4, "lost", 0)  # b told a that it had lost events for it
     alone = DeclaredGap("g", "", "e", 0, 4, "events_lost", 0)
-    plan = Plan()
+    plan = LakePlan()
     results = StageResults(
-        survey=Survey(Head(id="l", made_at=0), [], [], []),
+        survey=Survey(LakeHead(id="l", made_at=0), [], [], []),
         plan=plan,
         coverage=Coverage(plan),
         summaries={NodeEpoch("a", "e"): [LedgerSummary(gaps=[own, reported, alone])]},

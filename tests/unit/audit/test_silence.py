@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eventd.audit.engine.silence import PATIENCE, find_silences, limitation_of
-from eventd.lake.manifest import Head, NodeState
+from eventd.lake.manifest import LakeHead, NodeState
 from eventd.lake.reader import Survey
 from eventd.runtime.clock import SECOND
 
@@ -24,7 +24,7 @@ def state(node: str = "site-a", *, as_of: int = NOON, lag: int = 10 * SECOND, **
 
 
 def silences(*states: NodeState, now: int = NOON, until: int | None = None) -> dict[str, str]:
-    survey = Survey(Head(id="l", made_at=0), states, (), ())
+    survey = Survey(LakeHead(id="l", made_at=0), states, (), ())
     return {name: one.words for name, one in find_silences(survey, now=now, until=until).items()}
 
 
@@ -79,7 +79,7 @@ def test_the_latest_epoch_speaks_for_the_node() -> None:
 
 
 def test_each_is_a_trouble_that_says_what_to_do() -> None:
-    survey = Survey(Head(id="l", made_at=0), [state("dead", as_of=NOON - HOUR), state("slow", lag=HOUR)], (), ())
+    survey = Survey(LakeHead(id="l", made_at=0), [state("dead", as_of=NOON - HOUR), state("slow", lag=HOUR)], (), ())
     troubles = [limitation_of(one) for one in find_silences(survey, now=NOON, until=None).values()]
     assert [(one.kind, one.where) for one in troubles] == [("silent", "dead"), ("behind", "slow")]
     assert "routerctl lake close --node NODE" in troubles[0].hint

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from eventd.audit.source import EventdSource
-from eventd.audit.source.options import OnGap, Options, OriginKind, Starting, read_options
+from eventd.audit.source.options import OnGap, OriginKind, SourceOptions, Starting, read_options
 from eventd.errors import Invalid
 from eventd.lake.schema import COLUMNS, Ledger
 
 
 def test_a_lake_is_enough() -> None:
-    assert read_options({"lake": "/srv/lake"}) == Options(OriginKind.LAKE, ("/srv/lake",), Ledger.EVENTS)
+    assert read_options({"lake": "/srv/lake"}) == SourceOptions(OriginKind.LAKE, ("/srv/lake",), Ledger.EVENTS)
     assert read_options({"path": "s3://bucket/lake"}).places == ("s3://bucket/lake",)
 
 
@@ -30,7 +30,7 @@ def test_every_option_is_taken_however_it_is_written() -> None:
             "payloads": "true",
         }
     )
-    assert asked == Options(
+    assert asked == SourceOptions(
         where=OriginKind.URL,
         places=("http://a:8780", "https://b/eventd"),
         book=Ledger.DELIVERIES,

@@ -9,7 +9,7 @@ import typer
 
 from eventd.cli.program.exits import ExitCode, exit_code, render, run, system_error
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, NotFound, SettingsError, Unavailable
-from eventd.settings.model import BadSettings, Problem
+from eventd.settings.model import BadSettings, SettingProblem
 
 
 class Missing(NotFound):
@@ -24,8 +24,8 @@ class Missing(NotFound):
         (Conflict("x"), ExitCode.ERROR),
         (Unavailable("x"), ExitCode.ERROR),
         (SettingsError("x"), ExitCode.ERROR),
-        (BadSettings([Problem("EVENTD_GROUP", "x")]), ExitCode.ERROR),
-        (BadSettings([Problem("--group", "x", usage=True)]), ExitCode.USAGE),
+        (BadSettings([SettingProblem("EVENTD_GROUP", "x")]), ExitCode.ERROR),
+        (BadSettings([SettingProblem("--group", "x", usage=True)]), ExitCode.USAGE),
         (NotFound("x"), ExitCode.NOT_FOUND),
         (Missing("x"), ExitCode.NOT_FOUND),
         (CheckFailed("x"), ExitCode.CHECK_FAILED),

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from eventd.audit.report.figures import counted, micros, natural, percent
 from eventd.audit.report.pair_status import pair_key
-from eventd.audit.report.report import Node, Pair, Report
+from eventd.audit.report.report import NodeReport, Pair, Report
 
 MOST_NOTES = 12
 """Maximum number of notes on pairs."""
@@ -80,7 +80,7 @@ def scope(report: Report) -> dict[str, Any]:
     return {"nodes": [{"node": node, "links": _links(node)} for node in nodes]}
 
 
-def _links(node: Node) -> str:
+def _links(node: NodeReport) -> str:
     stopped = (f"{name} {state}" for name, state in sorted(node.states.items()) if state != "running")
     return ", ".join(stopped) or ("all running" if node.states else "–")
 

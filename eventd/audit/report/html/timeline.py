@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from eventd.audit.report.figures import HOUR, NONE, counted, micros, natural, period, short_span
 from eventd.audit.report.html.scales import SECOND, Tick, TimeScale
 from eventd.audit.report.pair_status import PairKey
-from eventd.audit.report.report import Gap, Report
+from eventd.audit.report.report import LostSpan, Report
 
 MOST_LANES = 30
 """Maximum number of lanes; the pairs with most missing or lost events are drawn."""
@@ -72,7 +72,7 @@ def timeline(report: Report) -> dict[str, Any] | None:
     }
 
 
-def lasted(gap: Gap) -> str:
+def lasted(gap: LostSpan) -> str:
     """Format the length of a gap; a dash if its start or end is not a valid time."""
     since, until = micros(gap.since), micros(gap.until)
     return short_span((until - since) / SECOND) if since is not None and until is not None else NONE

@@ -316,7 +316,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
 async def test_an_event_without_proof_is_missing_after_a_repair_of_earlier_events(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
-    """The batch of a repair ends at a low position, and is recent: it does not show since when the ledger is complete."""
+    """The batch of a repair is recent and ends at a low position: it does not show since when the ledger is whole."""
     for number in range(1, 5):
         await books.publish(draft(f"e{number}a"), draft(f"e{number}b"))
         clock.advance(10)

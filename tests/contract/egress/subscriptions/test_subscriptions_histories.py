@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.plugins.contract.contract import Request, Result
+from eventd.plugins.contract.contract import Result, RunRequest
 from eventd.store.parts.claims import FOR_SUBJECT
 from eventd.store.rows.runs import RunStatus
 from eventd.testing import ManualClock, give_turns, until
@@ -16,7 +16,7 @@ from tests.support.derived import EXPIRED, OBSERVED
 from tests.support.engine import TTL, Engine, fail_for, failure, route
 
 
-def routes(request: Request) -> Result:
+def routes(request: RunRequest) -> Result:
     """A route for each event, which is about its subject."""
     resources = [route(event) for event in request.events]
     for resource, event in zip(resources, request.events, strict=True):

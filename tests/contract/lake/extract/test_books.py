@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from eventd.lake.extract import EvictedRows, Ledger, LinkState, SelectionPeriod, Span, State, read_state
+from eventd.lake.extract import EvictedRows, Ledger, LedgerSnapshot, LinkState, SelectionPeriod, Span, read_state
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import create_cursor, rewind, set_paused
@@ -255,7 +255,7 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: Led
     repair = "repair:g/b/1"
     await shelf.log.database.write(create_cursor, repair, kind="repair", topic_id=topic, position=1, until=2, now=NOW)
     await shelf.log.database.write(set_paused, "peer:h/c", at=NOW, by="me")
-    state: State = await shelf.log.database.read(read_state)
+    state: LedgerSnapshot = await shelf.log.database.read(read_state)
     assert (state.head, state.nodes, len(state.epoch), len(state.instance)) == (2, ["a", "other"], 16, 16)
     assert state.books == {
         Ledger.EVENTS: Span(1, 2),
@@ -276,7 +276,7 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: Led
 async def test_a_book_whose_rows_were_all_forgotten_still_knows_its_last_number(shelf: LedgerStore) -> None:
     await shelf.log.submit(StoreRefusals([RefusedRequests("g", "", "", "x", 1, NOW, NOW)] * 3))
     await shelf.under_lock(delete_old_rows, RowRetention(ids=0, batches=0, dead_letters=0, receipts=0), now=NOW + 20)
-    state: State = await shelf.log.database.read(read_state)
+    state: LedgerSnapshot = await shelf.log.database.read(read_state)
     assert state.books[Ledger.REFUSALS] == Span(4, 3)
 
 

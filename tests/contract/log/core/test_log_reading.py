@@ -305,12 +305,15 @@ async def check_counts(log: EventLog, model: Model, dice: random.Random, wanted:
     assert [replace(each, others=0) for each in together] == [replace(each, others=0) for each in singly]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog, "COUNTED", dice.choice([1, 5]))
-        [many, *_] = await log.database.read(read_backlogs, model.topic, asked, now=now)
-        assert many.events >= singly[0].events
-        about = await log.database.read(read_backlog, model.topic, wanted, after=after, now=now)
-    own = [record for record in ahead if not (wanted.own and record.path)]
-    assert len(waiting) <= about.events <= len(own)
-    assert not waiting or (about.oldest is not None and about.oldest <= waiting[0].recorded_at)
+        bounded = await log.database.read(read_backlogs, model.topic, asked, now=now)
+    for (peer, place), about, exact in zip(asked, bounded, singly, strict=True):
+        own = [record for record in between(model, place, head) if not (peer.own and record.path)]
+        assert exact.events <= about.events <= (len(own) if not about.exact else exact.events)
+        assert exact.oldest is None or (about.oldest is not None and about.oldest <= exact.oldest)
+    left_out = {record.position for record in waiting[1::2]}
+    rest = await log.database.read(read_backlog, model.topic, wanted, after=after, now=now, but=left_out)
+    assert (rest.events, rest.exact) == (len(waiting) - len(left_out), True)
+    assert rest.oldest == lag.oldest
     stale = [r for r in waiting if model.latest[r.event_id] is r and model.firsts[r.event_id] <= after]
     assert len(await log.database.read(read_stale, model.topic, wanted, after=after, now=now)) == len(stale)
     upto = dice.randint(after, head + 1)

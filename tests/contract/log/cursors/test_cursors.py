@@ -15,9 +15,9 @@ from eventd.errors import FenceLost, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.cursors.cursors import (
-    Batch,
     Cursor,
     DeadLetter,
+    DeliveredBatch,
     LinkState,
     Postponement,
     Step,
@@ -54,7 +54,7 @@ def step(position: int, upto: int, **more: Any) -> Step:
     return Step(NAME, position, upto, upto, NOW + upto, **more)
 
 
-def batch(after: int, upto: int, **more: Any) -> Batch:
+def batch(after: int, upto: int, **more: Any) -> DeliveredBatch:
     values: dict[str, Any] = {
         "cursor": NAME,
         "batch_id": f"{after}-{upto}",
@@ -75,7 +75,7 @@ def batch(after: int, upto: int, **more: Any) -> Batch:
         "key_id": "k",
         "receipt": "r",
     }
-    return Batch(**{**values, **more})
+    return DeliveredBatch(**{**values, **more})
 
 
 def letter(position: int, reason: str = "bad_body", **more: Any) -> DeadLetter:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft, Record
-from eventd.log.cursors.cursors import Batch, insert_batch
+from eventd.log.cursors.cursors import DeliveredBatch, insert_batch
 from eventd.log.delivery.digests import (
     Exclusions,
     ListedRecord,
@@ -201,7 +201,7 @@ def _batch(
     receipt = {"accepted": 1, "duplicates": 0, "refused": [], "recordedAt": format_time(recorded), "upto": upto}
     insert_batch(
         conn,
-        Batch(
+        DeliveredBatch(
             cursor="peer:g/b",
             batch_id=f"b{upto}",
             epoch="e",

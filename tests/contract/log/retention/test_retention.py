@@ -17,7 +17,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
-from eventd.log.cursors.cursors import Batch, DeadLetter, Step, create_cursor, insert_batch, insert_dead_letter
+from eventd.log.cursors.cursors import DeadLetter, DeliveredBatch, Step, create_cursor, insert_batch, insert_dead_letter
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
@@ -290,8 +290,8 @@ async def test_exactly_what_may_go_goes(
 BOOKS = RowRetention(ids=10, batches=20, dead_letters=30, receipts=40)
 
 
-def _batch(acked_at: int) -> Batch:
-    return Batch("c", "b", "e", 1, 0, 1, 1, 1, 1, (), (), 1, NOW, acked_at, 200, "v2", "k", "r")
+def _batch(acked_at: int) -> DeliveredBatch:
+    return DeliveredBatch("c", "b", "e", 1, 0, 1, 1, 1, 1, (), (), 1, NOW, acked_at, 200, "v2", "k", "r")
 
 
 @pytest.mark.parametrize(

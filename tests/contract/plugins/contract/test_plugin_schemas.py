@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.plugins.contract.contract import MANUAL_TRIGGER, Request
+from eventd.plugins.contract.contract import MANUAL_TRIGGER, RunRequest
 from eventd.plugins.contract.schemas import FILES, main, schema_text
 from eventd.testing import NOW, event
 from tests.support.source import ROOT
@@ -43,7 +43,7 @@ def members(schema: dict[str, Any], *path: str) -> list[str]:
 def test_the_schema_of_a_request_names_what_a_request_holds_in_its_order() -> None:
     shown = {"apiVersion": "a/v1", "kind": "K", "name": "n", "spec": {}}
     whole = event("e", subject="s", payload={"a": "b"})
-    request = Request(plugin="p", trigger=MANUAL_TRIGGER, topic="", now=NOW, events=[whole], context=[shown])
+    request = RunRequest(plugin="p", trigger=MANUAL_TRIGGER, topic="", now=NOW, events=[whole], context=[shown])
     sent = json.loads(request.encode())
     schema = json.loads(schema_text(FILES["request.json"]))
     assert members(schema) == list(sent)

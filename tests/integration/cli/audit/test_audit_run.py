@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from eventd.audit.generate import Settings, generate
+from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.report.findings import Kind
 from eventd.audit.spark import session
 from eventd.lake.storage import connect, make_lake
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOUR = 3600 * SECOND
-LOSSY = Settings(nodes=3, events=600, span=3 * HOUR, lose=2, duplicate=2, seed=1)
+LOSSY = GeneratorSettings(nodes=3, events=600, span=3 * HOUR, lose=2, duplicate=2, seed=1)
 """From midnight to three; two events are lost, two deliveries made twice."""
-SOUND = Settings(nodes=2, events=200, span=HOUR, seed=2)
+SOUND = GeneratorSettings(nodes=2, events=200, span=HOUR, seed=2)
 SLO = """
 apiVersion: federation.routerd.net/v1alpha1
 kind: FederationSLO

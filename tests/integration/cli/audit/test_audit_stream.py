@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventd.audit.generate import Settings, generate
+from eventd.audit.generate import GeneratorSettings, generate
 from eventd.cli.program.stopping import StopFlag
 from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control
@@ -66,7 +66,7 @@ def batches(stream: Process) -> list[dict[str, Any]]:
 def test_it_tells_of_news_outlives_its_lake_and_ends_when_it_is_told_to(processes: Processes, tmp_path: Path) -> None:
     require_spark()
     lake, out = tmp_path / "lake", tmp_path / "out"
-    generate(Settings(nodes=2, events=200, span=HOUR, lose=1), str(lake))
+    generate(GeneratorSettings(nodes=2, events=200, span=HOUR, lose=1), str(lake))
     asked = ["audit", "stream", "--lake", str(lake), "--out", str(out), "--every", "1s", "-o", "json"]
     stream = processes.start("stream", [*CONTROL, *asked, "--memory", "1g"])
     (first,) = wait_for(lambda: batches(stream), "the first batch", seconds=90)

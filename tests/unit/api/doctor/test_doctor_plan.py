@@ -12,7 +12,7 @@ from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, Pee
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions, show_plan
 from eventd.api.doctor.remedies import REMEDIES, remedy_for
-from eventd.api.doctor.report import Breach, Check, Status
+from eventd.api.doctor.report import Breach, Check, CheckStatus
 from eventd.log.core.id_conflicts import ConflictCount
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW
@@ -21,7 +21,9 @@ from federation.peers import STATUS
 ROOT = Path(__file__).parents[4]
 
 
-def check(code: str, status: Status = Status.FAIL, *, peer: str = "b", group: str = "g", resource: str = "") -> Check:
+def check(
+    code: str, status: CheckStatus = CheckStatus.FAIL, *, peer: str = "b", group: str = "g", resource: str = ""
+) -> Check:
     return Check(f"{group}/{peer} x", status, code, "why", "do", group=group, peer=peer, resource=resource)
 
 
@@ -80,7 +82,12 @@ def test_a_conflict_of_an_emitter_with_itself_is_told_as_such() -> None:
 
 
 def test_what_passed_or_has_no_action_is_not_in_the_plan() -> None:
-    others = [check("stale-ttl", Status.PASS), check("delivery-lag", Status.SKIP), check("event-expiry"), check("")]
+    others = [
+        check("stale-ttl", CheckStatus.PASS),
+        check("delivery-lag", CheckStatus.SKIP),
+        check("event-expiry"),
+        check(""),
+    ]
     assert show_plan(plan_actions(others), NOW + 1) == {"generatedAt": "2026-11-20T12:00:00Z", "actions": []}
 
 
@@ -91,7 +98,7 @@ def test_one_action_for_each_target_sorted() -> None:
         check("failed-deliveries", peer="b", group="h"),
         check("failed-deliveries", peer="b"),
         check("failed-deliveries", peer="b"),
-        check("stale-ttl", Status.WARN, peer="b"),
+        check("stale-ttl", CheckStatus.WARN, peer="b"),
     ]
     found = [(each.action, each.group, each.peer) for each in plan_actions(checks)]
     assert found == [

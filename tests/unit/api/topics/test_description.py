@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from eventd.api.framework.calls import Call
-from eventd.api.framework.models import Answer, Body, Query
+from eventd.api.framework.models import Body, Query, ResponseModel
 from eventd.api.framework.openapi import describe
 from eventd.api.framework.route import Route
 
@@ -15,7 +15,7 @@ class Wish(Body):
     much: int = 1
 
 
-class Granted(Answer):
+class Granted(ResponseModel):
     done: bool
 
 

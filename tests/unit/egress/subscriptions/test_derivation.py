@@ -9,7 +9,7 @@ import pytest
 
 from eventd.egress.subscriptions.derivation import derive
 from eventd.egress.subscriptions.trigger import DERIVED_BY, TriggerEvent
-from eventd.egress.subscriptions.window import Batch
+from eventd.egress.subscriptions.window import RunBatch
 from eventd.log.core.values import Draft, Record
 from eventd.plugins.contract.contract import PluginFailed, Result
 from eventd.resources.effective import GroupConfig, effective
@@ -28,16 +28,16 @@ def group() -> GroupConfig:
     return effective([StoredResource(**(fields | known))])["edge"]
 
 
-def batch(*names: str, chain: str = "") -> Batch:
+def batch(*names: str, chain: str = "") -> RunBatch:
     payload = {DERIVED_BY: chain} if chain else {}
     found = []
     for at, name in enumerate(names, 1):
         said = event(name, payload=payload)
         found.append(TriggerEvent(Record(at, 1, at, "a", "t", "", name, NOW, None, NOW, "", 1, ""), said, True, False))
-    return Batch.of(0, len(names), found)
+    return RunBatch.of(0, len(names), found)
 
 
-def facts(*raw: dict[str, Any], of: Batch | None = None, now: int = NOW, by: str = "onprem/s") -> list[Draft]:
+def facts(*raw: dict[str, Any], of: RunBatch | None = None, now: int = NOW, by: str = "onprem/s") -> list[Draft]:
     result = Result(observed_at=now, ttl=60 * SECOND, events=raw)
     return derive(result, of or batch("e1"), by, group(), now)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.egress.subscriptions.trigger import DERIVED_BY, Trigger
+from eventd.egress.subscriptions.trigger import DERIVED_BY, SubscriptionTrigger
 from eventd.log.core.blocks import pack
 from eventd.log.core.values import Drafts, Record
 from eventd.testing import NOW, draft
@@ -18,9 +18,11 @@ OBSERVED, EXPIRED = "client.observed", "client.expired"
 MANY = [f"t.{number}" for number in range(20)]
 
 
-def trigger(*types: str, payload: dict[str, str] | None = None, withdraws: bool = True, **more: Any) -> Trigger:
+def trigger(
+    *types: str, payload: dict[str, str] | None = None, withdraws: bool = True, **more: Any
+) -> SubscriptionTrigger:
     selector = Selector.of(types=types or [OBSERVED], **more)
-    return Trigger(selector, tuple(sorted((payload or {}).items())), withdraws, "a/s")
+    return SubscriptionTrigger(selector, tuple(sorted((payload or {}).items())), withdraws, "a/s")
 
 
 def record(type: str = OBSERVED, *, position: int = 1, node: str = "a", **fields: Any) -> Record:
@@ -30,7 +32,7 @@ def record(type: str = OBSERVED, *, position: int = 1, node: str = "a", **fields
     )
 
 
-def taken(asked: Trigger, told: Record) -> str:
+def taken(asked: SubscriptionTrigger, told: Record) -> str:
     """`r` where it runs, `e` where it ends, both, or nothing."""
     seen = asked.take(told)
     return "" if seen is None else "r" * seen.runs + "e" * seen.ends
@@ -64,7 +66,7 @@ def taken(asked: Trigger, told: Record) -> str:
         (trigger(), record(payload={DERIVED_BY: "b/x a/st"}), "r"),
     ],
 )
-def test_what_it_takes(asked: Trigger, told: Record, what: str) -> None:
+def test_what_it_takes(asked: SubscriptionTrigger, told: Record, what: str) -> None:
     assert taken(asked, told) == what
 
 
@@ -90,7 +92,7 @@ def test_what_was_covered_before_is_known_and_not_run() -> None:
         (trigger(withdraws=False), trigger(), False),
     ],
 )
-def test_whether_it_asks_for_more(now: Trigger, before: Trigger, wider: bool) -> None:
+def test_whether_it_asks_for_more(now: SubscriptionTrigger, before: SubscriptionTrigger, wider: bool) -> None:
     assert now.widens(before) is wider
 
 
@@ -99,7 +101,7 @@ def test_it_is_stored_and_read_back() -> None:
     whole = replace(
         trigger("b.*", "a", payload={"k": ""}, subject_prefixes=["x"], sources=["n"]).only([3, 1]), without=trigger()
     )
-    assert Trigger.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    assert SubscriptionTrigger.from_json(json.loads(json.dumps(whole.to_json()))) == whole
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_it_is_stored_and_read_back() -> None:
         (trigger().only([5]), [OBSERVED], "a", False),
     ],
 )
-def test_what_a_block_tells_rules_out(asked: Trigger, types: list[str], source: str, out: bool) -> None:
+def test_what_a_block_tells_rules_out(asked: SubscriptionTrigger, types: list[str], source: str, out: bool) -> None:
     drafts = Drafts.of([draft(f"e{number}", type=each, node=source) for number, each in enumerate(types)])
     (block,) = pack(drafts, topic_id=1, position=5, seq=1, now=NOW)
     assert asked.rules_out(block) is out

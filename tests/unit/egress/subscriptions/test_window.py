@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eventd.egress.subscriptions.trigger import TriggerEvent
-from eventd.egress.subscriptions.window import LONGEST, MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, Batch, Window
+from eventd.egress.subscriptions.window import LONGEST, MOST_BYTES, MOST_SEEN, MOST_SEEN_BYTES, RunBatch, Window
 from eventd.log.core.values import Record
 from eventd.testing import NOW, event
 
@@ -101,17 +101,17 @@ def test_what_was_replaced_weighs_nothing_but_is_bounded() -> None:
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-def ids(batch: Batch) -> list[str]:
+def ids(batch: RunBatch) -> list[str]:
     return [one.event.id for one in batch.kept]
 
 
 def test_a_batch_is_in_the_order_of_observation() -> None:
     found = [seen("late", 1, observed=5), seen("b", 2), seen("a", 3)]
-    assert ids(Batch.of(0, 3, found)) == ["a", "b", "late"]
+    assert ids(RunBatch.of(0, 3, found)) == ["a", "b", "late"]
 
 
 def test_the_last_of_a_key_goes() -> None:
-    batch = Batch.of(0, 4, [seen("a1", 1, key="a"), seen("b", 2), seen("a2", 3, key="a"), seen("b", 4)])
+    batch = RunBatch.of(0, 4, [seen("a1", 1, key="a"), seen("b", 2), seen("a2", 3, key="a"), seen("b", 4)])
     assert ids(batch) == ["a2", "b"]
     assert [one.position for one in batch.kept] == [3, 4], "a refresh goes in the place of what it refreshes"
     assert batch.coalesced == ["a1"]
@@ -124,15 +124,15 @@ def test_the_last_word_about_a_subject_holds(words: str, ended: list[str]) -> No
     found = [
         seen(f"{word}{at}", at, subject="s", runs=word == "o", ends=word == "x") for at, word in enumerate(words, 1)
     ]
-    assert Batch.of(0, len(words), found).ended == ended
+    assert RunBatch.of(0, len(words), found).ended == ended
 
 
 def test_a_word_about_nothing_ends_nothing() -> None:
-    assert Batch.of(0, 1, [seen("x", 1, runs=False, ends=True)]).ended == []
+    assert RunBatch.of(0, 1, [seen("x", 1, runs=False, ends=True)]).ended == []
 
 
 def test_half_of_it_is_what_was_recorded_first() -> None:
-    batch = Batch.of(0, 9, [seen(name, at) for at, name in enumerate("abcde", 1)])
+    batch = RunBatch.of(0, 9, [seen(name, at) for at, name in enumerate("abcde", 1)])
     half = batch.first_half()
     assert (ids(half), half.after, half.upto) == (["a", "b"], 0, 2)
     assert ids(half.first_half()) == ["a"]
@@ -140,7 +140,7 @@ def test_half_of_it_is_what_was_recorded_first() -> None:
 
 def test_half_of_it_brings_back_nothing_that_was_replaced() -> None:
     found = [seen(f"{key}{turn}", 4 * turn + at, key=key) for turn in (0, 1) for at, key in enumerate("abcd", 1)]
-    half = Batch.of(0, 8, found).first_half()
+    half = RunBatch.of(0, 8, found).first_half()
     assert (ids(half), half.upto) == (["a1", "b1"], 6)
     assert half.coalesced == ["a0", "b0", "c0", "d0"]
     assert ids(half.first_half()) == ["a1"]

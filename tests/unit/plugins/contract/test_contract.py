@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from eventd.plugins.contract.contract import API_VERSION, SUBSCRIPTION_TRIGGER, Request, subscription_topic
+from eventd.plugins.contract.contract import API_VERSION, SUBSCRIPTION_TRIGGER, RunRequest, subscription_topic
 from eventd.testing import NOW, event
 
 WRITTEN = (
@@ -17,9 +17,9 @@ WRITTEN = (
 )
 
 
-def of_subscription(**fields: object) -> Request:
+def of_subscription(**fields: object) -> RunRequest:
     topic = subscription_topic("claims")
-    return Request(plugin="claim-plugin", trigger=SUBSCRIPTION_TRIGGER, topic=topic, now=NOW + 1, **fields)  # type: ignore[arg-type]
+    return RunRequest(plugin="claim-plugin", trigger=SUBSCRIPTION_TRIGGER, topic=topic, now=NOW + 1, **fields)  # type: ignore[arg-type]
 
 
 def test_a_request_is_written_in_this_form() -> None:
