@@ -7,14 +7,14 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import eventd
 from eventd.cli.program.command_line import Command, CommandLine, program
 from eventd.cli.program.flags import Flags, shared_flags, with_settings
-from eventd.cli.terminal.output import Output, count
+from eventd.cli.terminal.output import Column, Format, Output, count, text
 from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
@@ -43,9 +43,12 @@ app = typer.Typer(
 app.callback()(program)
 logger = logging.getLogger("eventd.serve")
 
+SETTINGS = (Column("SETTING", text("name")), Column("VALUE", text("value")), Column("FROM", text("origin")))
+CHECKS = (Column("CHECK", text("name")), Column("STATE", text("state")), Column("DETAIL", text("detail")))
+
 
 @app.command(cls=Command)
-@with_settings
+@with_settings()
 def serve(
     flags: Flags,
     migrate: Annotated[
@@ -126,7 +129,7 @@ def _service(settings: Settings, claim: DatabaseClaim | None, prepare: Callable[
 
 
 @app.command(cls=Command)
-@with_settings
+@with_settings("data_dir", "database_url", "database_url_file")
 def migrate(
     flags: Flags,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be done; change nothing.")] = False,
@@ -158,15 +161,14 @@ def migrate(
 
 
 @app.command(cls=Command)
-@with_settings
+@with_settings()
 def check(
     flags: Flags,
-    output: Annotated[
-        Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="Output format.")
-    ] = "table",
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
     """Check whether a node would start, and show its settings; exits with status 4 if it would not."""
     from eventd.cli.daemon.checking import Check, check_database, check_settings
+    from eventd.cli.gateway.session import may_colour
 
     shown: list[SettingRow] = []
     try:
@@ -177,14 +179,14 @@ def check(
         shown = settings.describe()
         checks = [*check_settings(settings), *check_database(settings)]
     failed = [check for check in checks if check.state == "failed"]
-    if output != "table":
-        report = {"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)}
-        Output(output, headers=True, colour=False).value(report)
+    out = Output(output, headers=True, colour=may_colour())
+    if output in ("json", "yaml"):
+        out.value({"ok": not failed, "settings": _objects(shown), "checks": _objects(checks)})
     else:
-        if shown:
-            _print_columns([("SETTING", "VALUE", "FROM"), *shown])
-            print()
-        _print_columns([("CHECK", "STATE", "DETAIL"), *checks])
+        if out.is_table and shown:
+            out.table(SETTINGS, _objects(shown))
+            out.line()
+        out.rows(CHECKS, _objects(checks), name=lambda row: str(row["name"]))
     if failed:
         raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", hint="a node would not start")
 
@@ -262,10 +264,3 @@ def _say_applied(applied: Sequence[str]) -> None:
 
 def _objects(rows: Iterable[Any]) -> list[dict[str, str]]:
     return [row._asdict() for row in rows]
-
-
-def _print_columns(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[-1]]).rstrip())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +15,12 @@ from eventd.cli.gateway.lake_choice import LakeOption, lake_address
 from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.stopping import StopFlag
-from eventd.cli.program.values import Duration
+from eventd.cli.program.values import Duration, Size
+from eventd.cli.terminal.bar import Bar
 from eventd.cli.terminal.output import Column, count, moment, note, text
 from eventd.errors import CheckFailed
 from eventd.runtime.clock import SECOND
+from eventd.text.size import MIB
 
 if TYPE_CHECKING:
     from eventd.audit.engine.stream import StreamBatch
@@ -30,6 +32,7 @@ EVERY = Duration.read("30s")
 WATERMARK = Duration.read("1h")
 SPAN = Duration.read("24h")
 NO_SKEW = Duration(0)
+MEMORY = Size.read("2GiB")
 
 EveryOption = Annotated[
     Duration, typer.Option("--every", metavar="DURATION", min=SECOND, help="Time between two checks of the lake.")
@@ -75,7 +78,8 @@ MasterOption = Annotated[
     str, typer.Option("--master", metavar="MASTER", help="Spark master (default: all cores of this machine).")
 ]
 MemoryOption = Annotated[
-    str, typer.Option("--memory", metavar="SIZE", help="Memory that Spark may take on this machine, such as 2GiB.")
+    Size,
+    typer.Option("--memory", metavar="SIZE", min=MIB, help="Memory that Spark may take on this machine, such as 2GiB."),
 ]
 
 
@@ -100,7 +104,7 @@ def run(
     fail_on: FailOption = None,
     slo: SloOption = "",
     master: MasterOption = "",
-    memory: MemoryOption = "2GiB",
+    memory: MemoryOption = MEMORY,
     silence: SilenceOption = SILENCE,
     recheck: RecheckOption = 5.0,
     full: Annotated[bool, typer.Option("--full", help="Read all data again, not only new data.")] = False,
@@ -110,12 +114,12 @@ def run(
 
     require()
     from eventd.api.framework.moments import read_span
-    from eventd.audit.engine.run import Request, run_on
+    from eventd.audit.engine.run import AuditRequest, run_on
     from eventd.audit.report.objectives import read_conditions, read_objectives
     from eventd.runtime.clock import SystemClock
 
     first, last = read_span(since, until, SystemClock().now(), names=("--from", "--to"))
-    request = Request(
+    request = AuditRequest(
         lake=lake_address(lake),
         out=out,
         since=first,
@@ -127,7 +131,7 @@ def run(
         patience=silence,
         recheck=recheck,
     )
-    report = run_on(request, memory=_spark_size(memory), progress=session.out.is_table and sys.stderr.isatty())
+    report = run_on(request, memory=f"{memory // MIB}m", progress=session.out.is_table and sys.stderr.isatty())
     _show(session, report, out)
     if report.failed:
         raise CheckFailed(f"the audit fails on {', '.join(report.failed)}", hint=f"see report.html in {out}")
@@ -177,7 +181,7 @@ def stream(
         typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its progress (default: in --out)."),
     ] = "",
     master: MasterOption = "",
-    memory: MemoryOption = "2GiB",
+    memory: MemoryOption = MEMORY,
     silence: SilenceOption = SILENCE,
     recheck: RecheckOption = 0.1,
     once: Annotated[bool, typer.Option("--once", help="Audit the present data, then exit.")] = False,
@@ -187,14 +191,14 @@ def stream(
 
     require()
     from eventd.api.framework.moments import read_moment
-    from eventd.audit.engine.run import Request
+    from eventd.audit.engine.run import AuditRequest
     from eventd.audit.engine.stream import StreamRequest, stream_on
     from eventd.audit.report.objectives import read_conditions, read_objectives
     from eventd.runtime.clock import SystemClock
 
     clock = SystemClock()
     read_moment("--from", since, clock.now())
-    request = Request(
+    request = AuditRequest(
         lake=lake_address(lake),
         out=out,
         objectives=read_objectives(slo or None),
@@ -212,7 +216,7 @@ def stream(
         once=once,
     )
     with StopFlag() as stopping:
-        stream_on(continuous, _Listener(session, stopping), memory=_spark_size(memory))
+        stream_on(continuous, _Listener(session, stopping), memory=f"{memory // MIB}m")
 
 
 def _number(name: str) -> Callable[[Mapping[str, Any]], str]:
@@ -280,10 +284,10 @@ def generate(
     from eventd.audit.spark.extra import GENERATING, require
 
     require(*GENERATING)
-    from eventd.audit.generate import Settings
+    from eventd.audit.generate import GeneratorSettings
     from eventd.audit.generate import generate as write
 
-    settings = Settings(
+    settings = GeneratorSettings(
         nodes=nodes,
         events=events,
         span=span,
@@ -296,40 +300,15 @@ def generate(
     )
     # A file that cannot be written is reported before the work, not after it.
     with truth.open("wb") if truth is not None else nullcontext() as file:
-        with _bar(nodes, shown=session.out.is_table and sys.stderr.isatty()) as progress:
-            made = write(settings, out, progress=progress)
+        with Bar() as bar:
+            show = partial(bar.show, "generating ledgers", of=nodes)
+            show(0)
+            made = write(settings, out, progress=show)
         if file is not None:
             file.write(made.to_json())
-    if session.out.is_table:
-        sums = f"{made.totals['events']:,} event{'' if made.totals['events'] == 1 else 's'}"
-        session.out.line(
-            f"{out}: the ledgers of {count(nodes, 'node')}, {sums}, {count(len(made.findings), 'finding')}"
-        )
-    else:
-        session.out.value({"lake": out, "totals": made.totals, "findings": len(made.findings)})
-
-
-@contextmanager
-def _bar(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on stderr; yields the function that advances it."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
-        task = bar.add_task("nodes", total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def _spark_size(text: str) -> str:
-    """Return a size as Spark expects it, in MiB; Spark's own notation, such as `2g`, is kept. Raises BadParameter."""
-    from eventd.text.size import MIB, BadSize, parse_size
-
-    if re.fullmatch(r"[0-9]{1,9}(?:[kmgt]b?|[KMGT])", text):
-        return text
-    try:
-        size = parse_size(text)
-    except BadSize as error:
-        raise typer.BadParameter(f"--memory: {error}") from None
-    if size < MIB:
-        raise typer.BadParameter(f"--memory: must be at least 1MiB, not {text}")
-    return f"{size // MIB}m"
+    sums = f"{made.totals['events']:,} event{'' if made.totals['events'] == 1 else 's'}"
+    session.out.outcome(
+        {"lake": out, "totals": made.totals, "findings": len(made.findings)},
+        f"{out}: the ledgers of {count(nodes, 'node')}, {sums}, {count(len(made.findings), 'finding')}",
+        name=lambda row: str(row["lake"]),
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from eventd.cli.bench.load import Load, make_plan, option
 from eventd.cli.gateway.options import SHOW, parameters, variant
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.declaring import declare
@@ -37,11 +38,12 @@ _NODES: Final = {
 """The shared options that name the node to measure, in the words of a measurement."""
 
 
-class Measurement(NamedTuple):
-    """A measurement to run, and its parameters."""
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A measurement to run, and the parameters of its plan that are not options of its load."""
 
     bench: Benchmark
-    wanted: BenchPlan
+    wanted: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,63 +55,57 @@ class ResultFiles:
     plot: Path | None
 
 
-_KEEPING: dict[str, tuple[Any, Any]] = {
-    "json": (Annotated[bool, typer.Option("--json", help="Print one JSON object; the same as -o json.")], False),
-    "save": (
-        Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Append the result to this file.")],
-        None,
+_FILE: Final = {"kind": Path | None, "default": None}
+_KEEPING: Final = {
+    **option("--json", "", "Print one JSON object; the same as -o json.", kind=bool, default=False),
+    **option("--save", "FILE", "Append the result to this file.", **_FILE),
+    **option(
+        "--compare",
+        "FILE",
+        "Compare with the latest results in this file that have the same settings and machine.",
+        **_FILE,
     ),
-    "compare": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                "--compare",
-                metavar="FILE",
-                help="Compare with the latest results in this file that have the same settings and machine.",
-            ),
-        ],
-        None,
-    ),
-    "plot": (
-        Annotated[
-            Path | None,
-            typer.Option("--plot", metavar="FILE", help="Draw this result and the earlier ones as an SVG image."),
-        ],
-        None,
-    ),
+    **option("--plot", "FILE", "Draw this result and the earlier ones as an SVG image.", **_FILE),
 }
 
 
-def measurement(*names: str) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
-    """Decorate a command that returns a measurement, so that it is run; the options of `_KEEPING` follow its own.
+def measurement(*names: str, load: Load) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
+    """Decorate a command that returns a measurement, so that it is run.
 
-    `names` are the shared options that name the operator's node or database. A server must be named on the command
-    line, not by a variable, because a measurement puts much load on it.
+    The options of `load` and `_KEEPING` follow the command's own. `names` are the shared options that name the
+    operator's node or database. A server must be named on the command line, not by a variable, because a measurement
+    puts much load on it.
     """
+    options = load.options()
 
     def decorate(command: Callable[..., Measurement]) -> Callable[..., None]:
         def begin(session: Session, **given: Any) -> None:
             if given.pop("json"):
                 session.out.format = "json"
             keeping = ResultFiles(**{name: given.pop(name) for name in ResultFiles.__slots__})
-            _carry_out(session, command(session, **given), keeping)
+            wanted = {name: given.pop(name) for name in options}
+            job = command(**given)
+            _carry_out(session, job.bench, make_plan(session, load, {**wanted, **job.wanted}), keeping)
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        own = [
+            inspect.Parameter("session", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Session),
+            *inspect.signature(command, eval_str=True).parameters.values(),
+        ]
         with_own = offline(*names, *SHOW, **{name: _NODES[name] for name in names if name in _NODES})
-        return with_own(declare(begin, command, [*own, *parameters(_KEEPING)]))
+        return with_own(declare(begin, command, [*own, *parameters({**options, **_KEEPING})]))
 
     return decorate
 
 
-def _carry_out(session: Session, job: Measurement, keeping: ResultFiles) -> None:
+def _carry_out(session: Session, bench: Benchmark, plan: BenchPlan, keeping: ResultFiles) -> None:
     from eventd.bench.kept import compare, keep, read_kept
 
     kept = _look_before(keeping)
-    if job.wanted.durability != "full":
+    if plan.durability != "full":
         note(
             "note: durability normal: the last acknowledged records may be lost in a power failure; the default is full"
         )
-    result = _measure(job)
+    result = _measure(bench, plan)
     shown = result.show()
     if keeping.compare is not None:
         shown["compared"] = compare(kept, shown)
@@ -149,30 +145,29 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
     return read_kept(keeping.compare) if keeping.compare is not None else []
 
 
-def _measure(job: Measurement) -> Result:
+def _measure(bench: Benchmark, plan: BenchPlan) -> Result:
     """Run the measurement on a loop like a node's. In any case its nodes are stopped and its files deleted."""
     import uvloop
 
     from eventd.bench.running import run_bench
 
-    bar, left = Bar(), list[str]()
+    left = list[str]()
 
-    async def main() -> Result:
+    async def main(bar: Bar) -> Result:
         with EndOnSignal() as signals:
             try:
-                return await run_bench(job.bench, job.wanted, bar.show, left)
+                return await run_bench(bench, plan, bar.show, left)
             except asyncio.CancelledError:
                 if not signals.number:
                     raise
                 raise SystemExit(128 + signals.number) from None
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(main())
+        with Bar() as bar, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main(bar))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise SystemExit(INTERRUPTED) from None
     finally:
-        bar.clear()
         for words in left:
             note(f"note: could not be removed: {words}")
 

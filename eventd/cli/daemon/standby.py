@@ -110,7 +110,7 @@ class Standby:
     # --- standing by ------------------------------------------------------------------------------------------
 
     async def _open_waiting(self) -> None:
-        app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder)
+        app = build_waiting(self._keys, self._metrics, eventd.__version__, lambda: self._holder, SYSTEM)
         self._waiting = Runner(app, SYSTEM)
         await self._waiting.setup()
         for each in self._sockets:  # duplicates: connections that are waiting then belong to the node

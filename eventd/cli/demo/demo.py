@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eventd.cli.demo.nodes import GROUP, NAMES, Contents, DemoFailed, Link, Stage
+from eventd.cli.demo.nodes import GROUP, NAMES, Contents, DemoFailed, DemoLink, Stage
 from eventd.cli.demo.picture import (
     WIDTH,
     Narrator,
@@ -230,7 +230,7 @@ class Demo:
         links = [(peer, link) for name in OTHERS for peer, link in self.stage.nodes[name].seen.links.items()]
         return all(link.state == "backing-off" if peer == DOWN else not link.lag_events for peer, link in links)
 
-    def _link_to_down(self, name: str) -> Link:
+    def _link_to_down(self, name: str) -> DemoLink:
         return self.stage.nodes[name].seen.links[DOWN]
 
     async def _read_all(self) -> dict[str, Contents]:

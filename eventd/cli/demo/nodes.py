@@ -37,7 +37,7 @@ class DemoFailed(EventdError):
     code = "demo_failed"
 
 
-class Link(NamedTuple):
+class DemoLink(NamedTuple):
     """One direction between two nodes, as its sender reports it.
 
     The lag is the number of waiting events and the age of the oldest.
@@ -57,7 +57,7 @@ class NodeState:
 
     ids: int = 0
     records: int = 0
-    links: Mapping[str, Link] = field(default_factory=dict)
+    links: Mapping[str, DemoLink] = field(default_factory=dict)
 
 
 class Contents(NamedTuple):
@@ -308,9 +308,9 @@ def _peer(node: DemoNode) -> str:
     )
 
 
-def _link(row: Mapping[str, Any]) -> Link:
+def _link(row: Mapping[str, Any]) -> DemoLink:
     names = ("state", "reason", "lastError", "protocol", "lagEvents", "lagSeconds")
-    return Link(*(row[name] for name in names))
+    return DemoLink(*(row[name] for name in names))
 
 
 def _hold(events: Sequence[Mapping[str, Any]]) -> Contents:

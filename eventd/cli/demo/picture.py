@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from eventd.cli.demo.nodes import NAMES, Contents, DemoNode, Link
+from eventd.cli.demo.nodes import NAMES, Contents, DemoLink, DemoNode
 
 WIDTH = 80
 BOX = 25
@@ -113,11 +113,11 @@ def link_table(nodes: Sequence[DemoNode]) -> Table:
     return table
 
 
-def _age(link: Link) -> str:
+def _age(link: DemoLink) -> str:
     return f"{link.lag_seconds:.1f} s" if link.lag_events else "-"
 
 
-def _why(link: Link) -> str:
+def _why(link: DemoLink) -> str:
     return link.reason if link.state != "running" else "-"
 
 

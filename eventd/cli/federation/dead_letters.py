@@ -17,7 +17,7 @@ from eventd.cli.gateway.selecting import (
     one_group,
 )
 from eventd.cli.gateway.session import Session, connected, connected_without_table
-from eventd.cli.terminal.output import Column, count, moment, note, text
+from eventd.cli.terminal.output import Column, count, moment, text
 
 LETTERS = (
     Column("ID", text("id")),
@@ -75,12 +75,12 @@ async def retry(
     """Send dead letters again and remove them from the list."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.retry", group=await one_group(session, group), **choice)
-    if not session.out.is_table:
-        session.out.rows((), [answer], name=lambda row: str(row["retried"]))
-        return
-    session.out.line(f"sending {count(answer['retried'], 'dead letter')} again")
-    for kept in answer["kept"]:
-        note(f"note: dead letter {kept['id']} stays: {kept['reason']}")
+    session.out.outcome(
+        [answer],
+        f"sending {count(answer['retried'], 'dead letter')} again",
+        name=lambda row: str(row["retried"]),
+        notes=[f"note: dead letter {kept['id']} stays: {kept['reason']}" for kept in answer["kept"]],
+    )
 
 
 @connected_without_table
@@ -94,10 +94,8 @@ async def drop(
     """Delete dead letters. Their events stay stored and are not sent again."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.drop", group=await one_group(session, group), **choice)
-    if session.out.is_table:
-        session.out.line(f"dropped {count(answer['dropped'], 'dead letter')}")
-    else:
-        session.out.rows((), [answer], name=lambda row: str(row["dropped"]))
+    dropped = f"dropped {count(answer['dropped'], 'dead letter')}"
+    session.out.outcome([answer], dropped, name=lambda row: str(row["dropped"]))
 
 
 def _choice(letters: list[int] | None, peer: str, *, everything: bool) -> dict[str, Any]:

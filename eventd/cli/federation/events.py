@@ -275,11 +275,11 @@ async def deliveries(
 async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
     answer = await session.call("events.prune", group=await one_group(session, group))
-    if not session.out.is_table:
-        session.out.rows((), [answer], name=lambda row: row["group"])
-        return
-    session.out.line(f"removed {count(answer['removed'], 'record')} of group {answer['group']}")
-    if not answer["bounded"]:
-        note(
-            f"note: group {answer['group']} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"
-        )
+    name = answer["group"]
+    unbounded = f"note: group {name} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"
+    session.out.outcome(
+        [answer],
+        f"removed {count(answer['removed'], 'record')} of group {name}",
+        name=lambda row: row["group"],
+        notes=[] if answer["bounded"] else [unbounded],
+    )

@@ -224,10 +224,7 @@ async def redeliver(
         until=until,
         dry_run=dry_run,
     )
-    if not session.out.is_table:
-        session.out.one((), answer, name=_link_name)
-        return
-    session.out.line(_summary(answer))
+    session.out.outcome(answer, _summary(answer), name=_link_name)
 
 
 def _summary(answer: Mapping[str, Any]) -> str:

@@ -123,12 +123,12 @@ async def retry(
 ) -> None:
     """Run a blocked or backing-off subscription at once, and retry its dead letters."""
     answer = await session.call("subscriptions.retry", subscription=name, group=group, ids=event_id or [])
-    if not session.out.is_table:
-        session.out.rows((), [answer], name=lambda row: str(row["subscription"]))
-        return
-    session.out.line(f"{answer['subscription']}: running at once; retrying {count(answer['retried'], 'dead letter')}")
-    for kept in answer["kept"]:
-        note(f"note: event {kept['eventId']} stays a dead letter: {kept['reason']}")
+    session.out.outcome(
+        [answer],
+        f"{answer['subscription']}: running at once; retrying {count(answer['retried'], 'dead letter')}",
+        name=lambda row: str(row["subscription"]),
+        notes=[f"note: event {kept['eventId']} stays a dead letter: {kept['reason']}" for kept in answer["kept"]],
+    )
 
 
 @connected_without_table
@@ -152,10 +152,8 @@ async def reset(
     events that run again.
     """
     answer = await session.call("subscriptions.reset", subscription=name, group=group, since=since, latest=latest)
-    if session.out.is_table:
-        session.out.line(f"{answer['subscription']}: continues at position {answer['to']}, was at {answer['from']}")
-    else:
-        session.out.rows((), [answer], name=lambda row: str(row["subscription"]))
+    moved = f"{answer['subscription']}: continues at position {answer['to']}, was at {answer['from']}"
+    session.out.outcome([answer], moved, name=lambda row: str(row["subscription"]))
 
 
 @connected

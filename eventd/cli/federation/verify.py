@@ -59,15 +59,12 @@ async def verify(
 ) -> None:
     """Compare a peer's events with this node's delivery ledger; exits with status 4 if events are missing or differ."""
     name = await one_group(session, group)
-    bar = Bar()
-    try:
+    repaired = None
+    with Bar() as bar:
         report = await compare(session, name, peer, bar)
-        repaired = (
-            await repair_peer(session, name, peer, report, compare, bar) if repair and report["compared"] else None
-        )
-    finally:
-        bar.clear()
-    report = repaired.report if repaired is not None else report
+        if repair and report["compared"]:
+            repaired = await repair_peer(session, name, peer, report, compare, bar)
+            report = repaired.report
     if not report["compared"]:
         await _not_compared(session, name, peer, report)
     _show(session, name, peer, report, repaired)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from eventd.cli.gateway.selecting import MOST
 from eventd.cli.gateway.session import Session
 from eventd.cli.terminal.output import Column, note
 from eventd.runtime.clock import SystemClock
@@ -17,7 +18,7 @@ PAUSE = 0.5
 async def watch_events(
     session: Session, groups: Sequence[str], asked: dict[str, Any], columns: Sequence[Column], *, limit: int, after: str
 ) -> None:
-    """Show the newest events of each group, `limit` but at most 1000, then new ones as they are recorded.
+    """Show the newest `limit` events of each group (0: all), then new ones as they are recorded.
 
     With `after`, show all events after that token instead. `asked` filters the events.
     """
@@ -25,7 +26,7 @@ async def watch_events(
     tokens: dict[str, str] = {}
     try:
         for group in groups:
-            tokens[group] = after or await _begin(session, group, asked, show, limit)
+            tokens[group] = after if after or not limit else await _begin(session, group, asked, show, limit)
         while True:
             for group in groups:
                 tokens[group] = await _follow(session, group, asked, show, tokens[group])
@@ -35,16 +36,22 @@ async def watch_events(
 
 
 async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any, limit: int) -> str:
-    """Show the newest events, oldest first. Returns the token to continue from."""
-    answer = await session.call("events.list", group=group, newest=True, limit=min(limit, 1000) or 1000, **asked)
-    show(answer["events"][::-1])
-    return str(answer["upto"])
+    """Show the newest `limit` events, oldest first. Returns the token to continue from."""
+    newest: list[dict[str, Any]] = []
+    upto, before = "", ""
+    while before is not None and len(newest) < limit:
+        most = min(limit - len(newest), MOST)
+        answer = await session.call("events.list", group=group, newest=True, after=before, limit=most, **asked)
+        newest += answer["events"]
+        upto, before = upto or str(answer["upto"]), answer["next"]
+    show(newest[::-1])
+    return upto
 
 
 async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any, token: str) -> str:
     """Show all events after the token. Returns the token to continue from."""
     while True:
-        answer = await session.call("events.list", group=group, after=token, limit=1000, **asked)
+        answer = await session.call("events.list", group=group, after=token, limit=MOST, **asked)
         if answer["gap"]:
             note(f"gap: group {group}: {answer['gap']['message']}")
         if answer["events"]:

@@ -47,7 +47,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         metrics = Metrics()
         callers = Callers(Keys(tuple), ConnectionLimiter("", CONNECTIONS, metrics))
         v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
-        app = build_app(services, callers, v0.workers, version=v0.version, routes=TOPICS, v0=v0)
+        app = build_app(services, callers, v0.workers, version=eventd.__version__, routes=TOPICS, v0=v0)
         runner = Runner(app, services.log.chance, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -81,7 +81,6 @@ async def topics_of(services: Services, callers: Callers, metrics: Metrics, sett
             workers=WorkerPeers(Share(), dict, metrics),
             supervisor=supervisor,
             stopping=asyncio.get_running_loop().create_future(),
-            version=eventd.__version__,
             limits=limits,
             concurrency=ConcurrencyLimits(limits),
             started=services.clock.monotonic(),

@@ -163,7 +163,7 @@ def _with_options(
             if "key_file" in named:
                 given["key"] = ""  # perhaps from the environment: the command line has precedence
             shared = {name: given.pop(name) if name in options else default for name, (_, default) in SHARED.items()}
-            out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=_may_colour())
+            out = Output(shared.pop("output"), headers=not shared.pop("no_headers"), colour=may_colour())
             begin(command, Session(NodeChoice(**shared), out), given)
             sys.stdout.flush()  # a closed output is noticed here, where it can be handled
 
@@ -203,7 +203,8 @@ async def _run(command: Callable[..., Awaitable[None]], session: Session, given:
             raise SystemExit(128 + signals.number) from None
 
 
-def _may_colour() -> bool:
+def may_colour() -> bool:
+    """Return whether the output may have colours: it is a terminal that shows them, and NO_COLOR is not set."""
     if not sys.stdout.isatty():
         return False
     from eventd.settings.model import service_environment

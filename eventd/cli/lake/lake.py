@@ -18,7 +18,7 @@ from eventd.errors import CheckFailed, EventdError
 from eventd.text.invisible import printable
 
 if TYPE_CHECKING:
-    from eventd.lake.compaction import Done, Retention
+    from eventd.lake.compaction import Done, LedgerRetention
     from eventd.lake.reader import Survey, Trouble
     from eventd.lake.storage import Storage
 
@@ -163,7 +163,7 @@ def retain(
     session.out.one(RETAINED, row, name=lambda row: f"{row['expired']} {row['removed']}")
 
 
-def _show_plans(session: Session, plans: Sequence[Retention]) -> None:
+def _show_plans(session: Session, plans: Sequence[LedgerRetention]) -> None:
     rows = [
         {
             "node": plan.node,
@@ -180,7 +180,7 @@ def _show_plans(session: Session, plans: Sequence[Retention]) -> None:
         note("note: nothing was changed" if rows else "note: no segment is that old, or all are waiting for their 24 h")
 
 
-def _ask(plans: Sequence[Retention]) -> None:
+def _ask(plans: Sequence[LedgerRetention]) -> None:
     """Ask for confirmation. Raises EventdError unless the answer is yes."""
     if not plans:
         return

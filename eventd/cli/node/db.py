@@ -144,13 +144,9 @@ def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
 
 
 def _show_done(session: Session, done: Mapping[str, Any]) -> None:
-    out = session.out
-    if not out.is_table:
-        out.one((), done, name=lambda row: str(row["database"]))
-        return
-    out.line(f"restored {done['database']} from {done['file']}: {count(done['events'], 'event')}")
+    lines = [f"restored {done['database']} from {done['file']}: {count(done['events'], 'event')}"]
     if done["kept"]:
-        out.line(f"the previous database is kept: {done['kept']}")
-    for name in done["applied"]:
-        out.line(f"applied {name}")
-    out.line(f"the log has the new epoch {done['epoch']}; the previous one was {done['previousEpoch']}")
+        lines.append(f"the previous database is kept: {done['kept']}")
+    lines += [f"applied {name}" for name in done["applied"]]
+    lines.append(f"the log has the new epoch {done['epoch']}; the previous one was {done['previousEpoch']}")
+    session.out.outcome(done, *lines, name=lambda row: str(row["database"]))

@@ -66,10 +66,7 @@ async def create(
 
 def _show_key(session: Session, answer: dict[str, Any]) -> None:
     """Print the key. Raises OSError if it does not reach its reader, also when only the last flush fails."""
-    if session.out.is_table:
-        session.out.line(answer["key"])
-    else:
-        session.out.value(answer)
+    session.out.outcome(answer, answer["key"])
     session.out.flush()
 
 
@@ -90,7 +87,4 @@ async def revoke(
 ) -> None:
     """Revoke a key at once, and close every stream opened with it."""
     answer = await session.call("keys.revoke", name=name, forget=forget)
-    if session.out.is_table:
-        session.out.line(f"key/{name} {'forgotten' if forget else 'revoked'}")
-    else:
-        session.out.one((), answer, name=lambda row: str(row["name"]))
+    session.out.outcome(answer, f"key/{name} {'forgotten' if forget else 'revoked'}", name=lambda row: str(row["name"]))

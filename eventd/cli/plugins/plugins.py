@@ -71,12 +71,8 @@ def init(
     files = skeleton(name, folder, shell=shell)
     write_skeleton(files, folder)
     rows = [{"file": str(folder / path)} for path in files]
-    if session.out.is_table:
-        for row in rows:
-            session.out.line(f"{row['file']} created")
-        note(f"{folder / 'README.md'} describes the next steps")
-    else:
-        session.out.rows((), rows, name=lambda row: row["file"])
+    lines, notes = [f"{row['file']} created" for row in rows], [f"{folder / 'README.md'} describes the next steps"]
+    session.out.outcome(rows, *lines, name=lambda row: row["file"], notes=notes)
 
 
 @connected

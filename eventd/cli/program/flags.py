@@ -1,4 +1,4 @@
-"""Makes every setting a flag, except for those that must not be on a command line."""
+"""Makes settings flags, except for those that must not be on a command line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.program.declaring import declare
-from eventd.cli.program.values import MayBeEmpty
+from eventd.cli.program.values import EMPTY_SETTINGS, MayBeEmpty
 from eventd.settings.model import Settings, flag_of, load, variable_of
 
-_MAY_BE_EMPTY = frozenset({"lake"})
-"""Settings with a documented empty value, which disables what a variable or the file sets."""
 _METAVARS = {
     "lake_compact_after": "AGE",
     "max_sse_connections_per_key": "CONNECTIONS",
@@ -37,18 +35,23 @@ class Flags:
         return load(self.values, file=self.file)
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command that takes `Flags` first: each setting becomes a flag beside its own options."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    mirrored = {name: _parameter(name) for name in Settings.model_fields if flag_of(name)}
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that takes `Flags` first: these settings become flags beside its own options; all without
+    `names`."""
+    mirrored = {name: _parameter(name) for name in names or Settings.model_fields if flag_of(name)}
     file = typer.Option("--config", help="TOML or YAML file with settings. [EVENTD_CONFIG]", rich_help_panel=_PANEL)
-
-    def run(**given: Any) -> None:
-        values = {name: given.pop(name) for name in mirrored}
-        command(Flags(values, given.pop("config")), **given)
-
     config = _keyword("config", Annotated[Path | None, file])
-    return declare(run, command, [*own, config, *mirrored.values()])
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        def run(**given: Any) -> None:
+            values = {name: given.pop(name) for name in mirrored}
+            command(Flags(values, given.pop("config")), **given)
+
+        return declare(run, command, [*own, config, *mirrored.values()])
+
+    return decorate
 
 
 def shared_flags() -> dict[str, bool]:
@@ -60,7 +63,7 @@ def shared_flags() -> dict[str, bool]:
 def _parameter(name: str) -> inspect.Parameter:
     field = Settings.model_fields[name]
     text = f"{(field.description or '').replace('`', '')} [{variable_of(name)}]"
-    make = MayBeEmpty if name in _MAY_BE_EMPTY else typer.Option
+    make = MayBeEmpty if flag_of(name) in EMPTY_SETTINGS else typer.Option
     option = make(flag_of(name), help=text, rich_help_panel=_PANEL, show_default=False, metavar=_METAVARS.get(name))
     kind: Any = bool | None if field.annotation is bool else str | None
     return _keyword(name, Annotated[kind, option])

@@ -1,4 +1,4 @@
-"""Spellings of commands and options that the help no longer shows. This table is the only list of them.
+"""Spellings of commands, options and values that the help no longer shows. This table is the only list of them.
 
 Scripts use them, so each works as before and prints one notice on stderr; those that cannot work are refused with a
 remedy.
@@ -6,11 +6,16 @@ remedy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 RENAMED_OPTIONS: Final = {"--database-url": "--database"}
 RENAMED_COMMANDS: Final = {"federation peers": "federation links"}
+
+SPARK_SIZES: Final = {"audit run": "--memory", "audit stream": "--memory"}
+"""Options whose value may be a size in the notation of Spark, such as `2g`."""
+_SPARK_SIZE: Final = re.compile(r"([0-9]{1,9})([kmgt]b?|[KMGT])")
 
 SYNONYMS: Final = {"fed": "federation", "federation subscription": "subscription"}
 """Documented second names of groups: these need no notice. The longer one applies to the result of the other."""
@@ -31,14 +36,24 @@ _NO_TABLE = (
     *("topic put", "topic set", "topic describe", "topic delete", "topic write", "topic purge"),
     *("router put", "router delete"),
 )
+_SETTINGS_OF_A_NODE = (
+    *("--api-listen", "--port-file", "--api-keys-file", "--allow-insecure-no-auth", "--allow-debugger", "--group"),
+    *("--workers", "--standby", "--log-format", "--log-level", "--drain-timeout", "--prune-interval"),
+    *("--batch-retention", "--dead-letter-retention", "--run-retention", "--part-retention"),
+    *("--lake", "--lake-interval", "--lake-rows", "--lake-payloads", "--lake-compact-after", "--lake-retention"),
+    *("--lake-nice", "--max-body-bytes", "--max-connections", "--max-outbox-bytes", "--max-topics", "--max-routers"),
+    *("--max-total-bytes", "--max-watch-sessions", "--max-sse-connections", "--max-sse-connections-per-key"),
+    *("--max-inflight-per-key", "--probe-auth"),
+)
 UNUSED_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(_NO_TABLE, _HEADERS),
     **dict.fromkeys(("plugin init", "audit run", "audit generate"), (*_NODE, *_HEADERS)),
     **dict.fromkeys(("audit stream", "lake check", "lake compact", "lake retain", "lake close"), _NODE),
     **dict.fromkeys(("bench fanout", "bench subscriptions", "db backup"), _KEY),
     "db restore": (*_KEY, *_HEADERS),
+    "migrate": _SETTINGS_OF_A_NODE,
 }
-"""Shared options that these commands of `routerctl` accept and ignore."""
+"""Shared options that these commands of `routerctl`, and `routerd-eventd migrate`, accept and ignore."""
 
 _REMOVED = "the option was removed: leave it out"
 _OWN_NODES = "the command measures nodes of its own: leave it out"
@@ -68,6 +83,12 @@ def renamed_command(path: str) -> tuple[str, str] | None:
     """Return the old and the present name of a command that is called by its old name; None for any other."""
     old = command_of(path)
     return (old, RENAMED_COMMANDS[old]) if old in RENAMED_COMMANDS else None
+
+
+def renamed_value(path: str, option: str, value: str) -> str:
+    """Return the present spelling of an option's value; the same value if it is not an old one."""
+    found = _SPARK_SIZE.fullmatch(value) if SPARK_SIZES.get(command_of(path)) == option else None
+    return f"{found[1]}{found[2][0].upper()}iB" if found else value
 
 
 def unused_options(path: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.core import TyperArgument, TyperOption
 
-from eventd.cli.program.values import Duration, MayBeEmpty, Size, choices_of, read_word
+from eventd.cli.program.old_spellings import renamed_value
+from eventd.cli.program.values import EMPTY_SETTINGS, Duration, MayBeEmpty, Size, choices_of, read_word
 from eventd.cli.terminal.output import note
 from eventd.errors import Invalid
 
@@ -32,14 +33,18 @@ class _Parameter:
         if value is None:
             return () if several else None
         try:
-            return [self._read_one(one) for one in value] if several else self._read_one(value)
+            return [self._read_one(ctx, one) for one in value] if several else self._read_one(ctx, value)
         except Invalid as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=self) from None
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=self) from None
 
-    def _read_one(self: Any, value: Any) -> Any:
+    def _read_one(self: Any, ctx: typer.Context, value: Any) -> Any:
         kind = self.type_descriptor.annotation
+        if isinstance(value, str) and (now := renamed_value(ctx.command_path, self.opts[-1], value)) != value:
+            if not ctx.resilient_parsing:  # completion
+                note(f"note: {self.opts[-1]} {value} is now written {now}; the old spelling still works")
+            value = now
         kind = get_args(kind)[0] if get_origin(kind) is list else kind
         read = read_word(value, kind, self.min, self.max) if isinstance(value, str) else value
         return int(read) if isinstance(read, Duration | Size) else read  # handled before the command
@@ -100,9 +105,9 @@ class UnusedOption(Option):
         self._notice = f'note: {name} has no effect on "{command}"; leave it out'
 
     def process_value(self, ctx: Any, value: Any) -> None:
-        """Refuse an empty value, as every option does, and print the notice."""
+        """Refuse an empty value, as the used option does, and print the notice."""
         if getattr(ctx.get_parameter_source(self.name), "name", "") == "COMMANDLINE":
-            if _is_blank(value):
+            if _is_blank(value) and self.opts[0] not in EMPTY_SETTINGS:
                 raise typer.BadParameter(_blank_message(self), ctx=ctx, param=self)
             if not ctx.resilient_parsing:  # completion
                 note(self._notice)

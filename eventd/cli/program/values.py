@@ -16,6 +16,8 @@ from eventd.text.quoting import quoted
 
 DIGITS: Final = 18
 """Maximum number of digits of a whole number on the command line."""
+EMPTY_SETTINGS: Final = ("--lake",)
+"""Flags of settings whose empty value is documented: it disables what a variable or the file sets."""
 
 
 class MayBeEmpty(OptionInfo):

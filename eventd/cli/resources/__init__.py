@@ -1,4 +1,4 @@
 """routerctl apply, diff, get, describe, delete and dynamic.
 
-May import: cli.federation, cli.gateway, cli.terminal, resources.reading, runtime, text.
+May import: cli.federation, cli.gateway, cli.program, cli.terminal, resources.reading, runtime, text.
 """

@@ -11,7 +11,8 @@ import typer
 from eventd.cli.federation.watch import PAUSE
 from eventd.cli.gateway.selecting import WatchOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table
-from eventd.cli.resources.resources import read_files
+from eventd.cli.program.exits import ExitCode
+from eventd.cli.resources.resources import ExitCodeOption, read_files
 from eventd.cli.terminal.output import Column, count, moment, note, show_moment, text, write_json
 from eventd.runtime.clock import SystemClock
 from eventd.text.invisible import printable
@@ -165,11 +166,11 @@ async def diff(
     session: Session,
     config: ConfigOption = None,
     watch: WatchOption = False,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")
-    ] = False,
+    exit_code: ExitCodeOption = False,
 ) -> None:
     """Show how parts change the declared resources, and which parts have no effect."""
+    if watch and exit_code:
+        raise typer.BadParameter("--watch ends only with Ctrl-C and cannot be used with --exit-code")
     sources = read_files(config) if config else []
     if watch:
         first = True
@@ -182,7 +183,7 @@ async def diff(
     answer = await session.call("dynamic.diff", sources=sources)
     _print_diff(session, answer)
     if exit_code and (answer["suppressed"] or answer["addedResources"]):
-        raise typer.Exit(4)
+        raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
 def _print_diff(session: Session, answer: Mapping[str, Any], *, again: bool = False) -> None:
@@ -218,13 +219,7 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
 async def delete(session: Session, source: SourceArgument) -> None:
     """Delete a part. Its resources are gone until a plugin proposes them again."""
     answer = await session.call("dynamic.delete", source=source)
-    if not session.out.is_table:
-        session.out.one((), answer, name=_source)
-        return
-    session.out.line(f"{answer['source']} deleted")
-    if answer["gave"]:
-        gone = ", ".join(f"{one['kind']}/{one['name']}" for one in answer["gave"][:10])
-        more = len(answer["gave"]) - 10
-        note(
-            f"note: {count(len(answer['gave']), 'resource')} deleted with it: {gone}{f' and {more} more' * (more > 0)}"
-        )
+    gone = [f"{one['kind']}/{one['name']}" for one in answer["gave"]]
+    more = f" and {len(gone) - 10} more" if len(gone) > 10 else ""
+    words = f"note: {count(len(gone), 'resource')} deleted with it: {', '.join(gone[:10])}{more}"
+    session.out.outcome(answer, f"{answer['source']} deleted", name=_source, notes=[words] if gone else [])

@@ -11,6 +11,7 @@ import typer
 
 from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table
+from eventd.cli.program.exits import ExitCode
 from eventd.cli.terminal.output import Column, count, note, show_moment
 from eventd.text.invisible import printable
 
@@ -27,6 +28,7 @@ OptionalFilesOption = Annotated[
         "--filename", "-f", metavar="FILE", help="Delete the resources in these files; - is standard input; repeatable."
     ),
 ]
+ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")]
 PruneOption = Annotated[bool, typer.Option("--prune", help="Delete resources that are not in the files.")]
 
 
@@ -53,23 +55,16 @@ async def diff(
     session: Session,
     filename: FilesOption,
     prune: PruneOption = False,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with status 4 if there is a difference.")
-    ] = False,
+    exit_code: ExitCodeOption = False,
 ) -> None:
     """Show what `apply` would change, as a unified diff."""
     session.pretend = True
     answer = await session.call("resources.diff", sources=read_files(filename), prune=prune)
     changed = [change for change in answer["changes"] if change["diff"]]
-    if session.out.is_table:
-        for change in changed:
-            for line in change["diff"].splitlines():
-                session.out.line(printable(line))
-        _note_lost_events(changed, "would be deleted with it")
-    else:
-        session.out.rows((), changed, name=_full_name)
+    lines = [printable(line) for change in changed for line in change["diff"].splitlines()]
+    session.out.outcome(changed, *lines, name=_full_name, notes=_lost_events(changed, "would be deleted with it"))
     if changed and exit_code:
-        raise typer.Exit(4)
+        raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
 def read_files(paths: list[str]) -> list[dict[str, Any]]:
@@ -115,19 +110,20 @@ def _is_text(raw: bytes) -> bool:
 
 
 def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
-    suffix = " (dry run)" if answer["dryRun"] else ""
-    if session.out.is_table:
-        for change in answer["changes"]:
-            session.out.line(f"{_full_name(change)} {change['action']}{suffix}")
-        _note_lost_events(answer["changes"], "would be deleted with it" if answer["dryRun"] else "were deleted with it")
-    else:
-        session.out.rows((), answer["changes"], name=_full_name)
+    changes, suffix, verb = answer["changes"], "", "were deleted with it"
+    if answer["dryRun"]:
+        suffix, verb = " (dry run)", "would be deleted with it"
+    lines = [f"{_full_name(change)} {change['action']}{suffix}" for change in changes]
+    session.out.outcome(changes, *lines, name=_full_name, notes=_lost_events(changes, verb))
 
 
-def _note_lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> None:
-    for change in changes:
-        if change.get("events"):
-            note(f"note: {count(change['events'], 'stored event')} of group {change['name']} {verb}")
+def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
+    """Return a note for each deleted group with stored events."""
+    return [
+        f"note: {count(change['events'], 'stored event')} of group {change['name']} {verb}"
+        for change in changes
+        if change.get("events")
+    ]
 
 
 def _full_name(row: Mapping[str, Any]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import Self, TextIO
 
 WIDTH = 30
 
 
 class Bar:
-    """A line on a terminal that each call of `show` replaces. Without a terminal nothing is shown."""
+    """A line on a terminal that each call of `show` replaces, erased at the end of the context. Without a terminal
+    nothing is shown.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -24,8 +26,10 @@ class Bar:
             self._stream.write(f"\r\x1b[2K{words}{scale}")
             self._stream.flush()
 
-    def clear(self) -> None:
-        """Erase the line."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._shown:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
@@ -114,6 +114,24 @@ class Output:
             self.rows(columns, [row], name=name)
         else:
             self.value(dict(row))
+
+    def outcome(
+        self,
+        answer: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *lines: str,
+        name: Callable[..., str] = str,
+        notes: Iterable[str] = (),
+    ) -> None:
+        """Print what a command has changed: lines, and notes on stderr, instead of a table; otherwise the answer."""
+        if self.is_table:
+            for line in lines:
+                self.line(line)
+            for words in notes:
+                note(words)
+        elif isinstance(answer, Mapping):
+            self.one((), answer, name=name)
+        else:
+            self.rows((), answer, name=name)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         """Print aligned columns, two blanks apart."""

@@ -69,10 +69,7 @@ async def write(
         batches = _given([made(f"value {at}", value) for at, value in enumerate(values, start=1)])
     client = await session.client(again=True)
     written = await _write(client, topic, batches, node=node or None, create=create, idempotency_key=idempotency_key)
-    if session.out.is_table:
-        session.out.line(f"topic/{topic}: {_summary(written)}")
-    else:
-        session.out.rows((), written, name=lambda row: str(row["last_seq"]))
+    session.out.outcome(written, f"topic/{topic}: {_summary(written)}", name=lambda row: str(row["last_seq"]))
 
 
 def _record(value: str | bytes, where: str, *, tag: str, meta: Any, whole: bool) -> NewRecord:

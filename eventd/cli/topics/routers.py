@@ -114,10 +114,8 @@ async def put(
     session.make = True
     client = await session.client()
     state = await client.routers.put(router, spec)
-    if session.out.is_table:
-        session.out.line(f"router/{router} {'created' if state.created else 'configured'}")
-    else:
-        session.out.one((), {**show_router(state), "created": state.created}, name=_name)
+    done = f"router/{router} {'created' if state.created else 'configured'}"
+    session.out.outcome({**show_router(state), "created": state.created}, done, name=_name)
 
 
 def ends_of(router: str, source: str = "", dest: str = "") -> tuple[str, str]:
@@ -178,7 +176,5 @@ async def delete(
     answer = await client.routers.delete(router)
     if not answer.deleted and not ignore_not_found:
         raise NotFound(f"router {router} does not exist", hint="`routerctl router list` shows the routers")
-    if not session.out.is_table:
-        session.out.one((), {"router": answer.router, "deleted": answer.deleted}, name=_name)
-    elif answer.deleted:
-        session.out.line(f"router/{router} deleted")
+    done = [f"router/{router} deleted"] if answer.deleted else []
+    session.out.outcome({"router": answer.router, "deleted": answer.deleted}, *done, name=_name)

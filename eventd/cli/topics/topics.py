@@ -125,10 +125,7 @@ def _show_put(session: Session, put: TopicPut) -> None:
     import msgspec
 
     row = {**_plain(put), "config": msgspec.structs.asdict(put.config)}
-    if session.out.is_table:
-        session.out.line(f"topic/{put.topic} {'created' if put.created else 'configured'}")
-    else:
-        session.out.one((), row, name=_name)
+    session.out.outcome(row, f"topic/{put.topic} {'created' if put.created else 'configured'}", name=_name)
 
 
 @connected
@@ -158,11 +155,8 @@ async def describe(session: Session, topic: TopicArgument) -> None:
         "routersFrom": [_plain(router) async for router in client.routers.list(source=topic)],
         "routersTo": [_plain(router) async for router in client.routers.list(dest=topic)],
     }
-    if not session.out.is_table:
-        session.out.one((), {**state, **routers}, name=_name)
-        return
-    for name, value in _block(state, routers):
-        session.out.line(f"{f'{name}:' if name else '':<14}{printable(value)}".rstrip())
+    lines = [f"{f'{name}:' if name else '':<14}{printable(value)}".rstrip() for name, value in _block(state, routers)]
+    session.out.outcome({**state, **routers}, *lines, name=_name)
 
 
 def _block(state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
@@ -202,13 +196,9 @@ async def delete(
     answer = await client.topics.delete(topic, if_empty=if_empty)
     if not answer.deleted and not ignore_not_found:
         raise NotFound(f"topic {topic} does not exist", hint="`routerctl topic list` shows the topics")
-    if not session.out.is_table:
-        session.out.one((), _plain(answer), name=_name)
-        return
-    if answer.deleted:
-        session.out.line(f"topic/{topic} deleted")
-    for router in answer.routers_removed:
-        session.out.line(f"router/{router} deleted")
+    gone = [f"topic/{topic}"] if answer.deleted else []
+    gone += [f"router/{router}" for router in answer.routers_removed]
+    session.out.outcome(_plain(answer), *(f"{name} deleted" for name in gone), name=_name)
 
 
 @connected_without_table
@@ -228,7 +218,5 @@ async def purge(
         raise typer.BadParameter("select records with --before SEQ, --match TAG, or both")
     client = await session.client()
     answer = await client.topics.purge(topic, before_seq=before, match=match or None)
-    if session.out.is_table:
-        session.out.line(f"topic/{topic}: {count(answer.deleted, 'record')} deleted, {answer.count} left")
-    else:
-        session.out.one((), _plain(answer), name=_name)
+    done = f"topic/{topic}: {count(answer.deleted, 'record')} deleted, {answer.count} left"
+    session.out.outcome(_plain(answer), done, name=_name)

@@ -33,7 +33,7 @@ FORECAST = (
 _FLAGS = ("allow_cycle", "fan_in", "exactly_once")
 
 
-class Finding(NamedTuple):
+class GraphProblem(NamedTuple):
     """A problem: its kind, the router or topic, and its consequence."""
 
     problem: str
@@ -162,7 +162,7 @@ def _from_flag(word: str) -> Router:
 # --- findings -------------------------------------------------------------------------------------------------------
 
 
-def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Finding]:
+def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[GraphProblem]:
     """Add each new router to `present`; yield a finding for each that a node would refuse, and do not add that one."""
     from eventd.egress.routers.graph import Graph
 
@@ -173,18 +173,18 @@ def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[Findi
             present[router.name] = router
 
 
-def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Finding]:
+def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[GraphProblem]:
     if before is not None and (before.source, before.dest) != (router.source, router.dest):
         meaning = f"the name belongs to a router from {before.source} to {before.dest}: it would be refused"
-        yield Finding("re-pointed", router.name, meaning)
+        yield GraphProblem("re-pointed", router.name, meaning)
     elif router.source == router.dest:
-        yield Finding("cycle", router.name, "source and destination are the same: it would be refused")
+        yield GraphProblem("cycle", router.name, "source and destination are the same: it would be refused")
     else:
         if cycle := graph.cycle_closed_by(router):
-            yield Finding("cycle", router.name, f"{' -> '.join(cycle)}: it would be refused")
+            yield GraphProblem("cycle", router.name, f"{' -> '.join(cycle)}: it would be refused")
         if other := graph.meets(router):
             meaning = f"{other.name} also copies from {other.source} to {router.dest}: it would be refused"
-            yield Finding("fan-in", router.name, meaning)
+            yield GraphProblem("fan-in", router.name, meaning)
 
 
 def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
@@ -194,13 +194,13 @@ def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
             yield {"topic": topic, "dest": dest, **copies._asdict()}
 
 
-def _loops(forecast: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def _loops(forecast: Iterable[Mapping[str, Any]]) -> Iterator[GraphProblem]:
     for row in forecast:
         at = f"{row['topic']} => {row['dest']}"
         if row["topic"] == row["dest"] and row["copies"]:
-            yield Finding("loop", at, f"a record written to it returns {_times(row)}")
+            yield GraphProblem("loop", at, f"a record written to it returns {_times(row)}")
         elif row["duplicates"]:
-            yield Finding("duplicates", at, f"one record is copied there {_times(row)}")
+            yield GraphProblem("duplicates", at, f"one record is copied there {_times(row)}")
 
 
 def _times(row: Mapping[str, Any]) -> str:
@@ -209,14 +209,16 @@ def _times(row: Mapping[str, Any]) -> str:
     return "once" if row["copies"] == 1 else f"{row['copies']} times"
 
 
-def _advice(findings: Sequence[Finding]) -> str:
+def _advice(findings: Sequence[GraphProblem]) -> str:
     problems = {finding.problem for finding in findings}
     if problems & {"cycle", "fan-in", "loop", "duplicates"}:
         return "use --fan-in: such routers may close cycles, as a topic accepts each record only once"
     return "nothing was changed"
 
 
-def _show(session: Session, graph: Graph, findings: Sequence[Finding], forecast: Sequence[Mapping[str, Any]]) -> None:
+def _show(
+    session: Session, graph: Graph, findings: Sequence[GraphProblem], forecast: Sequence[Mapping[str, Any]]
+) -> None:
     out = session.out
     rows = [finding._asdict() for finding in findings]
     if out.format == "name":

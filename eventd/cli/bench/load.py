@@ -1,0 +1,158 @@
+"""The options that measurements share, and the plan that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from eventd.cli.gateway.session import Session
+from eventd.cli.program.values import Duration, Size
+from eventd.text.duration import HOUR, MILLISECOND, SECOND
+from eventd.text.size import MIB
+
+if TYPE_CHECKING:
+    from eventd.bench.site import BenchPlan
+
+
+def option(
+    name: str, metavar: str, help: str, *, kind: Any = str, default: Any = "", **about: Any
+) -> dict[str, tuple[Any, Any]]:
+    """Return the declaration and the default of an option, by the name of its parameter."""
+    declared = typer.Option(name, metavar=metavar or None, help=help, **about)
+    return {name.removeprefix("--").replace("-", "_"): (Annotated[kind, declared], default)}
+
+
+def _number(name: str, help: str, most: int, default: int | None) -> dict[str, tuple[Any, Any]]:
+    kind = int | None if default is None else int
+    return option(name, "NUMBER", help, kind=kind, default=default, min=1, max=most)
+
+
+_SIZE: Final = option(
+    "--size", "SIZE", "Size of one event as it is stored.", kind=Size, default=Size(350), min=32, max=MIB
+)
+_FOLDER: Final = option(
+    "--folder", "DIR", "Parent of the temporary folder of the nodes, which determines the disk to measure."
+)
+_PEER: Final = {
+    **option("--peer-server", "URL", "With --server: API of the node that receives the events."),
+    **option(
+        "--peer-key-file",
+        "PATH",
+        "File that holds the API key of the peer (default: that of --server).",
+        kind=Path | None,
+        default=None,
+    ),
+    **option(
+        "--peer-listen",
+        "HOST:PORT",
+        "Address where the peer listens for the group (default: a free port of this machine).",
+    ),
+    **option(
+        "--secret-file", "PATH", "File with a secret that both nodes can read (default: one created on this machine)."
+    ),
+    **option("--peer-database", "URL", "With --database: empty Postgres database of the second node."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The options for the load of a measurement, by their defaults. An option whose default is 0 is not offered.
+
+    `what` names the events. `peer` offers the options for a second node.
+    """
+
+    events: int = 0
+    what: str = "events"
+    duration: Duration | None = None
+    batch: int = 0
+    in_flight: int = 0
+    peer: bool = False
+
+    def options(self) -> dict[str, tuple[Any, Any]]:
+        """Return the declaration and the default of each option, by the name of its parameter."""
+        events = f"Number of {self.what} (default: {self.events:,})."
+        duration = "Measure for this long, such as 10s, instead of a number of events."
+        span = {"kind": Duration | None, "default": self.duration, "min": MILLISECOND, "max": HOUR}
+        in_flight = "Connections, each with one request at a time."
+        return {
+            **(_number("--events", events, 100_000_000, None) if self.events else {}),
+            **option("--duration", "DURATION", duration, **span),
+            **_SIZE,
+            **(_number("--batch", "Events per request.", 10_000, self.batch) if self.batch else {}),
+            **(_number("--in-flight", in_flight, 1000, self.in_flight) if self.in_flight else {}),
+            **(_PEER if self.peer else {}),
+            **_FOLDER,
+        }
+
+
+def make_plan(session: Session, load: Load, given: dict[str, Any]) -> BenchPlan:
+    """Return the plan of a measurement for the given options. Raises `BadParameter` for those that contradict."""
+    from eventd.bench.site import BenchPlan
+
+    events, duration = given.pop("events", None), given.pop("duration")
+    amount: dict[str, Any]
+    if duration is None:
+        amount = {"events": events or load.events}
+    elif events is None:
+        amount = {"events": 0, "seconds": duration / SECOND}
+    else:
+        raise typer.BadParameter("--events and --duration exclude each other: leave one out")
+    peer = {name: given.pop(name) for name in _PEER if name in given}
+    return BenchPlan(**amount, **given, **_nodes(session, given["folder"], **peer))
+
+
+def _nodes(
+    session: Session,
+    folder: str,
+    *,
+    peer_server: str = "",
+    peer_key_file: Path | None = None,
+    peer_listen: str = "",
+    secret_file: str = "",
+    peer_database: str = "",
+) -> dict[str, Any]:
+    """Return the parameters of the nodes. Raises `BadParameter` for contradicting options."""
+    from eventd.settings.values import read_endpoint
+
+    try:
+        listen = tuple(read_endpoint(peer_listen)) if peer_listen else None
+    except ValueError as error:
+        raise typer.BadParameter(f"--peer-listen: {error}") from None
+    node = session.node
+    running = {"--peer-key-file": peer_key_file, "--peer-listen": peer_listen, "--secret-file": secret_file}
+    started = {"--folder": folder, "--database": node.database, "--peer-database": peer_database}
+    for option, value in running.items():
+        if value and not peer_server:
+            raise typer.BadParameter(f"{option} is for running nodes: add --server URL --peer-server URL")
+    if peer_server and not node.server:
+        raise typer.BadParameter("--peer-server needs --server, which names the sending node")
+    for option, value in started.items():
+        if value and node.server:
+            raise typer.BadParameter(f"{option} is for nodes that the command starts, but --server names a running one")
+    key = node.read_key() if node.server else ""
+    return {
+        "servers": tuple(server for server in (node.server, peer_server) if server),
+        "key": key,
+        "peer_key": replace(node, key="", key_file=peer_key_file).read_key() if peer_key_file is not None else key,
+        "secret_file": secret_file,
+        "peer_listen": listen,
+        "database": _database("--database", node.database or ""),
+        "peer_database": _database("--peer-database", peer_database),
+    }
+
+
+def _database(option: str, url: str) -> str:
+    """Return the URL of a Postgres database; empty means SQLite in a temporary file. Raises `BadParameter`."""
+    from eventd.settings.values import read_database
+
+    if url in ("", "sqlite"):
+        return ""
+    if url.startswith("sqlite:"):
+        raise typer.BadParameter(f"{option}: each run creates its own SQLite file: use --folder to choose the disk")
+    try:
+        return read_database(url)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option}: {error}") from None
