@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -376,6 +377,14 @@ def test_a_class_name_means_one_thing_or_two() -> None:
         for node in source.nodes(ast.ClassDef):
             files.setdefault(node.name, []).append(source.path)
     assert {name: found for name, found in files.items() if len(found) > 2} == {}
+
+
+def test_tests_lie_in_folders_that_are_called_like_rooms() -> None:
+    """Whoever changes a room finds its tests under the same name, in each layer that has some."""
+    layers = ("tests/unit/", "tests/contract/", "tests/integration/")
+    files = [PurePosixPath(path) for path in tracked_files() if path.startswith(layers) and "/test_" in path]
+    folders = {".".join(path.parent.parts[2:]) for path in files}
+    assert folders - {"", "federation", "mutation"} <= ROOMS.keys()
 
 
 def test_a_room_may_import_what_it_imports_and_no_more() -> None:

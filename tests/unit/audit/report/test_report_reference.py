@@ -10,7 +10,7 @@ import pytest
 from eventd.audit.engine import tables
 from eventd.audit.report import findings, report
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "audit-report.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "audit-report.md").read_text(encoding="utf-8")
 SECTIONS = {
     "report.json": report.Report,
     "lake": report.Lake,
