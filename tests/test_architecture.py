@@ -380,7 +380,7 @@ def test_a_class_name_means_one_thing_or_two() -> None:
 
 
 def test_tests_lie_in_folders_that_are_called_like_rooms() -> None:
-    """Whoever changes a room finds its tests under the same name, in each layer that has some."""
+    """The tests of a room have its name in each layer, so that a change finds them."""
     layers = ("tests/unit/", "tests/contract/", "tests/integration/")
     files = [PurePosixPath(path) for path in tracked_files() if path.startswith(layers) and "/test_" in path]
     folders = {".".join(path.parent.parts[2:]) for path in files}

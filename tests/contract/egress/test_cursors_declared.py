@@ -11,7 +11,7 @@ from eventd.log.cursors.cursors import create_cursor, read_cursors
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, ManualClock
-from tests.support.bookkeeping import GroupLedger
+from tests.support.group_ledger import GroupLedger
 from tests.support.statements import statements
 
 ROUTERS = 50

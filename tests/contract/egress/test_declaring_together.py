@@ -12,7 +12,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import read_cursors
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
-from tests.support.bookkeeping import GROUP, PEER, GroupLedger
+from tests.support.group_ledger import GROUP, PEER, GroupLedger
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from eventd.store.rows import links
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
 from eventd.testing import ManualClock, draft, until
-from tests.support.bookkeeping import GROUP, PEER, GroupLedger
+from tests.support.group_ledger import GROUP, PEER, GroupLedger
 
 DAY = 24 * 3600 * SECOND
 

@@ -10,7 +10,7 @@ from eventd.log.cursors.cursors import LinkState, rewind
 from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.bookkeeping import GroupLedger
+from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
 

@@ -23,7 +23,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
-from tests.support.bookkeeping import GroupLedger
+from tests.support.group_ledger import GroupLedger
 
 STATES = ("delivered", "pending", "failed", "expired", "refused", "in_path", "unknown")
 TYPES = ("x", "y", "z")

@@ -20,8 +20,8 @@ from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import execute
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.bookkeeping import GroupLedger
 from tests.support.declared import declare, group
+from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
 ZERO = "0001-01-01T00:00:00Z"

@@ -29,7 +29,7 @@ from eventd.store.rows.links import record_gap
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
 from eventd.store.schema.tables import batches, inbound_gaps, metadata
 from eventd.testing import NOW, ManualClock, draft, event
-from tests.support.bookkeeping import GroupLedger
+from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
 

@@ -11,7 +11,7 @@ from eventd.log.cursors.cursors import DeadLetter, Step, create_cursor, delete_c
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint
-from tests.support.shelf import LedgerStore
+from tests.support.ledger_store import LedgerStore
 from tests.support.stored_batches import evidence, receipt_text, stored_batch
 
 DELIVERIES = Ledger.DELIVERIES

@@ -21,7 +21,7 @@ from eventd.testing import NOW, ManualClock, draft
 from federation.digest import digest, fingerprint
 from federation.ranges import Range
 from federation.wire import Refusal
-from tests.support.shelf import LedgerStore
+from tests.support.ledger_store import LedgerStore
 from tests.support.stored_batches import evidence, receipt_text
 from tests.support.topics import Topics
 

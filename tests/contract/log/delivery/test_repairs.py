@@ -23,7 +23,7 @@ from eventd.store.engine.database import Database
 from eventd.store.rows.registry import read_version
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
-from tests.support.bookkeeping import GroupLedger
+from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
 

@@ -28,7 +28,7 @@ from eventd.testing import ManualClock, draft
 from federation.errors import MessageError
 from tests.support.deleted import clear_all
 from tests.support.routed import RoutedTopics
-from tests.support.topic_books import check_topics
+from tests.support.topic_sums import check_topics
 from tests.support.topics import drafts_of
 
 TOPICS = ("t0", "t1", "t2", "t3")

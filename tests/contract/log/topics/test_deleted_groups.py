@@ -25,8 +25,8 @@ from eventd.store.rows.links import StoredMark, keep_receipt, read_receipt, reco
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema.tables import blocks, event_ids, inbound_batches, inbound_gaps, inbound_links
 from eventd.testing import NOW, ManualClock, draft
-from tests.support.bookkeeping import GroupLedger
 from tests.support.deleted import clear_all
+from tests.support.group_ledger import GroupLedger
 from tests.support.reading import read_records
 from tests.support.stored import read_stored
 

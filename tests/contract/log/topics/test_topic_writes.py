@@ -26,7 +26,7 @@ from eventd.store.engine.database import Database, execute, fetch
 from eventd.testing import ManualClock
 from tests.support.deleted import clear_all
 from tests.support.statements import statements
-from tests.support.topic_books import check_topics
+from tests.support.topic_sums import check_topics
 from tests.support.topics import Topics, drafts_of
 
 

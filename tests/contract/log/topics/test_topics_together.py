@@ -16,7 +16,7 @@ from eventd.log.topics.topics import DeleteTopic, PatchTopic, PutTopic
 from eventd.log.topics.write import RECORD_BYTES, Write, WriteResult
 from eventd.store.engine.database import Database, fetch
 from eventd.testing import ManualClock
-from tests.support.topic_books import check_topics
+from tests.support.topic_sums import check_topics
 from tests.support.topics import Topics, drafts_of
 
 

@@ -17,7 +17,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import record_gap
 from tests.integration.cli.conftest import Control
-from tests.support.bookkeeping import GroupLedger
+from tests.support.group_ledger import GroupLedger
 
 LINK = link_name("edge", "cloud")
 
