@@ -15,7 +15,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import sqlalchemy as sa
 
@@ -29,12 +28,14 @@ from eventd.store.engine.database import fetch
 from federation.event import is_alive
 
 COUNTED = 20_000
-"""Maximum number of blocks read from one cursor to the next, and of records decoded for one cursor: beyond, records are
-estimated."""
+"""Maximum number of blocks counted by their columns, or of records where blocks must be decoded; the rest is estimated."""
 MOST_KINDS = 1000
 """Maximum number of combinations of types in an estimate, the most frequent first."""
 SURVEYED = 250
 """Maximum number of records that one step of a survey decodes, in a millisecond or two."""
+
+_Kind = tuple[int, str, str, str, bool]
+"""The columns that decide which records of a block are to be sent: equal for all blocks of a kind."""
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class Backlog:
         self.count(more.events, more.bytes, more.oldest, more.newest, more.expires_first)
         self.expired += more.expired
         self.others += more.others
+        self.exact &= more.exact
 
     def count(self, events: int, size: int, oldest: int | None, newest: int | None, expires_first: int | None) -> None:
         """Count further events that are to be sent."""
@@ -75,6 +77,10 @@ class Backlog:
         self.oldest = _earlier(self.oldest, oldest)
         self.newest = max(self.newest or 0, newest or 0) or None
         self.expires_first = _earlier(self.expires_first, expires_first)
+
+    def count_block(self, block: Block, records: int) -> None:
+        """Count this many records of a block; its `bytes` only fit if these are all."""
+        self.count(records, block.bytes, block.recorded_at, block.recorded_at, block.expires_first)
 
 
 def _earlier(one: int | None, other: int | None) -> int | None:
@@ -95,36 +101,47 @@ def read_backlogs(
 ) -> list[Backlog]:
     """Return the backlogs of several peers, in order; `asked`: the filter and the cursor's position of each."""
     last, excluded = read_head(conn).last, sorted(but)
-    counters = [_Counter(wanted, after, Backlog(last), now, COUNTED, excluded) for wanted, after in asked]
-    behind = [counter for counter in counters if counter.after < last]
-    own = all(counter.wanted.own for counter in behind)
+    found = {at: Backlog(last) for at in range(len(asked))}
+    behind = sorted((at for at, (_, after) in enumerate(asked) if after < last), key=lambda at: asked[at][1])
+    while behind:
+        counters = [_Counter(*asked[at], Backlog(last), now, excluded) for at in behind]
+        counted = _count_ahead(conn, topic_id, counters, last)
+        found |= zip(behind, counted, strict=False)
+        behind = behind[len(counted) :]
+    return list(found.values())
+
+
+def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter], last: int) -> list[Backlog]:
+    """Return the backlogs of the first of the counters, which are in the order of their cursors, up to the head `last`.
+
+    These are all, unless the bound is exceeded: then those that began first.
+    """
+    starts, now, excluded = [counter.after for counter in counters], counters[0].now, counters[0].but
+    own = all(counter.wanted.own for counter in counters)
     kinds: dict[_Kind, dict[bool | None, list[_Counter]]] = {}
     sums: defaultdict[tuple[int, _Kind], Backlog] = defaultdict(lambda: Backlog(0))
-    for start, end in pairwise([*sorted({counter.after for counter in behind}), last]):
-        reached = [counter for counter in behind if counter.after <= start]
-        for number, block in enumerate(outlines(conn, topic_id, start, end, own=own)):
-            if number == COUNTED:
-                _estimate(conn, reached, block, end, own=own)
-                break
-            if block.position <= start:  # the cursors before have counted all of it
-                singly = [counter for counter in reached if counter.after == start]
-            elif _within(excluded, block.position, block.last):
-                singly = reached
-            else:
-                kind = block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, now)
-                if kind not in kinds:
-                    kinds[kind] = _judge(block._replace(position=1, records=last), behind)
-                sums[start, kind].count(*_numbers(block))
-                singly = [counter for counter in kinds[kind][None] if counter.after <= start]
-            for counter in singly:
-                counter.take(block)
+    looked = 0
+    for block in outlines(conn, topic_id, starts[0], last, own=own):
+        if looked >= COUNTED:
+            counters = [counter for counter in counters if counter.after == starts[0]]
+            _estimate(conn, counters, block, own=own)
+            break
+        whole, inside = bisect_left(starts, block.position), bisect_left(starts, block.last)
+        singly = [*counters[whole:inside]]
+        if _within(excluded, block.position, block.last):
+            singly += counters[:whole]
+        elif whole:
+            kind = block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, now)
+            if kind not in kinds:
+                kinds[kind] = _judge(block._replace(position=1, records=last), counters)
+            sums[starts[whole - 1], kind].count_block(block, block.records)
+            singly += [counter for counter in kinds[kind][None] if counter.after < block.position]
+        looked += 1 if all([counter.take(block) for counter in singly]) else cost_of(block)
     for (start, kind), total in sums.items():
         for counter in kinds[kind][True]:
             if counter.after <= start:
                 counter.found.add(total)
-    for counter in behind:
-        counter.decode(conn)
-    return [counter.found for counter in counters]
+    return [counter.done(conn) for counter in counters]
 
 
 def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Backlog:
@@ -132,67 +149,53 @@ def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int
 
     A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
     """
-    counter = _Counter(wanted, after, Backlog(upto), now, SURVEYED, sized=True)
+    counter, left = _Counter(wanted, after, Backlog(upto), now, sized=True), SURVEYED
     for block in outlines(conn, topic_id, after, upto, portion=2 + SURVEYED // PASSED_OVER):
-        if counter.left <= 0:
+        if left <= 0:
             counter.found.upto = min(counter.found.upto, block.position - 1)
             break
-        end = max(block.position, after + 1) + counter.left - 1
+        end = max(block.position, after + 1) + left - 1
         if counter.take(block):
-            counter.left -= PASSED_OVER
-        elif end < block.last:
+            left -= PASSED_OVER
+            continue
+        left -= cost_of(block)
+        if end < block.last:
             counter.found.upto = min(counter.found.upto, end)
-    counter.decode(conn)
-    return counter.found
-
-
-# --- the counter of one cursor ------------------------------------------------------------------------------------
-
-_Kind = tuple[int, str, str, str, bool]
-"""The columns by which a block is judged."""
+    return counter.done(conn)
 
 
 @dataclass(slots=True)
 class _Counter:
     """Counts for one cursor: the records after its position `after` up to `found.upto`, without the positions `but`.
 
-    `left`: how many records may still be decoded. `sized`: `found.bytes` must be exact.
+    `sized`: `found.bytes` must be exact.
     """
 
     wanted: PeerFilter
     after: int
     found: Backlog
     now: int
-    left: int
     but: Sequence[int] = ()
     sized: bool = False
     undecided: list[int] = field(default_factory=list)
 
     def take(self, block: Block) -> bool:
-        """Count a block by its columns, or an estimate of it; return False if it is left to `decode` instead."""
+        """Count a block by its columns; return False if these are not sufficient: `done` decodes it."""
         first, last = max(block.position, self.after + 1), min(block.last, self.found.upto)
-        records, excluded = last + 1 - first, _within(self.but, first, last)
-        vague = records < block.records and (self.sized or block.expires_first is not None)  # true only of the whole
-        meant = self.wanted.settles(block, self.now)
+        meant, records = self.wanted.settles(block, self.now), last + 1 - first
+        # A part of a block has fewer bytes than its column says, and may expire later.
+        vague = records < block.records and (self.sized or block.expires_first is not None)
         if meant is False:
             self.found.others += records
-        elif meant and not (vague or excluded):
-            self.found.count(records, *_numbers(block)[1:])
-        elif self.left > 0:
-            self.undecided.append(block.position)
-            self.left -= cost_of(block)
-            return False
+        elif meant and not vague and not _within(self.but, first, last):
+            self.found.count_block(block, records)
         else:
-            self.estimate(records - excluded, block.recorded_at)
+            self.undecided.append(block.position)
+            return False
         return True
 
-    def estimate(self, records: int, oldest: int | None) -> None:
-        """Count records of which some may not be meant for the peer, or have expired."""
-        self.found.count(records, 0, oldest, None, None)
-        self.found.exact = False
-
-    def decode(self, conn: sa.Connection) -> None:
-        """Count, one by one, the records of blocks whose columns were not sufficient."""
+    def done(self, conn: sa.Connection) -> Backlog:
+        """Count the records of undecided blocks one by one, and return the result."""
         for block, _ in blocks_at(conn, self.undecided):
             part = block.within(self.after, self.found.upto)
             for record in unpack(part) if part else ():
@@ -205,37 +208,36 @@ class _Counter:
                     self.found.others += reason != "expired"
                 else:
                     self.found.count(1, record.size, record.recorded_at, record.recorded_at, record.expires_at)
+        return self.found
 
 
 def _judge(outline: Block, counters: Iterable[_Counter]) -> dict[bool | None, list[_Counter]]:
-    """Return the counters for which all records of an outline are to be sent, none (False), or unknown (None)."""
+    """Return the counters for which all records of the outline are to be sent (True), none, or some (None: decode)."""
     judged: dict[bool | None, list[_Counter]] = {True: [], False: [], None: []}
     for counter in counters:
         judged[counter.wanted.settles(outline, counter.now)].append(counter)
     return judged
 
 
-def _estimate(conn: sa.Connection, counters: Iterable[_Counter], first: Block, last: int, *, own: bool) -> None:
-    """Count the records of the blocks from `first` to the position `last` by their types alone.
+def _estimate(conn: sa.Connection, counters: Iterable[_Counter], first: Block, *, own: bool) -> None:
+    """Count the records from a block on by their types alone.
 
     The database sums them up, which delays no writer.
     """
     rows = fetch(
         conn,
-        "SELECT own, types, sum(records), min(recorded_at) FROM blocks WHERE topic_id = ? AND position BETWEEN ? AND ?"
+        "SELECT own, types, sum(records), min(recorded_at) FROM blocks WHERE topic_id = ? AND position >= ?"
         f"{' AND own = 1' if own else ''} GROUP BY own, types ORDER BY 3 DESC LIMIT ?",
-        (first.topic_id, first.position, last, MOST_KINDS),
+        (first.topic_id, first.position, MOST_KINDS),
     )
-    whole = first._replace(records=last + 1 - first.position)
-    kinds = [(whole._replace(own=entered, types=types), int(records), at) for entered, types, records, at in rows]
     for counter in counters:
+        last, found = counter.found.upto, counter.found
+        whole = first._replace(records=last + 1 - first.position)
+        kinds = [(whole._replace(own=entered, types=types), int(records), at) for entered, types, records, at in rows]
         meant = [(records, at) for kind, records, at in kinds if counter.wanted.selection.settles(kind) is not False]
         records = sum(records for records, _ in meant) - _within(counter.but, first.position, last)
-        counter.estimate(max(0, records), min((at for _, at in meant), default=None))
-
-
-def _numbers(block: Block) -> tuple[int, int, int, int, int | None]:
-    return block.records, block.bytes, block.recorded_at, block.recorded_at, block.expires_first
+        found.count(max(0, records), 0, min((at for _, at in meant), default=None), None, None)
+        found.exact = False
 
 
 def _within(positions: Sequence[int], first: int, last: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventd.log.core.commit import Change, Transaction, Turn
+from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.store.engine.database import bulk_insert
 from eventd.store.schema.tables import refusals
 
@@ -25,7 +25,7 @@ class RefusedRequests(NamedTuple):
     last_at: int
 
 
-class StoreRefusals(Change[None]):
+class StoreRefusals(ChangeUnit[None]):
     """A unit of the writer: adds rows to the table of refusals."""
 
     turn = Turn.BACKGROUND
