@@ -1,7 +1,7 @@
 """The backlog of a link: how many events wait for a peer, since when, and how many are only refreshes.
 
-`read_backlogs` passes once over the blocks ahead of one cursor or many. It sums up blocks with equal columns: for most
-peers, all of their records are to be sent, or none. For other peers it takes each block singly, and decodes it if its
+`read_backlogs` passes once over the blocks ahead of many cursors. It sums up blocks with equal columns: for most peers,
+all of their records are to be sent, or none. For the other peers it takes each block singly, and decodes it if its own
 columns are not sufficient. The work is bounded: the rest of a long backlog is estimated.
 
 `survey` takes blocks in the same way, but is exact: a step ends at its bound, and the next one continues there. What
@@ -28,14 +28,11 @@ from eventd.store.engine.database import fetch
 from federation.event import is_alive
 
 COUNTED = 20_000
-"""Maximum number of blocks counted by their columns, or of records where blocks must be decoded; the rest is estimated."""
+"""Maximum number of blocks read from one cursor to the next, and of records decoded for each; the rest is estimated."""
 MOST_KINDS = 1000
 """Maximum number of combinations of types in an estimate, the most frequent first."""
 SURVEYED = 250
 """Maximum number of records that one step of a survey decodes, in a millisecond or two."""
-
-_Kind = tuple[int, str, str, str, bool]
-"""The columns that decide which records of a block are to be sent: equal for all blocks of a kind."""
 
 
 @dataclass(slots=True)
@@ -101,47 +98,48 @@ def read_backlogs(
 ) -> list[Backlog]:
     """Return the backlogs of several peers, in order; `asked`: the filter and the cursor's position of each."""
     last, excluded = read_head(conn).last, sorted(but)
-    found = {at: Backlog(last) for at in range(len(asked))}
-    behind = sorted((at for at, (_, after) in enumerate(asked) if after < last), key=lambda at: asked[at][1])
-    while behind:
-        counters = [_Counter(*asked[at], Backlog(last), now, excluded) for at in behind]
-        counted = _count_ahead(conn, topic_id, counters, last)
-        found |= zip(behind, counted, strict=False)
-        behind = behind[len(counted) :]
-    return list(found.values())
+    counters = [_Counter(wanted, after, Backlog(last), now, COUNTED, excluded) for wanted, after in asked]
+    for own in (True, False):  # for most peers, the blocks of other nodes need not be read
+        behind = [counter for counter in counters if counter.after < last and counter.wanted.own == own]
+        behind.sort(key=lambda counter: counter.after)
+        while behind:
+            behind = behind[_count_ahead(conn, topic_id, behind, own=own) :]
+    return [counter.found for counter in counters]
 
 
-def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter], last: int) -> list[Backlog]:
-    """Return the backlogs of the first of the counters, which are in the order of their cursors, up to the head `last`.
+def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter], *, own: bool) -> int:
+    """Let the counters, in the order of their cursors, count up to the head; return how many of them have.
 
-    These are all, unless the bound is exceeded: then those that began first.
+    The others begin beyond the bound, from which on a backlog is estimated. With `own`, only the blocks of this node.
     """
-    starts, now, excluded = [counter.after for counter in counters], counters[0].now, counters[0].but
-    own = all(counter.wanted.own for counter in counters)
-    kinds: dict[_Kind, dict[bool | None, list[_Counter]]] = {}
-    sums: defaultdict[tuple[int, _Kind], Backlog] = defaultdict(lambda: Backlog(0))
-    looked = 0
-    for block in outlines(conn, topic_id, starts[0], last, own=own):
-        if looked >= COUNTED:
-            counters = [counter for counter in counters if counter.after == starts[0]]
-            _estimate(conn, counters, block, own=own)
+    first, starts = counters[0], [counter.after for counter in counters]
+    kinds: dict[tuple[int, str, str, str, bool], _Kind] = {}
+    begun = looked = 0
+    for block in outlines(conn, topic_id, first.after, first.found.upto, own=own):
+        before, begun = begun, bisect_left(starts, block.last)
+        looked = looked + 1 if begun == before else 1
+        if looked > COUNTED:
+            _estimate(conn, counters[:begun], block, own=own)
             break
-        whole, inside = bisect_left(starts, block.position), bisect_left(starts, block.last)
-        singly = [*counters[whole:inside]]
-        if _within(excluded, block.position, block.last):
+        whole = bisect_left(starts, block.position)  # the cursors of the others are inside the block
+        singly = [*counters[whole:begun]]
+        if _within(first.but, block.position, block.last):
             singly += counters[:whole]
         elif whole:
-            kind = block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, now)
-            if kind not in kinds:
-                kinds[kind] = _judge(block._replace(position=1, records=last), counters)
-            sums[starts[whole - 1], kind].count_block(block, block.records)
-            singly += [counter for counter in kinds[kind][None] if counter.after < block.position]
-        looked += 1 if all([counter.take(block) for counter in singly]) else cost_of(block)
-    for (start, kind), total in sums.items():
-        for counter in kinds[kind][True]:
-            if counter.after <= start:
-                counter.found.add(total)
-    return [counter.done(conn) for counter in counters]
+            columns = block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, first.now)
+            if columns not in kinds:
+                kinds[columns] = _Kind(block._replace(position=1, records=first.found.upto), counters)
+            kinds[columns].sums[starts[whole - 1]].count_block(block, block.records)
+            singly += [counter for counter in kinds[columns].unsure if counter.after < block.position]
+        for counter in singly:
+            counter.take(block)
+    else:
+        begun = len(counters)
+    for kind in kinds.values():
+        kind.distribute()
+    for counter in counters[:begun]:
+        counter.decode(conn)
+    return begun
 
 
 def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Backlog:
@@ -149,53 +147,62 @@ def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int
 
     A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
     """
-    counter, left = _Counter(wanted, after, Backlog(upto), now, sized=True), SURVEYED
+    counter = _Counter(wanted, after, Backlog(upto), now, SURVEYED, sized=True)
     for block in outlines(conn, topic_id, after, upto, portion=2 + SURVEYED // PASSED_OVER):
-        if left <= 0:
+        if counter.left <= 0:
             counter.found.upto = min(counter.found.upto, block.position - 1)
             break
-        end = max(block.position, after + 1) + left - 1
+        end = max(block.position, after + 1) + counter.left - 1
         if counter.take(block):
-            left -= PASSED_OVER
-            continue
-        left -= cost_of(block)
-        if end < block.last:
+            counter.left -= PASSED_OVER
+        elif end < block.last:
             counter.found.upto = min(counter.found.upto, end)
-    return counter.done(conn)
+    counter.decode(conn)
+    return counter.found
 
 
 @dataclass(slots=True)
 class _Counter:
     """Counts for one cursor: the records after its position `after` up to `found.upto`, without the positions `but`.
 
-    `sized`: `found.bytes` must be exact.
+    `left`: how many records may still be decoded. `sized`: `found.bytes` must be exact.
     """
 
     wanted: PeerFilter
     after: int
     found: Backlog
     now: int
+    left: int
     but: Sequence[int] = ()
     sized: bool = False
     undecided: list[int] = field(default_factory=list)
 
     def take(self, block: Block) -> bool:
-        """Count a block by its columns; return False if these are not sufficient: `done` decodes it."""
+        """Count a block by its columns, or estimate it; return False if it is left to `decode` instead."""
         first, last = max(block.position, self.after + 1), min(block.last, self.found.upto)
-        meant, records = self.wanted.settles(block, self.now), last + 1 - first
+        records, excluded = last + 1 - first, _within(self.but, first, last)
+        meant = self.wanted.settles(block, self.now)
         # A part of a block has fewer bytes than its column says, and may expire later.
         vague = records < block.records and (self.sized or block.expires_first is not None)
         if meant is False:
             self.found.others += records
-        elif meant and not vague and not _within(self.but, first, last):
+        elif meant and not vague and not excluded:
             self.found.count_block(block, records)
-        else:
+        elif self.left > 0:
             self.undecided.append(block.position)
+            self.left -= cost_of(block)
             return False
+        else:
+            self.estimate(records - excluded, block.recorded_at)
         return True
 
-    def done(self, conn: sa.Connection) -> Backlog:
-        """Count the records of undecided blocks one by one, and return the result."""
+    def estimate(self, records: int, oldest: int | None) -> None:
+        """Count records that are to be sent as far as their types show."""
+        self.found.count(records, 0, oldest, None, None)
+        self.found.exact = False
+
+    def decode(self, conn: sa.Connection) -> None:
+        """Count the records of undecided blocks one by one."""
         for block, _ in blocks_at(conn, self.undecided):
             part = block.within(self.after, self.found.upto)
             for record in unpack(part) if part else ():
@@ -208,15 +215,27 @@ class _Counter:
                     self.found.others += reason != "expired"
                 else:
                     self.found.count(1, record.size, record.recorded_at, record.recorded_at, record.expires_at)
-        return self.found
 
 
-def _judge(outline: Block, counters: Iterable[_Counter]) -> dict[bool | None, list[_Counter]]:
-    """Return the counters for which all records of the outline are to be sent (True), none, or some (None: decode)."""
-    judged: dict[bool | None, list[_Counter]] = {True: [], False: [], None: []}
-    for counter in counters:
-        judged[counter.wanted.settles(outline, counter.now)].append(counter)
-    return judged
+class _Kind:
+    """All blocks with the columns of an `outline`: their `sums`, by the last cursor before them.
+
+    The counters that are `unsure` must take each of these blocks.
+    """
+
+    def __init__(self, outline: Block, counters: Iterable[_Counter]) -> None:
+        verdicts = [(counter, counter.wanted.settles(outline, counter.now)) for counter in counters]
+        self.sums: defaultdict[int, Backlog] = defaultdict(lambda: Backlog(0))
+        self.unsure = [counter for counter, meant in verdicts if meant is None]
+        self._takers = [counter for counter, meant in verdicts if meant]
+
+    def distribute(self) -> None:
+        """Add to each counter for which all records are to be sent the sums behind its cursor."""
+        starts, total = sorted(self.sums), Backlog(0)
+        for counter in reversed(self._takers):  # in the order of their cursors
+            while starts and starts[-1] >= counter.after:
+                total.add(self.sums[starts.pop()])
+            counter.found.add(total)
 
 
 def _estimate(conn: sa.Connection, counters: Iterable[_Counter], first: Block, *, own: bool) -> None:
@@ -231,13 +250,12 @@ def _estimate(conn: sa.Connection, counters: Iterable[_Counter], first: Block, *
         (first.topic_id, first.position, MOST_KINDS),
     )
     for counter in counters:
-        last, found = counter.found.upto, counter.found
+        last = counter.found.upto
         whole = first._replace(records=last + 1 - first.position)
         kinds = [(whole._replace(own=entered, types=types), int(records), at) for entered, types, records, at in rows]
         meant = [(records, at) for kind, records, at in kinds if counter.wanted.selection.settles(kind) is not False]
         records = sum(records for records, _ in meant) - _within(counter.but, first.position, last)
-        found.count(max(0, records), 0, min((at for _, at in meant), default=None), None, None)
-        found.exact = False
+        counter.estimate(max(0, records), min((at for _, at in meant), default=None))
 
 
 def _within(positions: Sequence[int], first: int, last: int) -> int:
