@@ -192,6 +192,8 @@ def sign_request(
 def verify_request(request: Request, receiver: Receiver, *, now: int) -> VerifiedRequest:
     """Verify a whole request, in the order that reveals least to senders outside of the group.
 
+    A node calls `verify_head` and `check_body` instead, because it reads the body between them.
+
     Raises NotFound, WrongMethod, TooLarge, UnsupportedMedia, Unauthorized (the exact cause in `.reason`), Forbidden,
     ClockSkew, Malformed.
     """

@@ -23,7 +23,10 @@ from eventd.runtime.supervisor import Supervisor
 
 
 class Mixed:
-    """An event counts if it was written to A and has arrived at B."""
+    """Events of a group over a link from A to B, together with writes to a watched topic at A.
+
+    An event counts if it was written to A and has arrived at B.
+    """
 
     name = "mixed"
     nodes = 2

@@ -76,13 +76,13 @@ def _has_letters(conn: Connection, group: str, peer: str) -> bool:
 
 
 async def _repush(services: Services, group: str, peer: str) -> FixResult:
-    """Clear the failure of the link; if it has none, start a repair that sends waiting refreshes before the backlog."""
+    """Clear the failure of the link; if it has none and runs, start a repair that sends waiting refreshes first."""
     woken = await _wake(services, group, peer)
     if woken.changed:
         return woken
     now = services.clock.now()
     if not await services.database.read(_to_overtake, group, peer, now):
-        return FixResult(False, f"{woken.result}; every waiting refresh is already being sent")
+        return FixResult(False, f"{woken.result}; no refresh can be sent before the backlog")
     count = await services.database.write(_overtake, group, peer, now)
     sent = counted(count, "refresh is", "refreshes are")
     return FixResult(count > 0, f"{sent} sent before the rest of the backlog")

@@ -48,7 +48,7 @@ class Stream(Protocol):
 
 
 class StreamStart(NamedTuple):
-    """The topics and cursors of a new stream; its `checkpoints`, None if its ids cannot become too long."""
+    """The topics and cursors of a new stream; `checkpoints` is None if its ids can hold the seqs of all its topics."""
 
     number: int
     wants: list[tuple[TopicRequest, WatchCursor]]

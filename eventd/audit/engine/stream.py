@@ -83,7 +83,7 @@ class Listener(Protocol):
         ...
 
     def batch(self, batch: StreamBatch) -> None:
-        """Receive the result of a batch."""
+        """Called after each batch of new segments, with the report that includes it."""
         ...
 
     def trouble(self, error: LakeUnavailable, seconds: float) -> None:

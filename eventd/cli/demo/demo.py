@@ -74,7 +74,7 @@ async def _play(console: Console, *, keep: bool) -> None:
 
 
 class Demo:
-    """The demo, step by step."""
+    """Plays the demo: starts three nodes, cuts one off and brings it back, and describes each step."""
 
     def __init__(self, narrator: Narrator) -> None:
         self.clock = SystemClock()

@@ -130,11 +130,12 @@ class _Prefix(NamedTuple):
 def _next_prefix(
     conn: sa.Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
 ) -> _Prefix | None:
-    """Return the oldest blocks up to the seq `last`, within one step; None if none may be removed.
+    """Return the oldest blocks up to the seq `last` that one step may remove, before any record that a peer lacks; None
+    if there are none.
 
-    Blocks are not cut if one fits into the step, because the rest of a cut block must be rewritten.
+    Only a block that is too large for one step is cut, because its rest must be rewritten.
     """
-    # Only peers keep records they lack from eviction: every other reader is notified of its gap.
+    # Only the cursors of peers hold back eviction; every other reader is notified of its gap.
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, oldest_cursor_sql, (topic_id,))[0][0]
     going: list[Block] = []

@@ -62,8 +62,8 @@ def rewrite_blocks(
 ) -> Removal:
     """Remove the records of some seqs from each of some blocks. The caller updates the row of the topic.
 
-    `split`: blocks of which little is removed are split. `dropped`: the positions of further blocks, which are deleted
-    completely, and contain no copy that keeps a record id.
+    `split`: what remains of a block that loses few records is stored as several smaller blocks. `dropped`: the
+    positions of further blocks, which are deleted completely; the caller knows that no copy in them keeps a record id.
     """
     remaining: list[Block] = []
     for block, seqs in removed:

@@ -83,7 +83,7 @@ def find_plugin(stored: Sequence[StoredResource], name: str) -> PluginConfig:
 def _request(
     conn: Connection, stored: Sequence[StoredResource], config: PluginConfig, owner: str, trigger: str, now: int
 ) -> RunRequest:
-    """Build the request; its `previous_generation` is that of the last part of `owner`, 0 if `owner` is empty."""
+    """Build the request. `previous_generation` is that of the newest stored part whose source is `owner`; 0 without."""
     earlier = read_parts(conn, source=owner) if owner else []
     noted = read_noted(conn)
     return RunRequest(

@@ -186,7 +186,7 @@ def _check_endpoint(value: str) -> str:
     if not host or not (":" in host or _is_host(host) or _is_ipv4(host)):
         raise wrong("must name a host", "for example http://10.99.0.7:8787")
     if port == 0:
-        raise wrong("must name a port between 1 and 65535")
+        raise wrong("must not name port 0", "write a port from 1 to 65535, or leave it out")
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}{'' if port is None else f':{port}'}{parts.path}".rstrip("/")
 

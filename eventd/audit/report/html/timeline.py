@@ -85,7 +85,7 @@ def _summary(report: Report, lanes: Lanes) -> str:
     lost = sum(gap.events for gap in report.gaps if gap.kind == "missing")
     parts = [f"{counted(lost, 'event')} missing"] if lost else []
     if declared := sum(gap.events for gap in report.gaps if gap.kind == "declared"):
-        parts.append(f"up to {counted(declared, 'event')} declared lost by nodes before they were sent")
+        parts.append(f"up to {counted(declared, 'event')} lost before they were sent, as nodes declared")
     if report.totals.pending:
         parts.append(f"{report.totals.pending:,} pending")
     return f"On {counted(len(lanes), 'pair')}: {', '.join(parts) or 'a gap without events'}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 
@@ -18,7 +19,7 @@ from eventd.settings.model import load
 from eventd.store.engine import claim as claims
 from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
 from eventd.store.engine.database import Database
-from eventd.testing import until
+from eventd.testing import give_turns, until
 from tests.integration.cli.daemon.test_serving import ObedientNode
 
 LOCKED = "canceling statement due to lock timeout"
@@ -48,6 +49,7 @@ class Pair:
 
     def __init__(self, url: str, held: DatabaseClaim, claim: DatabaseClaim) -> None:
         self.held = held
+        self.claim = claim
         self.prepared = 0
         self.failures: list[EventdError] = []
         self.tries: list[Try] = []
@@ -106,6 +108,24 @@ async def test_it_answers_while_it_tries_to_start(pair: Pair) -> None:
     pair.held.close()
     await until(lambda: len(pair.tries) > 2, "it to try")
     assert await pair.asked() == (503, "standing by")
+
+
+@pytest.mark.postgres
+async def test_a_stop_waits_for_a_claim_that_is_being_taken(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, take = threading.Event(), threading.Event(), pair.claim.take
+
+    def slowly() -> None:
+        begun.set()
+        go_on.wait(20)
+        take()
+
+    monkeypatch.setattr(pair.claim, "take", slowly)
+    await until(begun.is_set, "it to try")
+    stopping = asyncio.create_task(pair.standby.stop())
+    await give_turns()
+    assert not stopping.done(), "the session that is opened later would stay open"
+    go_on.set()
+    await stopping
 
 
 @pytest.mark.postgres

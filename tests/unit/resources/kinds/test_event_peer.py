@@ -82,7 +82,7 @@ def test_an_endpoint_is_a_url_in_canonical_form(endpoint: str, canonical: str) -
         ("http://:80", "must name a host (for example http://10.99.0.7:8787)"),
         ("http://10.99.0.700", "must name a host (for example http://10.99.0.7:8787)"),
         ("http://-cloud", "must name a host (for example http://10.99.0.7:8787)"),
-        ("http://cloud:0", "must name a port between 1 and 65535"),
+        ("http://cloud:0", "must not name port 0 (write a port from 1 to 65535, or leave it out)"),
         ("http://cloud:65536", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
         ("http://cloud:http", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
         ("http://[::1", "must be a URL such as http://10.99.0.7:8787; its host or port is not valid"),
