@@ -260,12 +260,13 @@ async def test_two_that_feed_each_other_do_not_go_in_a_circle(engine: Engine) ->
         ]
     )(request)
     await engine.emit("e1", type="ping")
-    await until(lambda: len(engine.plugins.requests) >= 3)
-    for _ in range(2):
+    await until(lambda: len(engine.plugins.requests) >= 2)
+    for _ in range(3):
         await engine.passed(name="one")
         await engine.passed(name="two")
-    # e1 makes each of them speak once; what one says makes the other speak once more, and there it ends.
-    assert len(engine.plugins.requests) in (3, 4), "the second may find both in one batch"
+    # e1 makes each of them emit once, and each is run for what the other emitted, once. One that finds both e1 and the
+    # other's event in a batch is run once for both; then all that it emits derives from both, and the other is not run.
+    assert len(engine.plugins.requests) in (2, 3, 4)
 
 
 async def test_a_full_group_holds_the_run_up_and_nothing_is_blamed(engine: Engine, clock: ManualClock) -> None:
