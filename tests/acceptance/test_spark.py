@@ -90,7 +90,7 @@ def test_executors_of_their_own_audit_a_lake_on_a_machine_without_a_java(
     master, home = "local-cluster[2,1,1024]", own_spark(tmp_path)
     here = {**without_java(tmp_path), **quick_spark(tmp_path), "SPARK_HOME": str(home)}
     places = ["--lake", books.url, "--out", str(tmp_path / "report"), "--master", master]
-    run = [*CONTROL, "audit", "run", *places, "--memory", "1g", "--fail-on", "missing"]
+    run = [*CONTROL, "audit", "run", *places, "--memory", "1GiB", "--fail-on", "missing"]
     done = processes.run(run, env=here, seconds=SECONDS)
     assert done.returncode == 4, done.stderr
     # Spark's output is not for users, so none of it is on the terminal.
@@ -116,7 +116,7 @@ def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
     cluster.kill_a_worker_of(stream, lambda: batches() > 1)
     told = {name: tmp_path / name for name in ("audit", "submitted")}
     run = {name: ["--lake", books.url, "--out", str(out), "--fail-on", "missing"] for name, out in told.items()}
-    auditing = start_audit(processes, *run["audit"], "--master", cluster.address, "--memory", "1g", env=quick)
+    auditing = start_audit(processes, *run["audit"], "--master", cluster.address, "--memory", "1GiB", env=quick)
     cells = there(auditing, told["audit"], "state/cells-*")
     before = batches()
     wait_for(lambda: batches() > before + 1, "the stream to continue", seconds=SECONDS)
