@@ -17,9 +17,10 @@ from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.stopping import StopFlag
 from eventd.cli.program.values import Duration, Size
 from eventd.cli.terminal.bar import Bar
-from eventd.cli.terminal.output import Column, count, moment, note, text
+from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import CheckFailed
 from eventd.runtime.clock import SECOND
+from eventd.text.plural import counted
 from eventd.text.size import MIB
 
 if TYPE_CHECKING:
@@ -309,6 +310,6 @@ def generate(
     sums = f"{made.totals['events']:,} event{'' if made.totals['events'] == 1 else 's'}"
     session.out.outcome(
         {"lake": out, "totals": made.totals, "findings": len(made.findings)},
-        f"{out}: the ledgers of {count(nodes, 'node')}, {sums}, {count(len(made.findings), 'finding')}",
+        f"{out}: the ledgers of {counted(nodes, 'node')}, {sums}, {counted(len(made.findings), 'finding')}",
         name=lambda row: str(row["lake"]),
     )

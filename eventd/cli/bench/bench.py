@@ -10,7 +10,7 @@ from eventd.cli.bench.load import Load
 from eventd.cli.bench.measurement import Measurement, measurement
 from eventd.cli.gateway.options import REMOTE
 from eventd.cli.program.values import Duration
-from eventd.cli.terminal.output import count
+from eventd.text.plural import counted
 
 Durability = Literal["full", "normal"]
 DurabilityOption = Annotated[
@@ -83,7 +83,7 @@ def fanout(
     from eventd.bench.fanout import Fanout
 
     if dead >= peers:
-        raise typer.BadParameter(f"--dead {dead}: at least one of the {count(peers, 'peer')} must be alive")
+        raise typer.BadParameter(f"--dead {dead}: at least one of the {counted(peers, 'peer')} must be alive")
     return Measurement(Fanout(peers, dead))
 
 

@@ -18,8 +18,9 @@ from eventd.cli.program.declaring import declare
 from eventd.cli.program.interrupt import INTERRUPTED
 from eventd.cli.program.stopping import EndOnSignal
 from eventd.cli.terminal.bar import Bar
-from eventd.cli.terminal.output import Column, count, note
+from eventd.cli.terminal.output import Column, note
 from eventd.errors import CheckFailed, Invalid
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.bench.result import Result
@@ -191,7 +192,7 @@ def _show(session: Session, result: dict[str, Any]) -> None:
 def _machine(result: dict[str, Any]) -> dict[str, Any]:
     machine = result["machine"]
     flush = {"fsync": f"{machine['fsync_ms']} ms"} if "fsync_ms" in machine else {}
-    return {"machine": f"{count(machine['cores'], 'core')}, load {machine['load']} at the start", **flush}
+    return {"machine": f"{counted(machine['cores'], 'core')}, load {machine['load']} at the start", **flush}
 
 
 def _figures(result: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +208,7 @@ def _figures(result: dict[str, Any]) -> dict[str, Any]:
     }
     if compared := result.get("compared"):
         ratios = ", ".join(f"{name} {compared[name]}" for name in compared if name != "runs")
-        shown["compared"] = f"with the median of {count(compared['runs'], 'run')}: {ratios}"
+        shown["compared"] = f"with the median of {counted(compared['runs'], 'run')}: {ratios}"
     return shown
 
 

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 from eventd.api.framework.auth import Keys
 from eventd.cli.gateway.lock import holder
-from eventd.cli.terminal.output import count
 from eventd.errors import EventdError, SettingsError
 from eventd.log.core.head import lock_head
 from eventd.resources.kinds.registry import EVENT_GROUP
@@ -22,6 +21,7 @@ from eventd.store.engine.integrity import find_damage
 from eventd.store.rows.keys import KeyRow, read_keys
 from eventd.store.rows.registry import read_resources
 from eventd.store.schema import migrations
+from eventd.text.plural import counted
 
 LITTLE_SPACE = 1 << 30
 NO_SPACE = 64 << 20
@@ -120,7 +120,9 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
     if missing:
         can_serve = database.kind == "sqlite"
         advice = "`serve` applies them" if can_serve else "run `routerd-eventd migrate`"
-        yield Check("schema", "ok" if can_serve else "failed", f"{count(len(missing), 'migration')} to apply: {advice}")
+        yield Check(
+            "schema", "ok" if can_serve else "failed", f"{counted(len(missing), 'migration')} to apply: {advice}"
+        )
         return
     yield Check("schema", "ok", f"revision {migrations.NEWEST}, the newest")
     head = database.write_now(lock_head)  # rewrites the present value, which proves that writing works

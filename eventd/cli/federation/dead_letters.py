@@ -17,7 +17,8 @@ from eventd.cli.gateway.selecting import (
     one_group,
 )
 from eventd.cli.gateway.session import Session, connected, connected_without_table
-from eventd.cli.terminal.output import Column, count, moment, text
+from eventd.cli.terminal.output import Column, moment, text
+from eventd.text.plural import counted
 
 LETTERS = (
     Column("ID", text("id")),
@@ -77,7 +78,7 @@ async def retry(
     answer = await session.call("dead_letters.retry", group=await one_group(session, group), **choice)
     session.out.outcome(
         [answer],
-        f"sending {count(answer['retried'], 'dead letter')} again",
+        f"sending {counted(answer['retried'], 'dead letter')} again",
         name=lambda row: str(row["retried"]),
         notes=[f"note: dead letter {kept['id']} stays: {kept['reason']}" for kept in answer["kept"]],
     )
@@ -94,7 +95,7 @@ async def drop(
     """Delete dead letters. Their events stay stored and are not sent again."""
     choice = _choice(letter, peer, everything=all)
     answer = await session.call("dead_letters.drop", group=await one_group(session, group), **choice)
-    dropped = f"dropped {count(answer['dropped'], 'dead letter')}"
+    dropped = f"dropped {counted(answer['dropped'], 'dead letter')}"
     session.out.outcome([answer], dropped, name=lambda row: str(row["dropped"]))
 
 

@@ -11,9 +11,10 @@ from eventd.cli.gateway.selecting import one_group
 from eventd.cli.gateway.session import Session
 from eventd.cli.program.stopping import EndOnSignal
 from eventd.cli.terminal.input_lines import InputLines
-from eventd.cli.terminal.output import ZERO_TIME, count, note
+from eventd.cli.terminal.output import ZERO_TIME, note
 from eventd.errors import Conflict, EventdError, Forbidden, Invalid, NotFound, TooLarge
 from eventd.runtime.clock import SystemClock
+from eventd.text.plural import counted
 
 CHUNK = 1000
 """Maximum number of lines of one request."""
@@ -179,7 +180,7 @@ async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) 
         note(f"interrupted: {emission.progress(lines.finished + 1)}")
         raise
     _report(session, emission)
-    refused = f"not stored: {count(emission.refused, 'line')}" if emission.refused else ""
+    refused = f"not stored: {counted(emission.refused, 'line')}" if emission.refused else ""
     if signals.number:
         unfinished = f"; line {lines.finished + 1} is unfinished and was not stored" if lines.unfinished else ""
         note(f"interrupted: {emission.progress(lines.finished + 1)}{unfinished}")
@@ -210,6 +211,6 @@ def _report(session: Session, emission: Emission) -> None:
     if session.out.is_table:
         taken = {word: number for word, number in counts.items() if number and word != "conflict"}
         words = f": {', '.join(f'{number} {word}' for word, number in taken.items())}" if taken else ""
-        session.out.line(f"{count(sum(taken.values()), 'event')} accepted{words}")
+        session.out.line(f"{counted(sum(taken.values()), 'event')} accepted{words}")
     elif session.out.format != "name":
         session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused})

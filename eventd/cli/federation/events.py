@@ -26,8 +26,9 @@ from eventd.cli.gateway.selecting import (
 )
 from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.program.values import MayBeEmpty
-from eventd.cli.terminal.output import Column, count, moment, note, text
+from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Invalid
+from eventd.text.plural import counted
 
 DEFAULTS = ("type", "subject", "sourceNode", "ttl")
 """Members that an option supplies for all lines that lack them."""
@@ -279,7 +280,7 @@ async def prune(session: Session, group: GroupOption = "") -> None:
     unbounded = f"note: group {name} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"
     session.out.outcome(
         [answer],
-        f"removed {count(answer['removed'], 'record')} of group {name}",
+        f"removed {counted(answer['removed'], 'record')} of group {name}",
         name=lambda row: row["group"],
         notes=[] if answer["bounded"] else [unbounded],
     )

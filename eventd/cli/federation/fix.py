@@ -8,9 +8,9 @@ from typing import Any
 
 from eventd.cli.gateway.session import Session
 from eventd.cli.terminal.bar import Bar
-from eventd.cli.terminal.output import count
 from eventd.errors import Conflict, NotFound
 from eventd.runtime.clock import SystemClock
+from eventd.text.plural import counted
 
 LONG = 1000
 """Gaps with at least this many events are sent as a range; shorter ones together, by their ids."""
@@ -40,7 +40,7 @@ class RepairReport:
         """Return the outcome in one line."""
         if not self.asked and not self.trouble:
             return "nothing was missing; nothing was sent"
-        outcome = f"sent {count(self.asked, 'event')} to {peer} again"
+        outcome = f"sent {counted(self.asked, 'event')} to {peer} again"
         if self.trouble:
             return f"{outcome}: {self.trouble}"
         held = "some are still missing" if self.report["events"]["missing"] else "it holds all of them"
@@ -72,7 +72,7 @@ async def repair_peer(
         if not report["compared"]:
             return RepairReport(report, asked)
         if report["events"]["missing"] >= missing:
-            return RepairReport(report, asked, f"{peer} still lacks {count(report['events']['missing'], 'event')}")
+            return RepairReport(report, asked, f"{peer} still lacks {counted(report['events']['missing'], 'event')}")
     return RepairReport(report, asked, "more events are missing: run `routerctl verify --repair` again")
 
 

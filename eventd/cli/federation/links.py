@@ -23,7 +23,8 @@ from eventd.cli.gateway.selecting import (
     one_group,
 )
 from eventd.cli.gateway.session import Session, connected, connected_without_table
-from eventd.cli.terminal.output import Column, count, joined, note, show_moment, span, text
+from eventd.cli.terminal.output import Column, joined, note, show_moment, span, text
+from eventd.text.plural import counted
 
 SUMMARY = (
     Column("GROUP", text("group")),
@@ -229,7 +230,7 @@ async def redeliver(
 
 def _summary(answer: Mapping[str, Any]) -> str:
     verb = "would send" if answer["dryRun"] else "sends"
-    message = f"{verb} {count(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
+    message = f"{verb} {counted(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
     if answer["events"]:
         message += f", stored from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
     words = {

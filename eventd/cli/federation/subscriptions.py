@@ -10,7 +10,8 @@ import typer
 from eventd.cli.federation.links import user
 from eventd.cli.gateway.selecting import GroupsOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table
-from eventd.cli.terminal.output import Column, count, moment, note, span, text
+from eventd.cli.terminal.output import Column, moment, note, span, text
+from eventd.text.plural import counted
 
 STATES = (
     Column("GROUP", text("group")),
@@ -125,7 +126,7 @@ async def retry(
     answer = await session.call("subscriptions.retry", subscription=name, group=group, ids=event_id or [])
     session.out.outcome(
         [answer],
-        f"{answer['subscription']}: running at once; retrying {count(answer['retried'], 'dead letter')}",
+        f"{answer['subscription']}: running at once; retrying {counted(answer['retried'], 'dead letter')}",
         name=lambda row: str(row["subscription"]),
         notes=[f"note: event {kept['eventId']} stays a dead letter: {kept['reason']}" for kept in answer["kept"]],
     )

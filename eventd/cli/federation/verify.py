@@ -13,9 +13,10 @@ from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.terminal.bar import Bar
-from eventd.cli.terminal.output import Column, count, note, show_moment, text
+from eventd.cli.terminal.output import Column, note, show_moment, text
 from eventd.errors import Conflict
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 COMPARED = (
     Column("GROUP", text("group")),
@@ -126,16 +127,18 @@ def _show(session: Session, group: str, peer: str, report: Mapping[str, Any], re
 def _note_findings(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
     events, link = report["events"], report["link"]
     if len(events["gaps"]) > shown:
-        note(f"note: {count(len(events['gaps']) - shown, 'more gap')}: -o json lists all of them")
+        note(f"note: {counted(len(events['gaps']) - shown, 'more gap')}: -o json lists all of them")
     if events["untold"]:
-        note(f"note: {count(events['untold'], 'missing event')} in further gaps, not listed")
+        note(f"note: {counted(events['untold'], 'missing event')} in further gaps, not listed")
     if events["extra"]:
-        extra = count(events["extra"], "event")
+        extra = counted(events["extra"], "event")
         note(f"{peer} holds {extra} of this node that its log does not contain: {_ids(events['extraIds'])}")
     if events["other"]:
-        note(f"{peer} holds other events under {count(events['other'], 'id')} of this node: {_ids(events['otherIds'])}")
+        note(
+            f"{peer} holds other events under {counted(events['other'], 'id')} of this node: {_ids(events['otherIds'])}"
+        )
     if events["unresolved"]:
-        note(f"note: {count(events['unresolved'], 'part')} of the digests differ and were not resolved: verify again")
+        note(f"note: {counted(events['unresolved'], 'part')} of the digests differ and were not resolved: verify again")
     for words in link["notes"]:
         note(f"note: {words}")
     if link["peerKeepsSince"]:

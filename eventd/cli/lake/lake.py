@@ -13,9 +13,10 @@ from eventd.cli.gateway.options import SHOW
 from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, offline
 from eventd.cli.program.values import Duration
-from eventd.cli.terminal.output import Column, count, moment, note, text
+from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import CheckFailed, EventdError
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.lake.compaction import Done, LedgerRetention
@@ -112,7 +113,7 @@ def check(session: Session, lake: LakeOption = "") -> None:
     else:
         session.out.value({"lake": found.head.id, "books": held, "troubles": troubles})
     if any(one.kind is not TroubleKind.EPOCHS for one in found.troubles):
-        raise CheckFailed(f"the lake has {count(len(troubles), 'problem')}", hint="the column WHAT describes each")
+        raise CheckFailed(f"the lake has {counted(len(troubles), 'problem')}", hint="the column WHAT describes each")
 
 
 @offline(*SHOW)
@@ -185,7 +186,7 @@ def _ask(plans: Sequence[LedgerRetention]) -> None:
     if not plans:
         return
     for plan in plans:
-        expired, removed = count(len(plan.expired), "segment"), count(len(plan.removed), "segment")
+        expired, removed = counted(len(plan.expired), "segment"), counted(len(plan.removed), "segment")
         note(f"{printable(plan.node)}, {plan.book}: mark {expired} as expired, delete {removed}")
     print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

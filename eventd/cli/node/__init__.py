@@ -1,5 +1,5 @@
 """routerctl doctor, key and db.
 
 May import: cli.gateway, cli.program, cli.terminal, log.core, runtime, settings, store.backup, store.engine,
-    store.schema.
+    store.schema, text.
 """

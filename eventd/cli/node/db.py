@@ -12,8 +12,9 @@ import typer
 
 from eventd.cli.gateway.options import LOCAL, SHOW, variant
 from eventd.cli.gateway.session import Session, offline
-from eventd.cli.terminal.output import Column, count, text
+from eventd.cli.terminal.output import Column, text
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.store.backup.backup import BackupCopy
@@ -97,7 +98,7 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
 
 def _ask(found: BackupCopy, place: Path) -> None:
     """Ask for confirmation. Raises `EventdError` unless the answer is yes."""
-    question = f"{found.path} holds {count(found.events, 'event')} of the epoch {found.epoch}"
+    question = f"{found.path} holds {counted(found.events, 'event')} of the epoch {found.epoch}"
     verb = "replace" if place.exists() else "create"
     print(f"{question}\n{verb} {place} with it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -144,7 +145,7 @@ def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
 
 
 def _show_done(session: Session, done: Mapping[str, Any]) -> None:
-    lines = [f"restored {done['database']} from {done['file']}: {count(done['events'], 'event')}"]
+    lines = [f"restored {done['database']} from {done['file']}: {counted(done['events'], 'event')}"]
     if done["kept"]:
         lines.append(f"the previous database is kept: {done['kept']}")
     lines += [f"applied {name}" for name in done["applied"]]

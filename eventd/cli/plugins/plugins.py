@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.gateway.session import Session, connected, connected_without_table, offline
-from eventd.cli.terminal.output import Column, count, moment, note, show_moment, show_span, text
+from eventd.cli.terminal.output import Column, moment, note, show_moment, show_span, text
 from eventd.errors import CheckFailed, NotFound
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 RUN_STATUSES = ("running", "succeeded", "failed", "blocked", "interrupted", "parked", "lost")
 """The statuses of a run, listed here so that the help does not load the node."""
@@ -105,7 +106,7 @@ async def check(
     if answer["failed"]:
         _tell_stderr(next((row for row in answer["checks"] if row["stderr"]), None))
         raise CheckFailed(
-            f"the plugin breaks the contract: {count(answer['failed'], 'check')} failed",
+            f"the plugin breaks the contract: {counted(answer['failed'], 'check')} failed",
             hint="see the column REASON",
         )
 
@@ -249,7 +250,7 @@ def _show_log(session: Session, run: Mapping[str, Any]) -> None:
     lines = [
         ("Run", f"{run['id']} of {run['plugin']}, {run['trigger']}"),
         ("Started", show_moment(run["startedAt"])),
-        ("Status", f"{run['status']}, attempt {run['attempt']}, {count(run['events'], 'event')}"),
+        ("Status", f"{run['status']}, attempt {run['attempt']}, {counted(run['events'], 'event')}"),
         ("Exit Code", "-" if run["exitCode"] is None else run["exitCode"]),
         ("Error", run["error"].removesuffix(f" ({LOOK})") or "-"),
     ]

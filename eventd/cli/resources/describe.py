@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventd.cli.federation.links_table import INBOUND, OUTBOUND
-from eventd.cli.terminal.output import Column, Output, count, show_moment, show_span, text
+from eventd.cli.terminal.output import Column, Output, show_moment, show_span, text
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 LETTERS = (
     Column("EVENT_ID", text("eventId")),
@@ -96,7 +97,7 @@ def _peer(out: Output, status: Mapping[str, Any]) -> None:
 
 def _subscription(out: Output, status: Mapping[str, Any]) -> None:
     state = status["subscription"]
-    waiting = count(state["waitingEvents"], "event")
+    waiting = counted(state["waitingEvents"], "event")
     out.line("\nSubscription:")
     _pairs(
         out,
@@ -121,7 +122,7 @@ def _subscription(out: Output, status: Mapping[str, Any]) -> None:
 def _waiting(link: Mapping[str, Any]) -> str:
     if not link["lagEvents"]:
         return "nothing"
-    return f"{count(link['lagEvents'], 'event')}, the oldest for {show_span(link['lagSeconds'])}"
+    return f"{counted(link['lagEvents'], 'event')}, the oldest for {show_span(link['lagSeconds'])}"
 
 
 def _group(out: Output, status: Mapping[str, Any]) -> None:

@@ -13,9 +13,10 @@ from eventd.cli.gateway.selecting import WatchOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.resources.resources import ExitCodeOption, read_files
-from eventd.cli.terminal.output import Column, count, moment, note, show_moment, text, write_json
+from eventd.cli.terminal.output import Column, moment, note, show_moment, text, write_json
 from eventd.runtime.clock import SystemClock
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 PARTS = (
     Column("SOURCE", text("source")),
@@ -221,5 +222,5 @@ async def delete(session: Session, source: SourceArgument) -> None:
     answer = await session.call("dynamic.delete", source=source)
     gone = [f"{one['kind']}/{one['name']}" for one in answer["gave"]]
     more = f" and {len(gone) - 10} more" if len(gone) > 10 else ""
-    words = f"note: {count(len(gone), 'resource')} deleted with it: {', '.join(gone[:10])}{more}"
+    words = f"note: {counted(len(gone), 'resource')} deleted with it: {', '.join(gone[:10])}{more}"
     session.out.outcome(answer, f"{answer['source']} deleted", name=_source, notes=[words] if gone else [])

@@ -12,8 +12,9 @@ import typer
 from eventd.cli.gateway.selecting import DryRunOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.terminal.output import Column, count, note, show_moment
+from eventd.cli.terminal.output import Column, note, show_moment
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.resources.reading.documents import ReadResult
@@ -120,7 +121,7 @@ def _show_changes(session: Session, answer: Mapping[str, Any]) -> None:
 def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
     """Return a note for each deleted group with stored events."""
     return [
-        f"note: {count(change['events'], 'stored event')} of group {change['name']} {verb}"
+        f"note: {counted(change['events'], 'stored event')} of group {change['name']} {verb}"
         for change in changes
         if change.get("events")
     ]

@@ -70,11 +70,6 @@ def show_span(seconds: float) -> str:
     return format_duration(round(whole * 1_000_000))
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 event`, `2 events`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def printable_lines(words: str) -> str:
     """Return a text of several lines with all characters but its newlines escaped as by `printable`."""
     return "\n".join(map(printable, words.split("\n")))

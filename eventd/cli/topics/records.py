@@ -12,10 +12,11 @@ import typer
 from eventd.cli.gateway.session import Session, connected, connected_without_table
 from eventd.cli.program.values import MayBeEmpty
 from eventd.cli.terminal.input_lines import InputLines
-from eventd.cli.terminal.output import count, note
+from eventd.cli.terminal.output import note
 from eventd.cli.topics.record_text import RECORDS, read_record, read_value, show_record, tell_gap
 from eventd.cli.topics.topics import TopicArgument
 from eventd.errors import EventdError, Invalid
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.client import Client, NewRecord, Page
@@ -107,7 +108,7 @@ async def _write(
     except (EventdError, asyncio.CancelledError):  # also by Ctrl-C
         if rows:
             last = rows[-1]["last_seq"]
-            note(f"note: {count(_records(rows), 'record')} written before the error, the last at seq {last}")
+            note(f"note: {counted(_records(rows), 'record')} written before the error, the last at seq {last}")
         raise
     return rows
 
@@ -117,7 +118,7 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
         return "nothing to write"
     first, last = rows[0]["first_seq"], rows[-1]["last_seq"]
     at = f"at {first}" if first == last else f"at {first} to {last}"
-    return f"{count(_records(rows), 'record')} {'existed already' if rows[0]['deduped'] else 'written'} {at}"
+    return f"{counted(_records(rows), 'record')} {'existed already' if rows[0]['deduped'] else 'written'} {at}"
 
 
 def _records(rows: Sequence[Mapping[str, Any]]) -> int:

@@ -9,10 +9,11 @@ import typer
 
 from eventd.cli.gateway.session import Session, connected
 from eventd.cli.terminal.documents import read_documents
-from eventd.cli.terminal.output import Column, count, note, text
+from eventd.cli.terminal.output import Column, note, text
 from eventd.cli.topics.routers import ends_of
 from eventd.errors import CheckFailed, Invalid, NotFound
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.client import Client, RouterState
@@ -82,7 +83,7 @@ async def check(
     findings += _loops(forecast)
     _show(session, graph, findings, forecast)
     if findings:
-        raise CheckFailed(f"{count(len(findings), 'problem')} found", hint=_advice(findings))
+        raise CheckFailed(f"{counted(len(findings), 'problem')} found", hint=_advice(findings))
 
 
 async def _present(client: Client) -> list[Router]:
@@ -205,7 +206,7 @@ def _loops(forecast: Iterable[Mapping[str, Any]]) -> Iterator[GraphProblem]:
 
 def _times(row: Mapping[str, Any]) -> str:
     if row["endless"]:
-        return f"more than {count(row['copies'], 'time')}"
+        return f"more than {counted(row['copies'], 'time')}"
     return "once" if row["copies"] == 1 else f"{row['copies']} times"
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from eventd.cli.terminal.output import Column, Format, Output, count, joined, moment, show_moment, show_span, span, text
+from eventd.cli.terminal.output import Column, Format, Output, joined, moment, show_moment, show_span, span, text
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 COLUMNS = (
     Column("NAME", text("name")),
@@ -139,7 +140,7 @@ def test_times_are_cut_to_the_second(time: str | None, expected: str) -> None:
 def test_lists_are_joined_and_numbers_counted() -> None:
     assert joined("on")({"on": ["a", 1]}) == "a,1"
     assert joined("on")({"on": []}) == "-"
-    assert (count(1, "event"), count(0, "event"), count(2, "line")) == ("1 event", "0 events", "2 lines")
+    assert (counted(1, "event"), counted(0, "event"), counted(2, "line")) == ("1 event", "0 events", "2 lines")
 
 
 def test_a_number_that_no_float_holds_is_shown_as_text() -> None:
