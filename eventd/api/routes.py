@@ -3,7 +3,7 @@
 To add a route, add an entry to one of them and write its handler:
 
  - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
- - `TOPICS`: everything under /v0: topics, routers, queues and watches, health and metrics;
+ - `TOPIC_ROUTES`: everything under /v0: topics, routers, queues and watches, health and metrics;
  - `_ALSO_HEAD`: all others, each of which also answers HEAD.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
@@ -172,7 +172,7 @@ _ALSO_HEAD = (
     Route("GET", "/openapi.json", ("read",), "Describe the whole API as OpenAPI 3.1", "system:describe_all"),
 )
 SYSTEM: Final = (*_ALSO_HEAD, *(route._replace(method="HEAD") for route in _ALSO_HEAD))
-"""The routes outside `OPERATIONS` and `TOPICS`, each for GET and for HEAD, which some load balancers send."""
+"""The routes outside `OPERATIONS` and `TOPIC_ROUTES`, each for GET and for HEAD, which some load balancers send."""
 
 
 _READ: Final[tuple[Scope, ...]] = ("read",)
@@ -186,7 +186,7 @@ def _settle(verb: str, summary: str) -> Route:
     return Route("POST", f"{_TOPIC}/{verb}", _WRITE, summary, f"topics.queues:{verb}", _BODY, refusals=(404, 409))
 
 
-TOPICS: Final = (
+TOPIC_ROUTES: Final = (
     Route(
         "POST",
         _TOPIC,
@@ -318,4 +318,4 @@ TOPICS: Final = (
 )
 """The routes that are called most often come first: a path is looked up in this order."""
 
-ROUTES: Final = (*TOPICS, *OPERATIONS.values(), *SYSTEM)
+ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *SYSTEM)

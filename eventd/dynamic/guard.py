@@ -62,9 +62,13 @@ def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Obs
     refused = []
     for index, (type, subject, payload) in enumerate(events):
         address = address_of(subject, payload)
-        key = captures.get(address) or captures.get(UNREADABLE)
-        if type == OBSERVED and address and key is not None:
+        if type != OBSERVED or not address:
+            continue
+        if key := captures.get(address):
             refused.append((index, f"{address} is captured by {key} of the same result: it is not a client", ""))
+        elif key := captures.get(UNREADABLE):
+            said = f"{key} of the same result captures an address that cannot be read; it might be {address}"
+            refused.append((index, said, "write spec.address as an IP address"))
     if refused:
         raise SelfCapture(refused)
 

@@ -20,7 +20,7 @@ from eventd.api.framework.operations import Services
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.listener.connections import ConnectionLimiter
 from eventd.api.listener.runner import Runner
-from eventd.api.routes import TOPICS
+from eventd.api.routes import TOPIC_ROUTES
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.errors import EventdError
@@ -47,7 +47,7 @@ async def served(services: Services, settings: Settings) -> AsyncIterator[Path]:
         metrics = Metrics()
         callers = Callers(Keys(tuple), ConnectionLimiter("", CONNECTIONS, metrics))
         v0 = await stack.enter_async_context(topics_of(services, callers, metrics, settings))
-        app = build_app(services, callers, v0.workers, version=eventd.__version__, routes=TOPICS, v0=v0)
+        app = build_app(services, callers, v0.workers, version=eventd.__version__, routes=TOPIC_ROUTES, v0=v0)
         runner = Runner(app, services.log.chance, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

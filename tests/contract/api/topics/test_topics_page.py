@@ -16,7 +16,7 @@ from eventd.api.errors.codes import TOPICS_FORM
 from eventd.api.framework.endpoint import load
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.route import Route
-from eventd.api.routes import TOPICS
+from eventd.api.routes import TOPIC_ROUTES
 from eventd.api.topics import websocket
 from eventd.log.core.topic_config import TopicConfig
 from tests.contract.test_reference_docs import _declared_errors
@@ -47,10 +47,10 @@ def members(model: Any) -> Iterator[str]:
 
 def test_every_path_has_its_place_and_no_other_does() -> None:
     told = set(re.findall(r"^### ((?:GET|PUT|PATCH|POST|DELETE) \S+)$", PAGE, re.MULTILINE))
-    assert told == {f"{route.method} {route.path}" for route in TOPICS}
+    assert told == {f"{route.method} {route.path}" for route in TOPIC_ROUTES}
 
 
-@pytest.mark.parametrize("route", TOPICS, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", TOPIC_ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_every_member_of_what_is_asked_and_answered_is_named(route: Route) -> None:
     _, _, _, *models = load(route)
     missing = {name for model in models if model is not None for name in members(model)} - ALL_CODE

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from eventd.api.framework.endpoint import load
 from eventd.api.framework.openapi import describe
 from eventd.api.framework.route import Route
-from eventd.api.routes import TOPICS
+from eventd.api.routes import TOPIC_ROUTES
 from tests.support.schemas import ANYTHING, NAME, Schemas, corrupted
 from tests.support.v0 import Response, Server
 
 TITLE = "Topics of a routerd-eventd node"
-DOCUMENT: dict[str, Any] = json.loads(json.dumps(describe(TOPICS, TITLE, "1")))
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(describe(TOPIC_ROUTES, TITLE, "1")))
 SCHEMAS = Schemas(DOCUMENT)
-ANSWERED = [route for route in TOPICS if not route.stream]
+ANSWERED = [route for route in TOPIC_ROUTES if not route.stream]
 """Streams have tests of their own: they do not end."""
 
 NAMES = st.sampled_from(["jobs", "queue", "copies", "new", "_", "a b", "ü", "\x00", "a" * 300, "group:g", "a->b"])
@@ -41,7 +41,7 @@ PLAUSIBLE = {
 
 def test_every_route_is_described_and_nothing_else() -> None:
     described = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
-    assert described == {(route.method, route.path) for route in TOPICS}
+    assert described == {(route.method, route.path) for route in TOPIC_ROUTES}
     ids = [told["operationId"] for methods in DOCUMENT["paths"].values() for told in methods.values()]
     assert len(ids) == len(set(ids))
     assert DOCUMENT["openapi"].startswith("3.1.")
@@ -63,7 +63,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_what_a_route_needs_is_told() -> None:
-    for route in TOPICS:
+    for route in TOPIC_ROUTES:
         told = DOCUMENT["paths"][route.path][route.method.lower()]
         assert bool(told.get("security")) == bool(route.scopes), route.path
         assert told.get("requestBody", {}).get("required", False) == (
@@ -77,7 +77,7 @@ def test_what_a_route_needs_is_told() -> None:
 async def test_it_is_served_with_the_version_of_the_node(server: Server) -> None:
     told = await server.ask("GET", "/openapi.json")
     assert told.status == 200
-    assert told.body == json.loads(json.dumps(describe(TOPICS, TITLE, "1.2.3")))
+    assert told.body == json.loads(json.dumps(describe(TOPIC_ROUTES, TITLE, "1.2.3")))
 
 
 def described(route: Route) -> dict[str, Any]:
