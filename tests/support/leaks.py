@@ -35,12 +35,12 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     before = set(threading.enumerate())
     dispositions = _dispositions()
     there = {child.pid for child in child_processes() if child.state != "Z"}
-    gc.freeze()  # freeze, so that the collection below looks at what this test made and not at the whole suite
+    gc.collect()  # the loop of the test before ends after that test's own collection
+    gc.freeze()  # for good: each collection looks at what one test made and not at the whole suite
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("no_task_survives")
     yield
     gc.collect()
-    gc.unfreeze()
     made = [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith(_OF_LOOP)]
     left = [thread.name for thread in made if _still_runs(thread)]
     survivors = _surviving_processes(there)

@@ -12,8 +12,12 @@ from eventd.testing import NOW
 
 def empty(conn: sa.Connection) -> None:
     """Remove all records; what is left is the head of a new log, whose numbers begin at 1."""
-    for table in reversed(metadata.sorted_tables):
-        conn.execute(table.delete())
-        if table in NUMBERED and conn.dialect.name != "sqlite":
-            conn.execute(sa.text(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), 1, false)"))
+    tables = [f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)]
+    if conn.dialect.name == "sqlite":
+        for statement in tables:
+            conn.exec_driver_sql(statement)
+    else:  # in one message, and without waiting for the disk: nothing depends on what was removed
+        numbers = [f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), 1, false)" for table in NUMBERED]
+        script = ";".join(["SET LOCAL synchronous_commit = off", *tables, *numbers])
+        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
     migrations.upgrade(conn, now=NOW)

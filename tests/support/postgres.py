@@ -50,6 +50,7 @@ class PostgresServer:
         self._log = self._directory / "server.log"
         self._names = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
+        self._kept: psycopg.Connection | None = None
         self.port = 0
         atexit.register(self.stop)
 
@@ -84,6 +85,8 @@ class PostgresServer:
 
     def stop(self) -> None:
         """Stop the server and remove its files. Idempotent."""
+        if self._kept is not None:
+            self._kept.close()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # "fast": end sessions, write a checkpoint
             try:
@@ -156,9 +159,11 @@ class PostgresServer:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[psycopg.Connection]:
-        target = f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres connect_timeout=10"
-        with contextlib.closing(psycopg.connect(target, autocommit=True)) as session:
-            yield session
+        """Yield a session of the administrator. One is kept open, because every test on Postgres asks through it."""
+        if self._kept is None or self._kept.closed:
+            target = f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres connect_timeout=10"
+            self._kept = psycopg.connect(target, autocommit=True)
+        yield self._kept
 
     def _answers(self) -> bool:
         assert self._process is not None
