@@ -75,7 +75,7 @@ def test_the_wheel_installs_both_commands_and_carries_the_licence(content: dict[
 
 
 def test_the_installed_wheel_works_without_the_project(wheel: Path, tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    install = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-compile"]
     target = tmp_path / "installed"
     subprocess.run([*install, "--no-deps", "--no-index", "--target", target, wheel], check=True, capture_output=True)
     question = (

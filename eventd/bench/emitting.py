@@ -22,7 +22,7 @@ from eventd.runtime.supervisor import Supervisor
 class EmitRun:
     """One run: `window` concurrent emitters, each of which waits until its event is stored before it emits the next."""
 
-    door: NodeClient
+    client: NodeClient
     target: GroupTarget
     wanted: BenchPlan
     window: int
@@ -31,7 +31,7 @@ class EmitRun:
 
     async def pour(self, show: Show, words: str) -> LoadResult:
         """Emit the events of the plan, or as many as fit in its duration. Raises the node's error if it refuses one."""
-        client, supervisor = Client(str(self.door.address), self.door.key), Supervisor(SystemClock())
+        client, supervisor = Client(str(self.client.address), self.client.key), Supervisor(SystemClock())
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             cpu, begun = cpu_now(), now()
             deadline = begun + self.wanted.seconds
@@ -69,10 +69,10 @@ class EmitRun:
             await publisher.emit(event(number))
             kept(now() - begun)
 
-    async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
+    async def read(self, client: NodeClient, show: Show, words: str) -> list[StoredEvent]:
         """Return all events that the node holds in the group of the run, including any that the run did not send."""
         found: list[StoredEvent] = []
-        async for page in self.target.read(door):
+        async for page in self.target.read(client):
             found += page
             show(words, len(found), self.ledger.count)
         return found

@@ -45,7 +45,7 @@ class Fanout:
             await node.declare(group_of(node, site.name, listens=True))
             await node.listening(site.name)
         await sender.declare(group_of(sender, site.name))
-        self._pouring = LoadRun(sender.door, target, site.wanted)
+        self._pouring = LoadRun(sender.client, target, site.wanted)
         await self._pouring.pour(site.show, "filling the sender")
 
     async def measure(self, site: Site) -> UnverifiedResult:
@@ -61,7 +61,7 @@ class Fanout:
         taken = await self._until_all_have(site, live, begun)
         seconds, busy = now() - begun, cpu_now() - cpu
         await settle(sender, site.name, live)
-        batches = await seconds_of_batches(sender.door, site.name, 0)
+        batches = await seconds_of_batches(sender.client, site.name, 0)
         rates = [count / one for one in taken]
         figures = {
             "each_events_per_second_least": round(min(rates)),
@@ -87,7 +87,7 @@ class Fanout:
             for node in live:
                 if node.name in taken:
                     continue
-                found = await held(node.door, site.name)
+                found = await held(node.client, site.name)
                 if found > have[node.name]:
                     have[node.name], news = found, now()
                 if found >= count:
@@ -101,10 +101,10 @@ class Fanout:
         dead peer.
         """
         sender, *live = site.nodes
-        sent = await self._pouring.read(sender.door, site.show, "reading the sender")
+        sent = await self._pouring.read(sender.client, site.show, "reading the sender")
         problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]
         for node in live:
-            found = await self._pouring.read(node.door, site.show, f"reading {node.name}")
+            found = await self._pouring.read(node.client, site.show, f"reading {node.name}")
             words = self._pouring.problems(found) or differing(found, sent, (node.name, "the sender"))
             problems += [f"at {node.name}: {one}" for one in words]
         waiting = await links_of(sender, site.name)

@@ -38,7 +38,7 @@ class Federation:
             await b.declare(group_of(b, site.name, listens=True))
             await b.listening(site.name)
         await join(a, [b], site.name, paused=True)
-        self._pouring = LoadRun(a.door, target, site.wanted)
+        self._pouring = LoadRun(a.client, target, site.wanted)
         await self._pouring.pour(site.show, "filling the first node")
         if isinstance(b, OwnNode):
             await b.start()
@@ -50,24 +50,24 @@ class Federation:
         a, b = site.nodes
         count = self._pouring.ledger.count
         before = [node.cpu_seconds for node in site.nodes]
-        last = await last_receipt(a.door)
+        last = await last_receipt(a.client)
         await resume(a, b, site.name)
-        came = await arrive(b.door, site.name, count, site.show, "catching up", longest=PATIENCE_SECONDS)
+        came = await arrive(b.client, site.name, count, site.show, "catching up", longest=PATIENCE_SECONDS)
         figures = {}
         for node, cpu, word in zip(site.nodes, before, ("sender", "receiver"), strict=True):
             after = node.cpu_seconds
             if cpu is not None and after is not None:
                 figures[f"{word}_cpu_us_per_event"] = round((after - cpu) / count * 1e6, 2)
         await settle(a, site.name, [b])
-        batches = await seconds_of_batches(a.door, site.name, last)
+        batches = await seconds_of_batches(a.client, site.name, last)
         figures["batches"] = float(len(batches))
         return UnverifiedResult(count, came.seconds, batches, came.busy, count * site.wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
         """Check that A holds what was sent, and B the same in the order of A."""
         a, b = site.nodes
-        sent = await self._pouring.read(a.door, site.show, "reading the first node")
-        held = await self._pouring.read(b.door, site.show, "reading the second node")
+        sent = await self._pouring.read(a.client, site.show, "reading the first node")
+        held = await self._pouring.read(b.client, site.show, "reading the second node")
         problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]
         problems += [f"at the receiver {words}" for words in self._pouring.problems(held)]
         problems += await troubles(a, site.name) if problems else []

@@ -40,15 +40,15 @@ class Ingest:
         await node.start()
         if self._to == "topic":
             await node.declare_topic(site.name, {"durability": CLASSES[wanted.durability]})
-            self._pouring = pouring(node.door, TopicTarget(site.name, wanted.size), wanted)
+            self._pouring = pouring(node.client, TopicTarget(site.name, wanted.size), wanted)
             return
         await node.declare(group_of(node, site.name))
         time = SystemClock().now()
         target = GroupTarget(site.name, node.name, site.run, wanted.size, time, named=not self._window)
         if self._window:
-            self._pouring = EmitRun(node.door, target, wanted, self._window)
+            self._pouring = EmitRun(node.client, target, wanted, self._window)
         else:
-            self._pouring = pouring(node.door, target, wanted)
+            self._pouring = pouring(node.client, target, wanted)
 
     async def measure(self, site: Site) -> UnverifiedResult:
         """Send the load."""
@@ -67,12 +67,12 @@ class Ingest:
     async def verify(self, site: Site) -> list[str]:
         """Read everything back, and compare it with what was sent."""
         (node,), run = site.nodes, self._pouring
-        found = await run.read(node.door, site.show, "reading back")
+        found = await run.read(node.client, site.show, "reading back")
         return run.ledger.problems(one.number for one in found)
 
 
-def pouring(door: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
+def pouring(client: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
     """Return a run whose requests are prepared."""
-    made = LoadRun(door, target, wanted)
+    made = LoadRun(client, target, wanted)
     made.prepare()
     return made

@@ -49,13 +49,13 @@ class Latency:
         await b.declare(group_of(b, site.name, listens=True))
         await b.listening(site.name)
         await join(a, [b], site.name)
-        self._pouring = LoadRun(a.door, self._target, site.wanted)
+        self._pouring = LoadRun(a.client, self._target, site.wanted)
         self._turn = WriteProgress()
-        line = await a.door.open(HttpConnection)
+        line = await a.client.open(HttpConnection)
         try:
             read_answer(await line.ask(self._next())).json()
-            await arrive(b.door, site.name, 1, site.show, "the first event", longest=PATIENCE_SECONDS)
-            (self._stream,) = await open_streams(b.door, [f"group:{site.name}"], self._turn, from_seq=0)
+            await arrive(b.client, site.name, 1, site.show, "the first event", longest=PATIENCE_SECONDS)
+            (self._stream,) = await open_streams(b.client, [f"group:{site.name}"], self._turn, from_seq=0)
             for _ in range(WARM_UP):
                 await self._one(line)
         finally:
@@ -64,7 +64,7 @@ class Latency:
     def _next(self) -> bytes:
         """Return the request for one more event, which counts as sent from now on."""
         numbers = self._pouring.ledger.take(0, 1)
-        return self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
+        return self._pouring.client.request("POST", self._target.path, self._target.batch(numbers))
 
     async def _one(self, line: HttpConnection) -> tuple[float, float]:
         """Write one event. Returns the seconds until A acknowledged it, and until the watcher at B received it."""
@@ -88,7 +88,7 @@ class Latency:
         """Measure one event after the other."""
         a = site.nodes[0]
         wanted, taken = site.wanted, list[tuple[float, float]]()
-        line = await a.door.open(HttpConnection)
+        line = await a.client.open(HttpConnection)
         begun, cpu = now(), cpu_now()
         try:
             while now() - begun < wanted.seconds if wanted.seconds else len(taken) < wanted.events:
@@ -109,8 +109,8 @@ class Latency:
         """Check that both nodes hold everything in the same order, and that the watcher received each event once."""
         a, b = site.nodes
         self._stream.close()
-        sent = await self._pouring.read(a.door, site.show, "reading the first node")
-        held = await self._pouring.read(b.door, site.show, "reading the second node")
+        sent = await self._pouring.read(a.client, site.show, "reading the first node")
+        held = await self._pouring.read(b.client, site.show, "reading the second node")
         problems = [f"at the receiver {words}" for words in self._pouring.problems(held)]
         problems += differing(held, sent, ("the second node", "the first"))
         numbers = [int(one["data"]["number"]) for batch in self._stream.data_of("record") for one in batch["records"]]

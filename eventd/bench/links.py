@@ -21,17 +21,17 @@ async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: b
     places = [(node.name, *node.listen) for node in receivers if node.listen is not None]
     await sender.declare(group_of(sender, group), *[peer_of(group, *place) for place in places])
     for name, _, _ in places if paused else []:
-        await sender.door.call("POST", f"/api/v1/groups/{group}/peers/{name}/pause", {"by": "routerctl bench"})
+        await sender.client.call("POST", f"/api/v1/groups/{group}/peers/{name}/pause", {"by": "routerctl bench"})
 
 
 async def resume(sender: Node, receiver: Node, group: str) -> None:
     """Resume a paused link."""
-    await sender.door.call("POST", f"/api/v1/groups/{group}/peers/{receiver.name}/resume", {})
+    await sender.client.call("POST", f"/api/v1/groups/{group}/peers/{receiver.name}/resume", {})
 
 
 async def links_of(sender: Node, group: str) -> dict[str, dict[str, Any]]:
     """Return the sender's report on its links, by the node name of the peer."""
-    answer = await sender.door.call("GET", f"/api/v1/groups/{group}/links")
+    answer = await sender.client.call("GET", f"/api/v1/groups/{group}/links")
     return {link["peer"]: link for link in answer["outbound"]}
 
 
@@ -54,18 +54,18 @@ async def troubles(sender: Node, group: str) -> list[str]:
     ]
 
 
-async def last_receipt(door: NodeClient) -> int:
+async def last_receipt(client: NodeClient) -> int:
     """Return the id of the last row in the node's receipt ledger."""
-    return int((await door.call("GET", "/api/v1/books"))["books"]["receipts"]["last"])
+    return int((await client.call("GET", "/api/v1/books"))["books"]["receipts"]["last"])
 
 
-async def seconds_of_batches(door: NodeClient, group: str, after: int) -> list[float]:
+async def seconds_of_batches(client: NodeClient, group: str, after: int) -> list[float]:
     """Return the seconds from sending to the receipt for the group's batches in receipt ledger rows after `after`."""
     found: list[float] = []
     more, epoch = True, ""
     while more:
         asked = f"/api/v1/books/receipts?rows={ROWS}&after={after}&epoch={epoch}"
-        page = await door.call("GET", asked)
+        page = await client.call("GET", asked)
         columns = page["columns"]
         rows = zip(columns["group"], columns["sent_at"], columns["acked_at"], strict=True)
         found += [(acked - sent) / 1e6 for name, sent, acked in rows if name == group and acked]

@@ -53,11 +53,11 @@ class Mixed:
         await b.listening(site.name)
         await join(a, [b], site.name)
         await a.declare_topic(site.name, {"durability": "fsync"})
-        self._pouring = LoadRun(a.door, target, wanted)
-        self._pulse = LoadRun(a.door, TopicTarget(site.name, wanted.size), wanted)
-        await a.door.call("POST", self._pulse.target.path, self._pulse.target.batch(self._pulse.ledger.take(0, 1)))
+        self._pouring = LoadRun(a.client, target, wanted)
+        self._pulse = LoadRun(a.client, TopicTarget(site.name, wanted.size), wanted)
+        await a.client.call("POST", self._pulse.target.path, self._pulse.target.batch(self._pulse.ledger.take(0, 1)))
         turn = self._writes.turn = WriteProgress()
-        self._streams = await open_streams(a.door, [site.name] * self._watchers, turn, from_seq=0)
+        self._streams = await open_streams(a.client, [site.name] * self._watchers, turn, from_seq=0)
 
     async def measure(self, site: Site) -> UnverifiedResult:
         """Write until the plan is done, then wait for the events in flight to B."""
@@ -70,7 +70,7 @@ class Mixed:
             self._is_over = True
             await beat
             count = self._pouring.ledger.count
-            await arrive(b.door, site.name, count, site.show, "catching up", longest=PATIENCE_SECONDS)
+            await arrive(b.client, site.name, count, site.show, "catching up", longest=PATIENCE_SECONDS)
         finally:
             await supervisor.stop()
         seconds = now() - begun
@@ -95,11 +95,11 @@ class Mixed:
 
     async def _beat(self, site: Site) -> None:
         """Write to the topic, one record after the other, until the events are written."""
-        door = site.nodes[0].door
-        line = await door.open(HttpConnection)
+        client = site.nodes[0].client
+        line = await client.open(HttpConnection)
         try:
             while not self._is_over:
-                await self._writes.one(door, line, self._pulse)
+                await self._writes.one(client, line, self._pulse)
         finally:
             line.close()
 
@@ -108,11 +108,11 @@ class Mixed:
         once.
         """
         a, b = site.nodes
-        sent = await self._pouring.read(a.door, site.show, "reading the first node")
-        held = await self._pouring.read(b.door, site.show, "reading the second node")
+        sent = await self._pouring.read(a.client, site.show, "reading the first node")
+        held = await self._pouring.read(b.client, site.show, "reading the second node")
         problems = [f"at the sender {words}" for words in self._pouring.problems(sent)]
         problems += [f"at the receiver {words}" for words in self._pouring.problems(held)]
         problems += [] if problems else differing(held, sent, ("the second node", "the first"))
-        beats = await self._pulse.read(a.door, site.show, "reading the topic")
+        beats = await self._pulse.read(a.client, site.show, "reading the topic")
         problems += [f"in the topic {words}" for words in self._pulse.problems(beats)]
         return problems + heard_wrongly(self._streams, [one.number for one in beats])

@@ -41,13 +41,15 @@ async def pause(seconds: float) -> None:
 class Node:
     """A node that the operator runs. What the measurement declares on it is removed at the end.
 
-    `door` gives access to its API, `listen` is the address where its group listens, `secret` the path of the group's
+    `client` gives access to its API, `listen` is the address where its group listens, `secret` the path of the group's
     secret; a node that only sends has no `listen`.
     """
 
-    def __init__(self, name: str, door: NodeClient, *, listen: tuple[str, int] | None = None, secret: str = "") -> None:
+    def __init__(
+        self, name: str, client: NodeClient, *, listen: tuple[str, int] | None = None, secret: str = ""
+    ) -> None:
         self.name = name
-        self.door = door
+        self.client = client
         self.listen = listen
         self.secret = secret
         self._declared: list[str] = []
@@ -59,21 +61,21 @@ class Node:
 
     async def start(self) -> None:
         """Start the node if it is a child process; check that a given one answers."""
-        await self.door.call("GET", "/api/v1/status")
+        await self.client.call("GET", "/api/v1/status")
 
     async def declare(self, *documents: dict[str, Any]) -> None:
         """Declare resources, to be removed by `clear`."""
         text = "\n---\n".join(json.dumps(document) for document in documents)
         self._declared += [f"/api/v1/resources/{one['kind']}/{one['metadata']['name']}" for one in documents]
-        await self.door.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
+        await self.client.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
 
     async def listening(self, group: str) -> None:
         """Wait until the node listens for a group. Raises `Unavailable` with the state of that check if it does not."""
         deadline = now() + LISTEN_SECONDS
-        while (said := (await self.door.ask("GET", "/readyz")).decoded()["checks"].get(f"group {group}")) != "ok":
+        while (said := (await self.client.ask("GET", "/readyz")).decoded()["checks"].get(f"group {group}")) != "ok":
             if now() > deadline:
                 raise Unavailable(
-                    f"{self.door.address} does not listen for {group}: {said or 'the group is not applied yet'}",
+                    f"{self.client.address} does not listen for {group}: {said or 'the group is not applied yet'}",
                     hint="check that the node can read the secret, and listen at the address of the group",
                 )
             await pause(LOOK_SECONDS)
@@ -82,18 +84,18 @@ class Node:
         """Create a topic, to be removed by `clear`."""
         path = f"/v0/topics/{topic}"
         self._declared.append(path)
-        await self.door.call("PUT", path, config)
+        await self.client.call("PUT", path, config)
 
     async def clear(self) -> list[str]:
         """Remove everything that was declared on the node, last first. Returns what could not be removed, and why."""
         left = []
         for path in reversed(self._declared):
             try:
-                await self.door.call("DELETE", path)
+                await self.client.call("DELETE", path)
             except NotFound:
                 continue
             except EventdError as error:
-                left.append(f"{path.rpartition('/')[2]} on {self.door.address}: {error.message}")
+                left.append(f"{path.rpartition('/')[2]} on {self.client.address}: {error.message}")
         self._declared.clear()
         return left
 
@@ -109,8 +111,8 @@ class OwnNode(Node):
         self.home.mkdir()
         self.key = SYSTEM.token(16).hex()
         api, port = ports
-        door = NodeClient(Address(False, "127.0.0.1", api, ""), self.key)
-        super().__init__(name, door, listen=("127.0.0.1", port), secret=secret)
+        client = NodeClient(Address(False, "127.0.0.1", api, ""), self.key)
+        super().__init__(name, client, listen=("127.0.0.1", port), secret=secret)
         self._database = database
         self._log = folder / f"{name}.log"
         self._child: subprocess.Popen[bytes] | None = None
@@ -131,7 +133,7 @@ class OwnNode(Node):
         environment = {
             **bare_environment(),
             "EVENTD_DATA_DIR": str(self.home),
-            "EVENTD_API_LISTEN": f"127.0.0.1:{self.door.address.port}",
+            "EVENTD_API_LISTEN": f"127.0.0.1:{self.client.address.port}",
             "EVENTD_API_KEYS": self.key,
             "EVENTD_LOG_LEVEL": "warning",
             "EVENTD_LOG_FORMAT": "text",
@@ -170,15 +172,15 @@ class OwnNode(Node):
 
     async def _answers(self) -> bool:
         try:
-            await self.door.call("GET", "/api/v1/status")
+            await self.client.call("GET", "/api/v1/status")
         except Unavailable:
             return False
         return True
 
     async def _require_empty(self) -> None:
         """Raise `Conflict` if the database holds groups or topics: it is in use for something else."""
-        groups = (await self.door.call("GET", "/api/v1/status"))["groups"]
-        topics = (await self.door.call("GET", "/v0/topics"))["topics"]
+        groups = (await self.client.call("GET", "/api/v1/status"))["groups"]
+        topics = (await self.client.call("GET", "/v0/topics"))["topics"]
         if groups or topics:
             raise Conflict(
                 f"the database for {self.name} is in use: it holds {len(groups)} groups and {len(topics)} topics",

@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.01
 class LoadRun:
     """One run: what is to be sent, and the ledger of what was sent."""
 
-    door: NodeClient
+    client: NodeClient
     target: Target
     wanted: BenchPlan
     ledger: Ledger = field(default_factory=Ledger)
@@ -46,7 +46,7 @@ class LoadRun:
         count = self.wanted.batch
         if not self.wanted.seconds:
             count = min(count, self.wanted.events - self.ledger.count)
-        asked = self.door.request("POST", self.target.path, self.target.batch(self.ledger.take(line, count)))
+        asked = self.client.request("POST", self.target.path, self.target.batch(self.ledger.take(line, count)))
         self.sent_bytes += len(asked)
         return asked
 
@@ -68,12 +68,12 @@ class LoadRun:
 
         deadline = begun + wanted.seconds
         rows = [self._row(line, deadline) for line in range(wanted.in_flight)]
-        return await self.door.load(rows, keep=KEEP, progress=progress)
+        return await self.client.load(rows, keep=KEEP, progress=progress)
 
-    async def read(self, door: NodeClient, show: Show, words: str) -> list[StoredEvent]:
+    async def read(self, client: NodeClient, show: Show, words: str) -> list[StoredEvent]:
         """Return all entries that a node holds in the target of the run, including any that the run did not send."""
         found: list[StoredEvent] = []
-        pages: AsyncIterator[list[StoredEvent]] = self.target.read(door)
+        pages: AsyncIterator[list[StoredEvent]] = self.target.read(client)
         async for page in pages:
             found += page
             show(words, len(found), self.ledger.count)
@@ -84,9 +84,9 @@ class LoadRun:
         return self.ledger.problems(one.number for one in found)
 
 
-async def held(door: NodeClient, group: str) -> int:
+async def held(client: NodeClient, group: str) -> int:
     """Return how many events of a group a node has stored; 0 without the group."""
-    status = await door.call("GET", "/api/v1/status")
+    status = await client.call("GET", "/api/v1/status")
     return next((int(one["events"]) for one in status["groups"] if one["group"] == group), 0)
 
 
@@ -103,13 +103,13 @@ class Arrival:
     busy: float
 
 
-async def arrive(door: NodeClient, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
+async def arrive(client: NodeClient, group: str, count: int, show: Show, words: str, *, longest: float) -> Arrival:
     """Wait until a node holds `count` events of a group, or no further one has arrived for `longest` seconds."""
     begun, cpu = now(), cpu_now()
     news, before = now(), 0
     while True:
         at = now()
-        have = await held(door, group)
+        have = await held(client, group)
         if have == 0:
             begun, cpu = at, cpu_now()
         if have > before:

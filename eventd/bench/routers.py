@@ -53,8 +53,8 @@ class Routers:
         for at, topic in enumerate(self._topics):
             site.show("declaring", at, self._routers)
             await node.declare_topic(topic, config)
-            await node.door.call("PUT", f"/v0/routers/{topic}", {"source": source, "dest": topic})
-        self._pouring = LoadRun(node.door, TopicTarget(source, site.wanted.size), site.wanted)
+            await node.client.call("PUT", f"/v0/routers/{topic}", {"source": source, "dest": topic})
+        self._pouring = LoadRun(node.client, TopicTarget(source, site.wanted.size), site.wanted)
         self._pouring.prepare()
 
     async def measure(self, site: Site) -> UnverifiedResult:
@@ -69,7 +69,7 @@ class Routers:
         figures = {"writes": float(count), "after_last_write_ms": round((now() - written) * 1000, 1)}
         if before is not None and after is not None:
             figures["node_cpu_us_per_copy"] = round((after - before) / copies * 1e6, 2)
-        each = await self._one_by_one(site, node.door, count)
+        each = await self._one_by_one(site, node.client, count)
         return UnverifiedResult(copies, seconds, each, busy / seconds, copies * site.wanted.size, figures)
 
     async def _all_copied(self, site: Site, count: int) -> None:
@@ -88,19 +88,19 @@ class Routers:
         found, cursor = 0, ""
         while True:
             path = f"/v0/topics?prefix={site.name}-copy-&page_size={PAGE}&cursor={cursor}"
-            page = await site.nodes[0].door.call("GET", path)
+            page = await site.nodes[0].client.call("GET", path)
             found += sum(int(one["head_seq"]) for one in page["topics"])
             if not (cursor := page.get("next_cursor") or ""):
                 return found
 
-    async def _one_by_one(self, site: Site, door: NodeClient, count: int) -> list[float]:
+    async def _one_by_one(self, site: Site, client: NodeClient, count: int) -> list[float]:
         writes = WatchedWrites(self._routers)
         writes.turn = WriteProgress()
-        self._streams = await open_streams(door, self._topics, writes.turn, from_seq=count - 1)
-        line = await door.open(HttpConnection)
+        self._streams = await open_streams(client, self._topics, writes.turn, from_seq=count - 1)
+        line = await client.open(HttpConnection)
         try:
             for at in range(ONES):
-                await writes.one(door, line, self._pouring)
+                await writes.one(client, line, self._pouring)
                 site.show("one by one", at, ONES)
         finally:
             line.close()
@@ -109,11 +109,11 @@ class Routers:
     async def verify(self, site: Site) -> list[str]:
         """Check that the source has what was written, and each destination the same in the same order."""
         (node,), pouring = site.nodes, self._pouring
-        sent = await pouring.read(node.door, site.show, "reading the source")
+        sent = await pouring.read(node.client, site.show, "reading the source")
         problems = [f"in the source {words}" for words in pouring.problems(sent)]
         for at, topic in enumerate(self._topics):
             site.show("reading the copies", at, self._routers)
-            found = [one async for page in TopicTarget(topic, site.wanted.size).read(node.door) for one in page]
+            found = [one async for page in TopicTarget(topic, site.wanted.size).read(node.client) for one in page]
             problems += differing(found, sent, (topic, "the source"))
         heard = [one.number for one in sent][-ONES - 1 :]
         return problems + heard_wrongly(self._streams, heard)

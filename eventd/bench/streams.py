@@ -116,19 +116,19 @@ def mark_of(number: int) -> bytes:
 
 
 async def open_streams(
-    door: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int
+    client: NodeClient, topics: Sequence[str], turn: WriteProgress, *, from_seq: int
 ) -> list[WatcherStream]:
     """Open a watcher for each of these topics, with its own session, and wait until all have caught up.
 
     They receive the records after `from_seq`. Raises EventdError if that takes longer than `BEGIN_SECONDS`.
     """
-    asked = [_session(door, topic, from_seq) for topic in topics]
-    sessions = (await door.load([asked])).jsons()[0]
+    asked = [_session(client, topic, from_seq) for topic in topics]
+    sessions = (await client.load([asked])).jsons()[0]
     streams = []
     try:
         for session in sessions:
             path = session["stream_url"]
-            streams.append(await open_stream(door, path, turn, b"caught-up"))
+            streams.append(await open_stream(client, path, turn, b"caught-up"))
         await _all_begun(streams)
     except BaseException:
         for stream in streams:
@@ -137,10 +137,10 @@ async def open_streams(
     return streams
 
 
-async def open_stream(door: NodeClient, path: str, turn: WriteProgress, since: bytes) -> WatcherStream:
+async def open_stream(client: NodeClient, path: str, turn: WriteProgress, since: bytes) -> WatcherStream:
     """Open a watcher of a path. It does not wait until the watcher has received `since`."""
-    asked = door.request("GET", path)
-    return await door.open(lambda: WatcherStream(turn, asked, since))
+    asked = client.request("GET", path)
+    return await client.open(lambda: WatcherStream(turn, asked, since))
 
 
 async def _all_begun(streams: Sequence[WatcherStream]) -> None:
@@ -151,6 +151,6 @@ async def _all_begun(streams: Sequence[WatcherStream]) -> None:
         raise EventdError(f"not all {len(streams)} watchers have caught up within {BEGIN_SECONDS:g} s") from None
 
 
-def _session(door: NodeClient, topic: str, from_seq: int) -> bytes:
+def _session(client: NodeClient, topic: str, from_seq: int) -> bytes:
     body = {"topics": {topic: {"from_seq": from_seq}}, "heartbeat_ms": 60_000}
-    return door.request("POST", "/v0/watch", body)
+    return client.request("POST", "/v0/watch", body)

@@ -64,10 +64,10 @@ class Subscriptions:
         self._target = GroupTarget(site.name, node.name, site.run, site.wanted.size, now_, types=types)
         await node.start()
         await node.declare(group_of(node, site.name), _plugin(site.folder))
-        self._pouring = LoadRun(node.door, self._target, site.wanted)
+        self._pouring = LoadRun(node.client, self._target, site.wanted)
         await self._pouring.pour(site.show, "filling the log")
         self._turn = WriteProgress()
-        self._stream = await open_stream(node.door, "/api/v1/effective/stream", self._turn, b"event: state")
+        self._stream = await open_stream(node.client, "/api/v1/effective/stream", self._turn, b"event: state")
         await self._stream.begun
 
     async def measure(self, site: Site) -> UnverifiedResult:
@@ -81,7 +81,7 @@ class Subscriptions:
         figures = {}
         if before is not None and after is not None:
             figures["node_cpu_us_per_event"] = round((after - before) / count * 1e6, 2)
-        line = await node.door.open(HttpConnection)
+        line = await node.client.open(HttpConnection)
         try:
             taken = [await self._one(site, line) for _ in range(ONES + WARM_UP)][WARM_UP:]
         finally:
@@ -104,7 +104,7 @@ class Subscriptions:
     async def _one(self, site: Site, line: HttpConnection) -> float:
         """Write one event. Returns the seconds from the request until the follower received its resource."""
         (number,) = numbers = self._pouring.ledger.take(0, 1)
-        asked = self._pouring.door.request("POST", self._target.path, self._target.batch(numbers))
+        asked = self._pouring.client.request("POST", self._target.path, self._target.batch(numbers))
         await pause(PAUSE_SECONDS)
         received = self._turn.begin(f'"name":"r-{self._target.id_of(number)}"'.encode(), 1)
         begun = now()
@@ -122,20 +122,20 @@ class Subscriptions:
         """Check that the log has each event, that each is in one successful run, and that its resource exists."""
         (node,), pouring = site.nodes, self._pouring
         self._stream.close()
-        problems = pouring.problems(await pouring.read(node.door, site.show, "reading the log"))
+        problems = pouring.problems(await pouring.read(node.client, site.show, "reading the log"))
         succeeded: list[int | str] = []
         for type in self._target.types:
             before = 0
             while True:
                 path = f"/api/v1/subscriptions/{_name(site.name, type)}/runs?limit={RUNS}&status=succeeded"
-                page = await node.door.call("GET", path + (f"&before={before}" if before else ""))
+                page = await node.client.call("GET", path + (f"&before={before}" if before else ""))
                 succeeded += [self._target.number_of(run["eventId"]) for run in page["runs"]]
                 if not (before := page["next"] or 0):
                     break
         # The newest run comes first, and events of one page in any order: only presence is checked.
         ordered = sorted(succeeded, key=lambda number: (isinstance(number, str), number))
         problems += [f"in runs {words}" for words in pouring.ledger.problems(ordered)]
-        answer = await node.door.call("GET", "/api/v1/effective")
+        answer = await node.client.call("GET", "/api/v1/effective")
         names = {one["metadata"]["name"] for one in answer["resources"]}
         lacking = [n for n in range(pouring.ledger.count) if f"r-{self._target.id_of(n)}" not in names]
         if lacking:

@@ -85,11 +85,11 @@ class GroupTarget:
         subject = f"10.88.{number // 250 % 250}.{number % 250}/32"
         return NewEvent(kind, subject, {"number": f"{number:010}", "pad": self._pad})
 
-    async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
+    async def read(self, client: NodeClient) -> AsyncIterator[list[StoredEvent]]:
         """Read everything the group holds, page by page, in the order of the node's log."""
         after: str | None = ""
         while after is not None:
-            page = await door.call("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
+            page = await client.call("GET", f"{self.path}?limit={PAGE}&includeExpired=true&after={after}")
             yield [self._found(event) for event in page["events"]]
             after = page["next"]
 
@@ -125,11 +125,11 @@ class TopicTarget:
         rows = [f'{{"data":{{"n":{n},"pad":"{pad}"}},"tag":"bench:tag"}}' for n in numbers]
         return f'{{"records":[{",".join(rows)}]}}'.encode()
 
-    async def read(self, door: NodeClient) -> AsyncIterator[list[StoredEvent]]:
+    async def read(self, client: NodeClient) -> AsyncIterator[list[StoredEvent]]:
         """Read all records of the topic, in order; lost ones appear as an event with a text instead of a number."""
         at, more = 0, True
         while more:
-            page = await door.call("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})
+            page = await client.call("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})
             lost = page["tombstone"]
             yield [] if lost is None else [StoredEvent(f"a gap: {lost}", b"")]
             yield [_record(record) for record in page["records"]]

@@ -44,20 +44,20 @@ class WatchMeasurement:
         target = TopicTarget(site.name, site.wanted.size)
         await node.start()
         await node.declare_topic(site.name, {"durability": CLASSES[site.wanted.durability]})
-        self._pouring = LoadRun(node.door, target, site.wanted)
-        await node.door.call("POST", target.path, target.batch(self._pouring.ledger.take(0, 1)))
+        self._pouring = LoadRun(node.client, target, site.wanted)
+        await node.client.call("POST", target.path, target.batch(self._pouring.ledger.take(0, 1)))
         site.show("opening the streams", 0, 0)
         turn = self._writes.turn = WriteProgress()
-        self._streams = await open_streams(node.door, [site.name] * self._watchers, turn, from_seq=0)
+        self._streams = await open_streams(node.client, [site.name] * self._watchers, turn, from_seq=0)
 
     async def measure(self, site: Site) -> UnverifiedResult:
         """Write one record after the other."""
         (node,), wanted, writes = site.nodes, site.wanted, self._writes
         before, cpu, begun = node.cpu_seconds, cpu_now(), now()
-        line = await node.door.open(HttpConnection)
+        line = await node.client.open(HttpConnection)
         try:
             while now() - begun < wanted.seconds if wanted.seconds else len(writes.last) < wanted.events:
-                await writes.one(node.door, line, self._pouring)
+                await writes.one(node.client, line, self._pouring)
                 site.show("writing", len(writes.last), wanted.events)
         finally:
             line.close()
@@ -72,7 +72,7 @@ class WatchMeasurement:
     async def verify(self, site: Site) -> list[str]:
         """Check that the topic holds each write once, in order, and that each watcher received the same."""
         (node,) = site.nodes
-        found = await self._pouring.read(node.door, site.show, "reading back")
+        found = await self._pouring.read(node.client, site.show, "reading back")
         problems = self._pouring.problems(found)
         return problems + heard_wrongly(self._streams, [one.number for one in found])
 
@@ -89,10 +89,10 @@ class WatchedWrites:
         self.last: list[float] = []
         self._watchers = watchers
 
-    async def one(self, door: NodeClient, line: HttpConnection, pouring: LoadRun) -> None:
+    async def one(self, client: NodeClient, line: HttpConnection, pouring: LoadRun) -> None:
         """Pause, write, and wait until all watchers have received it."""
         (number,) = numbers = pouring.ledger.take(0, 1)
-        asked = door.request("POST", pouring.target.path, pouring.target.batch(numbers))
+        asked = client.request("POST", pouring.target.path, pouring.target.batch(numbers))
         await pause(REST_SECONDS + self._watchers * REST_SECONDS_PER_WATCHER)
         received = self.turn.begin(mark_of(number), self._watchers)
         begun = now()

@@ -41,7 +41,7 @@ def cpu_now() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Reply(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The status and the body of an answer."""
 
     status: int
@@ -61,10 +61,10 @@ class Reply(NamedTuple):
             raise restore(self.status, self.body) from None
 
 
-def read_answer(raw: bytes) -> Reply:
+def read_answer(raw: bytes) -> HttpAnswer:
     """Parse an answer."""
     head, _, body = raw.partition(HEAD_END)
-    return Reply(int(head[9:12]), body)
+    return HttpAnswer(int(head[9:12]), body)
 
 
 def length_of(data: bytes | bytearray) -> int:
@@ -249,7 +249,7 @@ class NodeClient:
         """Send one request outside of a measurement. Returns its JSON. Raises the node's error."""
         return (await self.ask(method, path, body)).json()
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Any = None) -> HttpAnswer:
         """Send one request outside of a measurement. Returns the answer, also one that reports a problem."""
         line = await self.open(HttpConnection)
         try:

@@ -2,7 +2,7 @@
 
 May import: cli.audit, cli.bench, cli.daemon, cli.demo, cli.federation, cli.gateway, cli.lake, cli.node, cli.plugins,
     cli.program, cli.resources, cli.terminal, cli.topics, log.core, node, observe, runtime, settings, store.engine,
-    store.schema, text.
+    store.schema.
 """
 
 from __future__ import annotations

@@ -15,11 +15,10 @@ import eventd
 from eventd.cli.program.command_line import Command, CommandLine, program
 from eventd.cli.program.flags import Flags, shared_flags, with_settings
 from eventd.cli.terminal.output import Column, Format, Output, text
-from eventd.errors import CheckFailed, DatabaseUnusable, SettingsError
+from eventd.errors import CheckFailed, SettingsError
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings, service_environment
-from eventd.text.plural import counted
 
 if TYPE_CHECKING:  # a command that needs no database does not load the libraries for it
     from eventd.cli.daemon.serving import Service
@@ -231,13 +230,9 @@ def _prepare(database: Database, *, apply: bool) -> None:
     """Apply pending migrations. Without `apply`, raise `DatabaseUnusable` if there are any, with the command to run."""
     from eventd.store.schema import migrations
 
-    missing = database.read_now(migrations.pending)
-    if missing and not apply:
-        raise DatabaseUnusable(
-            f"the database {database.label()} lacks {counted(len(missing), 'migration')}: {', '.join(missing)}",
-            hint="run `routerd-eventd migrate`, or start with --migrate",
-        )
-    if missing:
+    if not apply:
+        migrations.require_current(database, hint="run `routerd-eventd migrate`, or start with --migrate")
+    elif database.read_now(migrations.pending):
         applied = database.write_now(migrations.upgrade, now=SystemClock().now())
         logger.info("schema upgraded", extra={"applied": applied})
 

@@ -34,7 +34,7 @@ class _Owner(Struct, rename="camel"):
     source_node: str
 
 
-class _Fate(Struct):
+class _EventResult(Struct):
     index: int
     result: str
     owner: _Owner | None = None
@@ -44,7 +44,7 @@ class _Answer(Struct):
     """The answer to a request: how many events have each result, and the result of each event that is not new."""
 
     counts: dict[str, int]
-    results: list[_Fate]
+    results: list[_EventResult]
 
 
 Waiting = tuple[NewEvent, asyncio.Future[str]]
@@ -184,23 +184,23 @@ class Publisher:
             for at, message in wrong.items():
                 self._refuse([batch[at]], another(error, message))
             return [one for at, one in enumerate(batch) if at not in wrong]
-        fates = {fate.index: fate for fate in answer.results}
-        if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in fates):
+        results = {one.index: one for one in answer.results}
+        if sum(answer.counts.values()) != len(batch) or not all(0 <= at < len(batch) for at in results):
             raise EventdError("the node did not return a result for every event")
-        self._resolve(batch, fates)
+        self._resolve(batch, results)
         self._release(len(batch))
         return ()
 
-    def _resolve(self, batch: Sequence[Waiting], fates: Mapping[int, _Fate]) -> None:
-        """Set the result of each event: `new`, unless `fates` has another one for its index."""
+    def _resolve(self, batch: Sequence[Waiting], results: Mapping[int, _EventResult]) -> None:
+        """Set the result of each event: `new`, unless `results` has another one for its index."""
         for at, (event, future) in enumerate(batch):
             if future.done():  # its emitter was cancelled
                 continue
-            fate = fates.get(at) if fates else None
-            if fate is not None and fate.result == "conflict":
-                future.set_exception(self._conflict(event, fate.owner))
+            known = results.get(at) if results else None
+            if known is not None and known.result == "conflict":
+                future.set_exception(self._conflict(event, known.owner))
             else:
-                future.set_result("new" if fate is None else fate.result)
+                future.set_result("new" if known is None else known.result)
 
     def _encode(self, events: Sequence[NewEvent]) -> bytes | None:
         """Return the body of a request; None if it must be split: it is too large, or an event cannot be encoded.

@@ -52,7 +52,7 @@ def subscription_owner(name: str) -> str:
 
 
 def plugin_owner(name: str) -> str:
-    """Return the owner, which is also the source, of the part from manual runs of a plugin: `Plugin/NAME`."""
+    """Return the owner, which is also the source, of the part that a plugin gives without events: `Plugin/NAME`."""
     return f"{PLUGIN}{name}"
 
 

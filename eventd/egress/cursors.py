@@ -25,7 +25,7 @@ from eventd.log.cursors.cursors import (
     set_paused,
 )
 from eventd.log.delivery.selection import Selection
-from eventd.resources.effective import (
+from eventd.resources.configuration import (
     PeerConfig,
     SubscriptionConfig,
     effective,

@@ -6,7 +6,7 @@ import difflib
 
 from eventd.errors import NotFound
 from eventd.log.core.topic_row import TopicRow, read_topic
-from eventd.resources.effective import GroupConfig, PeerConfig, effective, topic_of
+from eventd.resources.configuration import GroupConfig, PeerConfig, effective, topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources

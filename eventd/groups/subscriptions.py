@@ -16,7 +16,7 @@ from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.delivery.backlog import Backlog
 from eventd.log.delivery.repairs import count_dead_letters
-from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
+from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.runs import Run, RunStatus, read_newest
@@ -39,8 +39,8 @@ class Phase(StrEnum):
 class SubscriptionStatus:
     """A subscription: everything up to `position` of the log is settled, and `head` is the log's last position.
 
-    `backlog` has at most the first `COUNTED` of the waiting events. `cursor` is None until a node has registered the
-    subscription; `last_run` is None without a run since then.
+    `backlog` has the first of the waiting events, at most `COUNTED`; all of them if it is `exact`. `cursor` is None
+    until a node has registered the subscription; `last_run` is None without a run since then.
     """
 
     subscription: SubscriptionConfig
@@ -131,13 +131,13 @@ def _status(conn: Connection, rows: _Rows, one: SubscriptionConfig, now: int) ->
 def _read_backlog(
     conn: Connection, rows: _Rows, one: SubscriptionConfig, topic: TopicRow | None, after: int, now: int
 ) -> Backlog:
-    """Return the first waiting events: those of the subscription's next page, at most `COUNTED`."""
+    """Return the events of the subscription's next page, at most `COUNTED`; `exact` if no others wait."""
     if topic is None or after >= rows.head.last:
         return Backlog(after)
     trigger = SubscriptionTrigger.of(one, rows.groups[one.group].node_name).at(now)
     page = read_matching(conn, topic.id, after, trigger, limit=COUNTED, max_bytes=16 << 20, until=None)
     times = [seen.record.recorded_at for seen in page.items]
-    return Backlog(page.upto, len(times), oldest=min(times, default=None))
+    return Backlog(page.upto, len(times), oldest=min(times, default=None), exact=not page.full)
 
 
 def _phase(cursor: Cursor | None, usable: bool, waits: bool, run: Run | None) -> Phase:

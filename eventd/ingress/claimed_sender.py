@@ -71,7 +71,10 @@ def _plain(text: str) -> str:
 
 
 def claimed_sender(node: str, key_id: str, peers: Collection[str]) -> ClaimedSender:
-    """Return `node`, or `?` if it is not empty and not in `peers`, with `key_id`: that of a known key, or empty."""
+    """Return the node, or `?` if it is not empty and not in `peers`, with the key id.
+
+    `key_id` is taken as it is: the caller passes the id of a known key, or an empty text.
+    """
     return ClaimedSender(node if node in peers or not node else UNDECLARED, key_id)
 
 

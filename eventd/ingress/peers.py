@@ -28,7 +28,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Drafts, Outcome
-from eventd.resources.effective import GroupConfig, topic_of
+from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.store.rows.links import StoredMark, read_mark
 from federation.batch import read_batch

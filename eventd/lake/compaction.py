@@ -21,6 +21,7 @@ from eventd.lake.layout import (
     DATA,
     LANDING,
     MANIFEST,
+    LedgerSlug,
     SegmentName,
     archived,
     day_of,
@@ -66,12 +67,6 @@ class LedgerRetention(NamedTuple):
     removed: Sequence[SegmentName]
 
 
-class _Key(NamedTuple):
-    slug: str
-    epoch: str
-    book: Ledger
-
-
 class _Files(NamedTuple):
     """The segments of one ledger in the landing and in the archive; `unfinished` are data files without a manifest."""
 
@@ -107,13 +102,13 @@ def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, 
     epochs without segments are deleted. There is one step per iteration. Raises LakeUnavailable.
     """
     names = {slug(node): node for node in nodes}
-    shelves = _list(storage, names)
+    ledgers = _list(storage, names)
     states = _read_states(storage, names)
-    for slug_, epoch in sorted({(key.slug, key.epoch) for key in shelves}):
-        books = {key.book: files for key, files in shelves.items() if key[:2] == (slug_, epoch)}
+    for slug_, epoch in sorted({(key.slug, key.epoch) for key in ledgers}):
+        books = {key.book: files for key, files in ledgers.items() if key[:2] == (slug_, epoch)}
         history = _EpochRetention(storage, slug_, epoch, states.get((slug_, epoch)))
         yield from history.retain(books, now, keep, grace)
-    yield from _forget_epochs(storage, states, shelves, now - keep - grace)
+    yield from _forget_epochs(storage, states, ledgers, now - keep - grace)
 
 
 def plan_retention(
@@ -134,20 +129,20 @@ def plan_retention(
     return plans
 
 
-def _list(storage: Storage, names: Collection[str]) -> dict[_Key, _Files]:
+def _list(storage: Storage, names: Collection[str]) -> dict[LedgerSlug, _Files]:
     endings: defaultdict[SegmentName, set[str]] = defaultdict(set)
     for entry in [*storage.list(LANDING), *storage.list(ARCHIVE)]:
         place = parse_path(entry.path)
         if place is not None and place.slug in names:
             endings[place].add(entry.path.removeprefix(place.name))
-    shelves: defaultdict[_Key, _Files] = defaultdict(lambda: _Files([], [], []))
+    ledgers: defaultdict[LedgerSlug, _Files] = defaultdict(lambda: _Files([], [], []))
     for place, there in sorted(endings.items(), key=lambda item: (item[0].after, item[0].upto)):
-        files = shelves[_Key(place.slug, place.epoch, place.book)]
+        files = ledgers[place.ledger]
         if there == {DATA, MANIFEST}:
             (files.archive if place.tree == ARCHIVE else files.landing).append(place)
         elif there == {DATA}:
             files.unfinished.append(place)
-    return shelves
+    return ledgers
 
 
 def _is_left_over(place: SegmentName, files: _Files) -> bool:
@@ -335,7 +330,7 @@ class _EpochRetention:
 
 
 def _forget_epochs(
-    storage: Storage, states: Mapping[tuple[str, str], NodeState], shelves: Mapping[_Key, _Files], before: int
+    storage: Storage, states: Mapping[tuple[str, str], NodeState], ledgers: Mapping[LedgerSlug, _Files], before: int
 ) -> Iterator[Done]:
     """Delete the state and marks of each epoch that has no segments and whose state was last written before `before`.
 
@@ -343,7 +338,7 @@ def _forget_epochs(
     """
     newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
     for (node, epoch), state in states.items():
-        is_empty = not any(files.both for key, files in shelves.items() if key[:2] == (node, epoch))
+        is_empty = not any(files.both for key, files in ledgers.items() if key[:2] == (node, epoch))
         if is_empty and day_of(state.as_of) < day_of(before) and state.began_at < newest[node]:
             storage.delete([state_path(state.node, epoch), expiry_path(node, epoch)])
             yield Done(removed=1)

@@ -34,6 +34,27 @@ _SEGMENT: Final = re.compile(
 _STATE: Final = re.compile(rf"{NODES}/(?P<slug>[a-z0-9-]+)/(?P<epoch>[A-Za-z0-9_]+)\.json")
 
 
+class LedgerKey(NamedTuple):
+    """One ledger of one node in one epoch, within which row numbers are valid."""
+
+    node: str
+    epoch: str
+    book: Ledger
+
+    @property
+    def key(self) -> str:
+        """The key as one text, as offsets and checkpoints of an audit's stream name it."""
+        return f"{self.node}/{self.epoch}/{self.book.value}"
+
+
+class LedgerSlug(NamedTuple):
+    """The same as the names of segments give it: the node as a slug."""
+
+    slug: str
+    epoch: str
+    book: Ledger
+
+
 class SegmentName(NamedTuple):
     """The name of a segment, parsed. It covers the row numbers in (after, upto] of a ledger. `day` is YYYY-MM-DD."""
 
@@ -60,6 +81,11 @@ class SegmentName(NamedTuple):
     def manifest(self) -> str:
         """The path of the manifest."""
         return self.name + MANIFEST
+
+    @property
+    def ledger(self) -> LedgerSlug:
+        """The ledger that the segment belongs to."""
+        return LedgerSlug(self.slug, self.epoch, self.book)
 
 
 def slug(node: str) -> str:

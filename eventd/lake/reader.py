@@ -19,6 +19,7 @@ from eventd.lake.layout import (
     LANDING,
     MANIFEST,
     NODES,
+    LedgerSlug,
     SegmentName,
     is_state,
     landing,
@@ -73,14 +74,6 @@ class Survey(NamedTuple):
     troubles: Sequence[Trouble]
 
 
-class _Key(NamedTuple):
-    """A ledger of one node and epoch; the node as a slug."""
-
-    slug: str
-    epoch: str
-    book: Ledger
-
-
 class _InvalidSegment(NamedTuple):
     """A segment that does not count, and the reason."""
 
@@ -113,23 +106,23 @@ def survey(storage: Storage) -> Survey:
     # This order prevents that shipping or compaction at the same time looks like a loss: the states promise less than
     # the segments listed later, and what left the landing has long been in the archive.
     states, troubles = _read_states(storage)
-    shelves = _read_shelves(storage, [*storage.list(LANDING), *storage.list(ARCHIVE)])
+    ledgers = _read_ledgers(storage, [*storage.list(LANDING), *storage.list(ARCHIVE)])
     segments: list[Segment] = []
     known = {(slug(state.node), state.epoch) for state in states}
     names = {slug(state.node): state.node for state in states}
     reaches = {
-        _Key(slug(s.node), s.epoch, book): Span(r.after, r.upto) for s in states for book, r in s.segments.items()
+        LedgerSlug(slug(s.node), s.epoch, book): Span(r.after, r.upto) for s in states for book, r in s.segments.items()
     }
-    for key in sorted({*shelves, *reaches}):
-        shelf = shelves.get(key) or _LedgerFiles()
-        node = names.get(key.slug) or next((one.manifest.node for one in shelf.good), key.slug)
-        chosen = choose(shelf.good)
+    for key in sorted({*ledgers, *reaches}):
+        files = ledgers.get(key) or _LedgerFiles()
+        node = names.get(key.slug) or next((one.manifest.node for one in files.good), key.slug)
+        chosen = choose(files.good)
         segments += chosen
         # Without a state, every segment counts as promised. With a state, so do the valid segments beyond its promise:
         # the node has written them since.
-        shown: list[Segment | _InvalidSegment] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *shelf.bad]
-        troubles += _troubles_of(key, node, shelf, chosen, _join(reaches.get(key), shown))
-    troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in shelves} - known)]
+        shown: list[Segment | _InvalidSegment] = [*chosen] if (key.slug, key.epoch) in known else [*chosen, *files.bad]
+        troubles += _troubles_of(key, node, files, chosen, _join(reaches.get(key), shown))
+    troubles += [_stateless(*one) for one in sorted({(key.slug, key.epoch) for key in ledgers} - known)]
     return Survey(head, states, segments, [*troubles, *_histories(states)])
 
 
@@ -187,7 +180,7 @@ def _stateless(node: str, epoch: str) -> Trouble:
     return Trouble(TroubleKind.CORRUPT, node, epoch, None, path, 0, 0, message)
 
 
-def _read_shelves(storage: Storage, entries: Sequence[StoredFile]) -> dict[_Key, _LedgerFiles]:
+def _read_ledgers(storage: Storage, entries: Sequence[StoredFile]) -> dict[LedgerSlug, _LedgerFiles]:
     sizes: dict[str, int] = {}
     places: dict[str, SegmentName] = {}
     manifests: set[str] = set()
@@ -200,23 +193,23 @@ def _read_shelves(storage: Storage, entries: Sequence[StoredFile]) -> dict[_Key,
         else:
             manifests.add(place.name)
     texts = storage.read_many([places[name].manifest for name in sorted(manifests)])
-    shelves: defaultdict[_Key, _LedgerFiles] = defaultdict(_LedgerFiles)
+    ledgers: defaultdict[LedgerSlug, _LedgerFiles] = defaultdict(_LedgerFiles)
     replaced: set[str] = set()
     for name, place in sorted(places.items()):
-        shelf = shelves[_Key(place.slug, place.epoch, place.book)]
+        files = ledgers[place.ledger]
         text = texts.get(place.manifest)
         if text is None and name in manifests:
             continue  # deleted since it was listed: its replacement is listed as well
         found = _judge(place, text, sizes.get(name))
         if isinstance(found, _InvalidSegment):
-            shelf.bad.append(found)
+            files.bad.append(found)
         else:
-            shelf.good.append(found)
+            files.good.append(found)
             replaced.update(found.manifest.replaces)
-    for shelf in shelves.values():
-        shelf.good = [one for one in shelf.good if one.place.name not in replaced]
-        shelf.bad = [one for one in shelf.bad if one.place.name not in replaced]
-    return dict(shelves)
+    for files in ledgers.values():
+        files.good = [one for one in files.good if one.place.name not in replaced]
+        files.bad = [one for one in files.bad if one.place.name not in replaced]
+    return dict(ledgers)
 
 
 def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _InvalidSegment:
@@ -269,13 +262,13 @@ def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> 
 
 
 def _troubles_of(
-    key: _Key, node: str, shelf: _LedgerFiles, chosen: Sequence[Segment], promised: Span | None
+    key: LedgerSlug, node: str, files: _LedgerFiles, chosen: Sequence[Segment], promised: Span | None
 ) -> Iterator[Trouble]:
     """Yield the problems in `promised`, the row numbers that the segments should cover."""
-    present: list[Segment | _InvalidSegment] = [*chosen, *shelf.bad]
+    present: list[Segment | _InvalidSegment] = [*chosen, *files.bad]
     if promised is None:
         return
-    for bad in shelf.bad:
+    for bad in files.bad:
         # A segment after the promised numbers may be in the writing, one before them in the deletion.
         if bad.after < promised.upto and bad.upto > promised.after and holes(chosen, Span(bad.after, bad.upto)):
             yield _corrupt(key, node, bad.place.name, bad, bad.message)
@@ -284,7 +277,7 @@ def _troubles_of(
         yield _corrupt(key, node, name.rpartition("/")[2], hole, "no segment contains these numbers")
 
 
-def _corrupt(key: _Key, node: str, name: str, span: Span | _InvalidSegment, message: str) -> Trouble:
+def _corrupt(key: LedgerSlug, node: str, name: str, span: Span | _InvalidSegment, message: str) -> Trouble:
     return Trouble(TroubleKind.CORRUPT, node, key.epoch, key.book, name, span.after, span.upto, message)
 
 

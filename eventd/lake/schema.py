@@ -29,7 +29,7 @@ class Ledger(StrEnum):
     REFUSALS = "refusals"
 
 
-class Type(StrEnum):
+class ColumnType(StrEnum):
     """The type of a column, as the interface for auditors names it."""
 
     INT64 = "int64"
@@ -46,156 +46,160 @@ class Column(NamedTuple):
     """One column. `null`: the value may be missing."""
 
     name: str
-    kind: Type
+    type: ColumnType
     text: str
     null: bool = False
 
 
 _KEPT_BY = (
-    Column("number", Type.INT64, "number of the row in the ledger; rises in commit order"),
-    Column("node", Type.WORD, "node that keeps the ledger, by its nodeName in the group"),
-    Column("epoch", Type.WORD, "epoch of that node's log, in which the number is valid"),
+    Column("number", ColumnType.INT64, "number of the row in the ledger; rises in commit order"),
+    Column("node", ColumnType.WORD, "node that keeps the ledger, by its nodeName in the group"),
+    Column("epoch", ColumnType.WORD, "epoch of that node's log, in which the number is valid"),
 )
 
 _EVENTS = (
-    Column("group", Type.WORD, "the EventGroup"),
-    Column("position", Type.INT64, "position in this node's log, the same as `number`"),
-    Column("seq", Type.INT64, "sequence number in the group at this node, without gaps"),
-    Column("id", Type.STRING, "id of the event"),
-    Column("source", Type.WORD, "the node that emitted it"),
-    Column("type", Type.WORD, "type of the event"),
-    Column("subject", Type.STRING, "subject of the event"),
-    Column("own", Type.BOOL, "whether the event entered the federation at this node"),
-    Column("path", Type.WORD, "nodes that it came through, as on the wire; empty for own events"),
-    Column("event_at", Type.TIME, "time of observation, as its source reports it"),
-    Column("expires_at", Type.TIME, "expiry time; null: never", null=True),
-    Column("recorded_at", Type.TIME, "time this node recorded it"),
-    Column("bytes", Type.INT32, "size in bytes of the canonical event"),
-    Column("fingerprint", Type.INT64, "the first 8 bytes of `digest`, big endian, signed"),
-    Column("digest", Type.DIGEST, "SHA-256 of the canonical event"),
-    Column("payload", Type.STRING, "as JSON; only where EVENTD_LAKE_PAYLOADS asks for it", null=True),
+    Column("group", ColumnType.WORD, "the EventGroup"),
+    Column("position", ColumnType.INT64, "position in this node's log, the same as `number`"),
+    Column("seq", ColumnType.INT64, "sequence number in the group at this node, without gaps"),
+    Column("id", ColumnType.STRING, "id of the event"),
+    Column("source", ColumnType.WORD, "the node that emitted it"),
+    Column("type", ColumnType.WORD, "type of the event"),
+    Column("subject", ColumnType.STRING, "subject of the event"),
+    Column("own", ColumnType.BOOL, "whether the event entered the federation at this node"),
+    Column("path", ColumnType.WORD, "nodes that it came through, as on the wire; empty for own events"),
+    Column("event_at", ColumnType.TIME, "time of observation, as its source reports it"),
+    Column("expires_at", ColumnType.TIME, "expiry time; null: never", null=True),
+    Column("recorded_at", ColumnType.TIME, "time this node recorded it"),
+    Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
+    Column("fingerprint", ColumnType.INT64, "the first 8 bytes of `digest`, big endian, signed"),
+    Column("digest", ColumnType.DIGEST, "SHA-256 of the canonical event"),
+    Column("payload", ColumnType.STRING, "as JSON; only where EVENTD_LAKE_PAYLOADS asks for it", null=True),
 )
 
 _DELIVERIES = (
-    Column("group", Type.WORD, "the EventGroup"),
-    Column("peer", Type.WORD, "receiving peer, by its nodeName"),
-    Column("position", Type.INT64, "position of the event in this node's log"),
-    Column("seq", Type.INT64, "sequence number of the event at this node"),
-    Column("id", Type.STRING, "id of the event"),
-    Column("source", Type.WORD, "source node of the event"),
-    Column("type", Type.WORD, "type of the event"),
-    Column("attempts", Type.INT32, "number of attempts"),
-    Column("outcome", Type.WORD, "`delivered`, `expired`, `in_path` or `refused`"),
-    Column("status", Type.INT16, "HTTP status of the last answer; 0: nothing was sent"),
-    Column("error", Type.WORD, "error class, the reason of a refusal; empty: none"),
-    Column("protocol", Type.WORD, "`v1` or `v2`"),
-    Column("key_id", Type.WORD, "id of the key that signed the request"),
-    Column("batch_id", Type.WORD, "id of the batch that carried it"),
-    Column("repair", Type.BOOL, "whether it was sent by a repair"),
-    Column("bytes", Type.INT32, "size in bytes of the canonical event"),
-    Column("event_at", Type.TIME, "time of observation, as its source reports it"),
-    Column("recorded_at", Type.TIME, "time this node recorded it"),
-    Column("attempt_at", Type.TIME, "time the batch was first sent"),
-    Column("done_at", Type.TIME, "time the answer was committed at this node"),
+    Column("group", ColumnType.WORD, "the EventGroup"),
+    Column("peer", ColumnType.WORD, "receiving peer, by its nodeName"),
+    Column("position", ColumnType.INT64, "position of the event in this node's log"),
+    Column("seq", ColumnType.INT64, "sequence number of the event at this node"),
+    Column("id", ColumnType.STRING, "id of the event"),
+    Column("source", ColumnType.WORD, "source node of the event"),
+    Column("type", ColumnType.WORD, "type of the event"),
+    Column("attempts", ColumnType.INT32, "number of attempts"),
+    Column("outcome", ColumnType.WORD, "`delivered`, `expired`, `in_path` or `refused`"),
+    Column("status", ColumnType.INT16, "HTTP status of the last answer; 0: nothing was sent"),
+    Column("error", ColumnType.WORD, "error class, the reason of a refusal; empty: none"),
+    Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
+    Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
+    Column("batch_id", ColumnType.WORD, "id of the batch that carried it"),
+    Column("repair", ColumnType.BOOL, "whether it was sent by a repair"),
+    Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
+    Column("event_at", ColumnType.TIME, "time of observation, as its source reports it"),
+    Column("recorded_at", ColumnType.TIME, "time this node recorded it"),
+    Column("attempt_at", ColumnType.TIME, "time the batch was first sent"),
+    Column("done_at", ColumnType.TIME, "time the answer was committed at this node"),
     Column(
         "peer_recorded_at",
-        Type.TIME,
+        ColumnType.TIME,
         "time the peer recorded it, by the peer's clock, from the receipt",
         null=True,
     ),
-    Column("receipt_digest", Type.WORD, "digest of the receipt, as in `receipts`; empty: none"),
-    Column("fingerprint", Type.INT64, "fingerprint of the event, as in `events`"),
-    Column("selector_version", Type.INT32, "version of the selection it was made with"),
+    Column("receipt_digest", ColumnType.WORD, "digest of the receipt, as in `receipts`; empty: none"),
+    Column("fingerprint", ColumnType.INT64, "fingerprint of the event, as in `events`"),
+    Column("selector_version", ColumnType.INT32, "version of the selection it was made with"),
 )
 
 _RECEIPTS = (
-    Column("group", Type.WORD, "the EventGroup"),
-    Column("peer", Type.WORD, "signing peer, by its nodeName"),
-    Column("batch_id", Type.STRING, "id of the batch"),
-    Column("link_epoch", Type.WORD, "epoch of this node's log in which `after` and `upto` are positions"),
-    Column("incarnation", Type.INT64, "incarnation of that log"),
-    Column("after", Type.INT64, "position before the first that the batch covers"),
-    Column("upto", Type.INT64, "last position that the batch covers"),
-    Column("repair", Type.BOOL, "whether a repair sent it; it then proves nothing about other events of the range"),
-    Column("sent", Type.INT32, "events in the batch"),
-    Column("accepted", Type.INT32, "events that the peer recorded", null=True),
-    Column("duplicates", Type.INT32, "events that the peer had already", null=True),
-    Column("refused", Type.INT32, "events that the peer refused", null=True),
-    Column("peer_upto", Type.INT64, "the peer's mark of the link after the batch", null=True),
-    Column("selector_version", Type.INT32, "version of the selection it was made with"),
-    Column("selection", Type.WORD, "that selection, as JSON"),
-    Column("attempts", Type.INT32, "number of attempts"),
-    Column("sent_at", Type.TIME, "time it was first sent"),
-    Column("acked_at", Type.TIME, "time the answer was committed at this node"),
+    Column("group", ColumnType.WORD, "the EventGroup"),
+    Column("peer", ColumnType.WORD, "signing peer, by its nodeName"),
+    Column("batch_id", ColumnType.STRING, "id of the batch"),
+    Column("link_epoch", ColumnType.WORD, "epoch of this node's log in which `after` and `upto` are positions"),
+    Column("incarnation", ColumnType.INT64, "incarnation of that log"),
+    Column("after", ColumnType.INT64, "position before the first that the batch covers"),
+    Column("upto", ColumnType.INT64, "last position that the batch covers"),
+    Column(
+        "repair", ColumnType.BOOL, "whether a repair sent it; it then proves nothing about other events of the range"
+    ),
+    Column("sent", ColumnType.INT32, "events in the batch"),
+    Column("accepted", ColumnType.INT32, "events that the peer recorded", null=True),
+    Column("duplicates", ColumnType.INT32, "events that the peer had already", null=True),
+    Column("refused", ColumnType.INT32, "events that the peer refused", null=True),
+    Column("peer_upto", ColumnType.INT64, "the peer's mark of the link after the batch", null=True),
+    Column("selector_version", ColumnType.INT32, "version of the selection it was made with"),
+    Column("selection", ColumnType.WORD, "that selection, as JSON"),
+    Column("attempts", ColumnType.INT32, "number of attempts"),
+    Column("sent_at", ColumnType.TIME, "time it was first sent"),
+    Column("acked_at", ColumnType.TIME, "time the answer was committed at this node"),
     Column(
         "peer_recorded_at",
-        Type.TIME,
+        ColumnType.TIME,
         "time the peer recorded it, by the peer's clock, from the receipt",
         null=True,
     ),
-    Column("status", Type.INT16, "HTTP status of the answer; 0: nothing was sent"),
-    Column("protocol", Type.WORD, "`v1` or `v2`"),
-    Column("key_id", Type.WORD, "id of the key that signed the request"),
-    Column("receipt_key_id", Type.WORD, "id of the key that signed the receipt", null=True),
-    Column("receipt_alg", Type.WORD, "signature algorithm: `hmac-sha256` or `ed25519`", null=True),
+    Column("status", ColumnType.INT16, "HTTP status of the answer; 0: nothing was sent"),
+    Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
+    Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
+    Column("receipt_key_id", ColumnType.WORD, "id of the key that signed the receipt", null=True),
+    Column("receipt_alg", ColumnType.WORD, "signature algorithm: `hmac-sha256` or `ed25519`", null=True),
     Column(
         "receipt_digest",
-        Type.WORD,
+        ColumnType.WORD,
         "SHA-256 of the signed answer in hex, the same at both ends; empty: the peer signs none",
     ),
     Column(
         "receipt",
-        Type.STRING,
+        ColumnType.STRING,
         "the `body` and the `headers` with the signature as JSON, enough to verify it again; empty: none",
     ),
     Column(
         "exceptions",
-        Type.STRING,
+        ColumnType.STRING,
         "records of the range that were not delivered, as JSON: `[[position, reason], …]`",
     ),
 )
 
 _INBOUND = (
-    Column("group", Type.WORD, "the EventGroup"),
-    Column("peer", Type.WORD, "sending node"),
-    Column("batch_id", Type.STRING, "id of the batch"),
-    Column("link_epoch", Type.WORD, "epoch of the sender's log in which `after` and `upto` are positions"),
-    Column("incarnation", Type.INT64, "incarnation of the sender's log"),
-    Column("after", Type.INT64, "sender's position before the first that the batch covers"),
-    Column("upto", Type.INT64, "sender's last position that the batch covers"),
-    Column("repair", Type.BOOL, "whether it was sent by a repair"),
-    Column("accepted", Type.INT32, "events that this node recorded"),
-    Column("duplicates", Type.INT32, "events that this node had already"),
-    Column("refused", Type.INT32, "events that this node refused"),
-    Column("key_id", Type.WORD, "id of the key that signed the request"),
-    Column("body_digest", Type.WORD, "Content-Digest of the batch, as it was sent"),
-    Column("recorded_at", Type.TIME, "time this node recorded the batch"),
-    Column("receipt", Type.STRING, "body of the answer that this node signed"),
-    Column("receipt_digest", Type.WORD, "SHA-256 of `receipt`, in hex"),
+    Column("group", ColumnType.WORD, "the EventGroup"),
+    Column("peer", ColumnType.WORD, "sending node"),
+    Column("batch_id", ColumnType.STRING, "id of the batch"),
+    Column("link_epoch", ColumnType.WORD, "epoch of the sender's log in which `after` and `upto` are positions"),
+    Column("incarnation", ColumnType.INT64, "incarnation of the sender's log"),
+    Column("after", ColumnType.INT64, "sender's position before the first that the batch covers"),
+    Column("upto", ColumnType.INT64, "sender's last position that the batch covers"),
+    Column("repair", ColumnType.BOOL, "whether it was sent by a repair"),
+    Column("accepted", ColumnType.INT32, "events that this node recorded"),
+    Column("duplicates", ColumnType.INT32, "events that this node had already"),
+    Column("refused", ColumnType.INT32, "events that this node refused"),
+    Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
+    Column("body_digest", ColumnType.WORD, "Content-Digest of the batch, as it was sent"),
+    Column("recorded_at", ColumnType.TIME, "time this node recorded the batch"),
+    Column("receipt", ColumnType.STRING, "body of the answer that this node signed"),
+    Column("receipt_digest", ColumnType.WORD, "SHA-256 of `receipt`, in hex"),
 )
 
 _GAPS = (
-    Column("group", Type.WORD, "the EventGroup"),
+    Column("group", ColumnType.WORD, "the EventGroup"),
     Column(
         "peer",
-        Type.WORD,
+        ColumnType.WORD,
         "sender that reported the gap; for `deliveries_lost` the receiving peer; empty: no peer",
     ),
-    Column("gap_epoch", Type.WORD, "epoch in which `after` and `upto` are valid"),
-    Column("after", Type.INT64, "position before the first lost one; a row number if `reason` ends with `_forgotten`"),
-    Column("upto", Type.INT64, "last lost position or row number"),
-    Column("reason", Type.WORD, "reason of the loss"),
-    Column("recorded_at", Type.TIME, "time this node recorded the gap"),
+    Column("gap_epoch", ColumnType.WORD, "epoch in which `after` and `upto` are valid"),
+    Column(
+        "after", ColumnType.INT64, "position before the first lost one; a row number if `reason` ends with `_forgotten`"
+    ),
+    Column("upto", ColumnType.INT64, "last lost position or row number"),
+    Column("reason", ColumnType.WORD, "reason of the loss"),
+    Column("recorded_at", ColumnType.TIME, "time this node recorded the gap"),
 )
 
 _REFUSALS = (
-    Column("group", Type.WORD, "the EventGroup"),
-    Column("peer", Type.WORD, "node that the request named; empty: none, `?`: not a declared peer"),
-    Column("key_id", Type.WORD, "id of the key that the request named, if that is known"),
-    Column("reason", Type.WORD, "reason of the refusal"),
-    Column("count", Type.INT64, "number of requests since the previous row of the same kind"),
-    Column("first_at", Type.TIME, "time of the first of these requests"),
-    Column("last_at", Type.TIME, "time of the last of these requests"),
+    Column("group", ColumnType.WORD, "the EventGroup"),
+    Column("peer", ColumnType.WORD, "node that the request named; empty: none, `?`: not a declared peer"),
+    Column("key_id", ColumnType.WORD, "id of the key that the request named, if that is known"),
+    Column("reason", ColumnType.WORD, "reason of the refusal"),
+    Column("count", ColumnType.INT64, "number of requests since the previous row of the same kind"),
+    Column("first_at", ColumnType.TIME, "time of the first of these requests"),
+    Column("last_at", ColumnType.TIME, "time of the last of these requests"),
 )
 
 COLUMNS: Final[dict[Ledger, tuple[Column, ...]]] = {
@@ -229,13 +233,13 @@ def arrow_schema(book: Ledger) -> pa.Schema:
     """Return the Arrow schema of a ledger. Raises MissingExtra."""
     arrow = pyarrow()
     types = {
-        Type.INT64: arrow.int64(),
-        Type.INT32: arrow.int32(),
-        Type.INT16: arrow.int16(),
-        Type.BOOL: arrow.bool_(),
-        Type.STRING: arrow.string(),
-        Type.WORD: arrow.dictionary(arrow.int32(), arrow.string()),
-        Type.TIME: arrow.timestamp("us", tz="UTC"),
-        Type.DIGEST: arrow.binary(32),
+        ColumnType.INT64: arrow.int64(),
+        ColumnType.INT32: arrow.int32(),
+        ColumnType.INT16: arrow.int16(),
+        ColumnType.BOOL: arrow.bool_(),
+        ColumnType.STRING: arrow.string(),
+        ColumnType.WORD: arrow.dictionary(arrow.int32(), arrow.string()),
+        ColumnType.TIME: arrow.timestamp("us", tz="UTC"),
+        ColumnType.DIGEST: arrow.binary(32),
     }
-    return arrow.schema([arrow.field(column.name, types[column.kind], column.null) for column in COLUMNS[book]])
+    return arrow.schema([arrow.field(column.name, types[column.type], column.null) for column in COLUMNS[book]])

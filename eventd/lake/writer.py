@@ -9,7 +9,7 @@ from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import Manifest, NodeState, encode
-from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, Ledger, Type, arrow_schema
+from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
 from eventd.lake.storage import Storage
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def write_state(storage: Storage, state: NodeState) -> None:
 
 
 def _writer(draft: Any, book: Ledger) -> Any:
-    words = [column.name for column in COLUMNS[book] if column.kind is Type.WORD]
+    words = [column.name for column in COLUMNS[book] if column.type is ColumnType.WORD]
     sought = [name for name in ("number", "event_at", OWN_TIME[book]) if name in arrow_schema(book).names]
     return parquet().ParquetWriter(
         draft,

@@ -1,7 +1,7 @@
 """Triggers garbage collections by the memory of the process, in addition to the interpreter's own.
 
-The interpreter counts objects. A broken connection leaves few objects in reference cycles, but buffers of megabytes,
-and any client can break any number of connections.
+The interpreter counts objects. A broken connection leaves few objects in reference cycles, yet they hold megabytes of
+buffers, and any client can break any number of connections.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.node.attempt import attempt
 from eventd.observe.metrics import Metrics
-from eventd.resources.effective import GroupConfig, subscriptions, topic_of
+from eventd.resources.configuration import GroupConfig, subscriptions, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources

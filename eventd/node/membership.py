@@ -28,7 +28,7 @@ from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
-from eventd.resources.effective import GroupConfig, ListenConfig, PeerConfig
+from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from eventd.runtime.supervisor import Supervisor
 from federation.keys import KeyRing
@@ -82,6 +82,13 @@ class Membership:
         self._links: Consumers[PeerConfig] = Consumers(dependencies.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
         self.ingress = self._make_ingress()
+
+    @property
+    def problem(self) -> str:
+        """Return why the group does not work as declared; empty if it does."""
+        if self._listening != self.config.listen and "listen" not in self.trouble:
+            return "the group does not listen yet"
+        return "; ".join(self.trouble.values())
 
     def _make_ingress(self) -> PeerIngress:
         dependencies = self._dependencies
@@ -184,7 +191,7 @@ class Membership:
             self._limiter = None
 
     async def stop(self, seconds: float) -> None:
-        """Stop listening, give every consumer that many seconds to settle the work under way, then end it."""
+        """Stop listening, give every consumer up to `seconds` to settle the work under way, then end it."""
         await self.stop_listening()
         await self._links.end(self._links.names, seconds)
 

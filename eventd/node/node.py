@@ -78,8 +78,8 @@ class Node:
 
     Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
-    configured address. `threads` creates every thread pool, and `boot_id` identifies the boot of the machine (empty: it
-    is read): a simulation passes its own.
+    configured address. `threads` creates every thread pool but the loop's default executor, which the loop itself
+    provides, and `boot_id` identifies the boot of the machine (empty: it is read): a simulation passes its own.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class Node:
 
     def readiness(self) -> dict[str, str]:
         """Return the checks of this process, `database` and one for each group it serves: "ok" or the problem."""
-        groups = {GROUP + name: "; ".join(group.trouble.values()) or "ok" for name, group in self.groups.items()}
+        groups = {GROUP + name: group.problem or "ok" for name, group in self.groups.items()}
         trouble = self._database_trouble or self.topics.trouble or self.log.work.trouble
         trouble = trouble or shortage(self.log.database.path)
         return {"database": trouble or "ok", **groups}

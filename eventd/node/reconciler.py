@@ -12,7 +12,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.node.membership import GroupDependencies, Membership
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers, purposes_of
-from eventd.resources.effective import GroupConfig, effective, schedules, topic_of
+from eventd.resources.configuration import GroupConfig, effective, schedules, topic_of
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings
 from eventd.store.rows.registry import StoredResource

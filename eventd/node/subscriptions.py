@@ -13,7 +13,7 @@ from eventd.egress.subscriptions.sink import SubscriptionSink
 from eventd.egress.subscriptions.trigger import TriggerEvent
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
-from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
+from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.rows.registry import StoredResource
 
@@ -103,7 +103,7 @@ class Subscribers:
         return self._consumers.names
 
     async def stop(self, seconds: float) -> None:
-        """Give running plugins that many seconds to finish; events being collected for a batch are read again at the
+        """Give running plugins up to `seconds` to finish; events being collected for a batch are read again at the
         next start.
         """
         await self._consumers.end(self._consumers.names, seconds)

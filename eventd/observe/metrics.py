@@ -64,7 +64,8 @@ class Metrics:
         self._connections = self._gauge("listener_connections", "Connections that are open.", "group")
         self._turned_away = self._counter(
             "listener_turned_away_total",
-            "Connections that this node closed.",
+            "Connections that this node refused or aborted: displaced by others, full (peers and clients with a key"
+            " held all), slow_head, vanished (the other end acknowledged nothing for 60 s).",
             "group",
             "reason",
         )

@@ -10,7 +10,7 @@ from enum import StrEnum
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.head import lock_head
 from eventd.log.topics.deleted_topics import delete_topic
-from eventd.resources.effective import topic_of
+from eventd.resources.configuration import topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
 from eventd.resources.reading.documents import Identity, ReadResult
 from eventd.resources.reading.yaml_text import write_yaml

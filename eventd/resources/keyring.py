@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from eventd.errors import SecretUnreadable
-from eventd.resources.effective import GroupConfig, KeyConfig
+from eventd.resources.configuration import GroupConfig, KeyConfig
 from eventd.settings.values import rights_of_others
 from federation.errors import BadKey
 from federation.keys import Algorithm, Key, KeyRing
@@ -37,8 +37,11 @@ def load_ring(group: GroupConfig, credentials: Path | None) -> KeyRing:
 
 
 def check_files(group: GroupConfig) -> None:
-    """Read the group's keys, but not those with a credential of the service manager, which do not change while the node
-    runs. Raises what `load_ring` raises."""
+    """Read the keys of the group whose files can change while the node runs. Raises what `load_ring` raises.
+
+    The credentials of the service manager do not change. A key that names one is left out whole, even if its other half
+    is in a file.
+    """
 
     def in_files(*names: str) -> bool:
         return not any(name.startswith(CREDENTIAL) for name in names)

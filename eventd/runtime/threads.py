@@ -1,4 +1,7 @@
-"""Thread pools, from a factory that is passed in like the clock: a simulation passes one that starts no thread."""
+"""Thread pools, from a factory that is passed in like the clock: a simulation passes one that starts no thread.
+
+The loop's default executor, which `asyncio.to_thread` uses, is not made here: the loop itself provides it.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -21,6 +22,11 @@ WITH_A_TAKEN_PORT = (
     "nodes.PATIENCE_SECONDS = 10.0; nodes.free_ports = lambda count: {ports};"
     "app = typer.Typer(); app.command()(demo.run); exits.run(app, 'demo')"
 )
+SMALL = (
+    "from eventd.cli import routerd_eventd; from eventd.cli.demo import demo; demo.MANY = 20; demo.OFFLINE = 5;"
+    "routerd_eventd.main()"
+)
+"""The daemon, but a node of its demo emits fewer events in a round."""
 CONFUSING = {
     "EVENTD_GROUP": "another",
     "EVENTD_DATA_DIR": "/nonexistent",
@@ -74,12 +80,13 @@ def test_it_proves_on_a_terminal_that_nothing_is_lost(processes: Processes, fold
 
 def test_it_can_be_kept_and_its_commands_work(processes: Processes, folder: Path) -> None:
     """Runs without a terminal, and with environment settings that would mislead every command."""
-    demo = processes.start("demo", [*DAEMON, "demo", "--keep"], env={"TMPDIR": str(folder), **CONFUSING})
+    command = [sys.executable, "-c", SMALL, "demo", "--keep"]
+    demo = processes.start("demo", command, env={"TMPDIR": str(folder), **CONFUSING})
     wait_for(lambda: "run until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
     assert demo.running, demo.log()
     assert "\x1b" not in demo.log()
     for command in suggested(demo):
-        done = processes.run(["sh", "-c", command])
+        done = processes.run(shlex.split(command))
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         if "event list" in command:
             assert re.search(r"sites +site-a +hello +world", done.stdout)

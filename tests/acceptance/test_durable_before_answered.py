@@ -142,37 +142,27 @@ def _with(node: NodeProcess, writers: list[int]) -> list[int]:
     return [node.process.pid, *(pid for writer in writers for pid in _descendants(writer))]
 
 
-def test_an_emitted_event_is_on_the_disk_before_the_caller_is_told(
+def test_what_is_acknowledged_is_on_the_disk_before(
     processes: Processes, tmp_path: Path, store: tuple[str | None, list[int]]
 ) -> None:
+    """An emitted event, one that is posted over v1, and a batch of a peer with its receipt."""
     url, writers = store
-    node = _node(processes, "a", url)
-    with _traced(tmp_path / "trace", *_with(node, writers)):
-        node.emit("emitted-and-traced")
-    _assert_durable(Trace(tmp_path / "trace"), "200 ", "emitted-and-traced")
-
-
-def test_a_batch_and_its_receipt_are_on_the_disk_before_the_sender_is_told(
-    processes: Processes, tmp_path: Path, store: tuple[str | None, list[int]]
-) -> None:
-    url, writers = store
-    receiver, sender = _node(processes, "b", url), NodeProcess(processes, "a")
-    sender.join(receiver)
+    node, sender = _node(processes, "b", url), NodeProcess(processes, "a")
+    sender.join(node)
     sender.emit("first")
-    receiver.wait_holds({"first"})
+    node.wait_holds({"first"})
     sender.wait_sent("b")
-    with _traced(tmp_path / "trace", *_with(receiver, writers)):
+    traced = _with(node, writers)
+    with _traced(tmp_path / "emitted", *traced):
+        node.emit("emitted-and-traced")
+    _assert_durable(Trace(tmp_path / "emitted"), "200 ", "emitted-and-traced")
+
+    with _traced(tmp_path / "posted", *traced):
+        assert V1Sender(node.port, SECRET.encode()).post(body_of("posted-and-traced")).status == 200
+    _assert_durable(Trace(tmp_path / "posted"), "200 ", "posted-and-traced")
+
+    with _traced(tmp_path / "pushed", *traced):
         sender.emit("pushed-and-traced")
         sender.wait_sent("b")
     found = sender.ask("GET", "/groups/edge/deliveries", eventId="pushed-and-traced")["deliveries"]
-    _assert_durable(Trace(tmp_path / "trace"), "200 ", "pushed-and-traced", found[0]["batchId"])
-
-
-def test_an_event_over_v1_is_on_the_disk_before_the_sender_is_told(
-    processes: Processes, tmp_path: Path, store: tuple[str | None, list[int]]
-) -> None:
-    url, writers = store
-    node = _node(processes, "b", url)
-    with _traced(tmp_path / "trace", *_with(node, writers)):
-        assert V1Sender(node.port, SECRET.encode()).post(body_of("posted-and-traced")).status == 200
-    _assert_durable(Trace(tmp_path / "trace"), "200 ", "posted-and-traced")
+    _assert_durable(Trace(tmp_path / "pushed"), "200 ", "pushed-and-traced", found[0]["batchId"])

@@ -53,7 +53,7 @@ def test_parts_and_facts_survive_kills_exactly_once(
 ) -> None:
     node = start(processes, tmp_path, SLOW)
     names: list[str] = []
-    for _ in range(5):
+    for _ in range(4):
         for _ in range(chance.randint(1, 4)):
             names.append(f"e{len(names):03}")
             node.emit(names[-1], type=OBSERVED, subject=f"10.0.0.{len(names)}/32")

@@ -59,7 +59,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._end.is_set():
+            while not self._end.wait(self._random.random() * 0.02):
                 self._write(self._next())
         except BaseException as error:
             self.failure = error
@@ -143,11 +143,11 @@ def declared(node: TopicNode) -> tuple[Any, Any]:
     )
 
 
-def crash(node: TopicNode, chance: random.Random) -> None:
-    """Kill the node at a random moment of its work, or of its start; it is up again afterwards."""
+def crash(node: TopicNode, chance: random.Random, *, at_start: bool) -> None:
+    """Kill the node at a random moment of its work, and `at_start` of its next start too; it is up again afterwards."""
     time.sleep(chance.random() * 0.6)
     node.kill9()
-    if chance.random() < 0.25:
+    if at_start:
         node.process.start()
         time.sleep(chance.random() * 1.5)
         node.kill9()
@@ -206,7 +206,7 @@ def judge(node: TopicNode, writers: Sequence[Writer], trimmer: Trimmer) -> str:
     )
 
 
-def storm(node: TopicNode, chance: random.Random, *, seconds: float) -> None:
+def storm(node: TopicNode, chance: random.Random, *, kills: int) -> None:
     for topic, config in CONFIGS.items():
         node.v0("PUT", f"/topics/{topic}", config)
     for source, dest, options in ROUTERS:
@@ -218,12 +218,10 @@ def storm(node: TopicNode, chance: random.Random, *, seconds: float) -> None:
     threads: list[Writer | Trimmer] = [*writers, trimmer]
     for thread in threads:
         thread.start()
-    kills = 0
-    begun = time.monotonic()
+    early = chance.randrange(kills)
     try:
-        while kills < 2 or time.monotonic() - begun < seconds:
-            crash(node, chance)
-            kills += 1
+        for number in range(kills):
+            crash(node, chance, at_start=number == early)
             for writer in writers:
                 writer.check_repeats(chance)
     finally:
@@ -238,7 +236,7 @@ def storm(node: TopicNode, chance: random.Random, *, seconds: float) -> None:
 def test_what_topics_acknowledged_survives_kills_once_with_every_copy_on_sqlite(
     processes: Processes, chance: random.Random
 ) -> None:
-    storm(TopicNode(processes, "one"), chance, seconds=6)
+    storm(TopicNode(processes, "one"), chance, kills=4)
 
 
 @pytest.mark.timeout(150)
@@ -246,4 +244,4 @@ def test_what_topics_acknowledged_survives_kills_once_with_every_copy_on_sqlite(
 def test_what_topics_acknowledged_survives_kills_once_with_every_copy_on_postgres(
     processes: Processes, postgres_url: str, chance: random.Random
 ) -> None:
-    storm(TopicNode(processes, "one", database_url=postgres_url), chance, seconds=4)
+    storm(TopicNode(processes, "one", database_url=postgres_url), chance, kills=3)

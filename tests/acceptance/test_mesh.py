@@ -136,7 +136,7 @@ def test_a_room_is_shared_by_three_nodes_through_crashes(processes: Processes, c
         follower.start()
     kills = 0
     with traffic(nodes, chance) as writers:
-        for node in chance.sample(nodes, k=3):
+        for node in chance.sample(nodes, k=2):
             time.sleep(chance.random() * 0.5)
             node.kill9()
             kills += 1
@@ -144,7 +144,7 @@ def test_a_room_is_shared_by_three_nodes_through_crashes(processes: Processes, c
             counts = [len(writer.written) for writer in others]
             wait_for(
                 lambda others=others, counts=counts: all(  # type: ignore[misc]
-                    len(writer.written) > count + 20 for writer, count in zip(others, counts, strict=True)
+                    len(writer.written) > count + 10 for writer, count in zip(others, counts, strict=True)
                 ),
                 f"the others to write while {node.name} is away",
             )
@@ -228,9 +228,8 @@ def hub(topics: Sequence[str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("form", [full, hub])
-@pytest.mark.parametrize("crash", [False, True], ids=["calm", "with-a-crash"])
-def test_topics_of_one_node_feed_each_other_without_an_echo(
-    processes: Processes, form: Callable[[Sequence[str]], list[tuple[str, str]]], crash: bool
+def test_topics_of_one_node_feed_each_other_through_a_crash_without_an_echo(
+    processes: Processes, form: Callable[[Sequence[str]], list[tuple[str, str]]]
 ) -> None:
     node = TopicNode(processes, "one")
     topics = ("A", "B", "C")
@@ -241,12 +240,12 @@ def test_topics_of_one_node_feed_each_other_without_an_echo(
         node.v0("PUT", f"/topics/{topic}", {"durability": "fsync"})
     for follower in followers:
         follower.start()
-    rounds = 40
+    rounds = 16
     for number in range(rounds):
         for topic in topics:
             record = {"data": f"{topic}{number}", "node": topic, "tag": f"of:{topic}", "meta": {"n": number}}
             node.insist(topic, record, key=f"{topic}{number}")
-        if crash and number == rounds // 2:
+        if number == rounds // 2:
             node.kill9()
             node.start()
     total = rounds * len(topics)

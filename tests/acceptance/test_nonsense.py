@@ -99,10 +99,13 @@ _PATHS = {
 }
 
 
-@pytest.mark.parametrize("door", ["peers", "api"])
-def test_requests_that_are_none_get_a_client_error_and_do_no_harm(node: NodeProcess, door: str) -> None:
-    port = node.port if door == "peers" else node.process.port
-    for path in _PATHS[door]:
+def _ports_and_paths(node: NodeProcess) -> list[tuple[int, bytes]]:
+    ports = {"peers": node.port, "api": node.process.port}
+    return [(port, path) for door, port in ports.items() for path in _PATHS[door]]
+
+
+def test_requests_that_are_none_get_a_client_error_and_do_no_harm(node: NodeProcess) -> None:
+    for port, path in _ports_and_paths(node):
         for name, request in _requests().items():
             seconds = 0.05 if name in _UNFINISHED else 5.0
             status, answer = _answer(port, request.replace(b"%b", path).replace(b"%%", b"%"), seconds=seconds)
@@ -114,9 +117,7 @@ def test_requests_that_are_none_get_a_client_error_and_do_no_harm(node: NodeProc
     assert node.ids() == ["before"]
 
 
-@pytest.mark.parametrize("door", ["peers", "api"])
-def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: NodeProcess, door: str) -> None:
-    port = node.port if door == "peers" else node.process.port
+def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: NodeProcess) -> None:
     head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     breaks = [
         (b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"zz\r\nhello\r\n"),
@@ -126,7 +127,7 @@ def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: NodeProc
         (b"Content-Encoding: gzip\r\nContent-Length: 10\r\n\r\nhello", b"world"),
         (b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"0\r\n\r\n"),
     ]
-    for path in _PATHS[door]:
+    for port, path in _ports_and_paths(node):
         for first, then in breaks:
             with socket.create_connection(("127.0.0.1", port), timeout=0.2) as link, contextlib.suppress(OSError):
                 link.sendall((head + first).replace(b"%b", path))
@@ -140,7 +141,7 @@ def test_a_body_that_breaks_while_it_is_read_is_the_senders_fault(node: NodeProc
 
 
 def test_gzip_is_refused_and_never_unpacked(node: NodeProcess) -> None:
-    bomb = gzip.compress(bytes(50 << 20))
+    bomb = gzip.compress(bytes(50 << 20), compresslevel=1)
     sender = V1Sender(node.port, SECRET.encode())
     assert sender.post(bomb).status == 400  # signed as it is, so it passes until it is parsed as an event
     assert V2Sender(node.port).send(raw("/v2/events", {"Content-Encoding": "gzip"}, bomb, node.port)).status == 415
@@ -176,7 +177,7 @@ def test_slow_and_silent_connections_keep_nobody_out(node: NodeProcess) -> None:
     assert node.ids() == ["before", "one"]
 
 
-def test_thousands_of_bad_signatures_store_nothing_and_keep_nobody_out(node: NodeProcess) -> None:
+def test_hundreds_of_bad_signatures_store_nothing_and_keep_nobody_out(node: NodeProcess) -> None:
     v1, v2 = V1Sender(node.port, b"a guess"), V2Sender(node.port)
     bad = v2.batch(line("bad")).replace(b"sig", b"sig", 1).replace(b"expires=", b"expires=1")
     before = _memory(node)
@@ -192,16 +193,16 @@ def test_thousands_of_bad_signatures_store_nothing_and_keep_nobody_out(node: Nod
                         length = int(header.split(b":")[1])
                 answers.read(length)
 
-    floods = [threading.Thread(target=flood, args=(1000,)) for _ in range(3)]
+    floods = [threading.Thread(target=flood, args=(250,)) for _ in range(3)]
     for each in floods:
         each.start()
-    for number in range(30):
+    for number in range(10):
         assert v1.post(body_of(f"x{number}")).status == 401
         node.emit(f"own-{number}")
     for each in floods:
         each.join(60)
-    assert node.ids() == ["before", *(f"own-{number}" for number in range(30))]
-    assert _memory(node) - before < 60 << 20
+    assert node.ids() == ["before", *(f"own-{number}" for number in range(10))]
+    assert _memory(node) - before < 15 << 20
     metrics = node.process.get("/metrics")[1].decode()
     assert 'reason="bad_signature"' in metrics
 
@@ -344,23 +345,19 @@ def test_a_peer_whose_disk_is_full_gets_everything_when_it_has_space_again(proce
     assert b.counts() == (500, 500)
 
 
-@pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
-def test_a_damaged_database_is_named_and_nothing_is_started(processes: Processes, damage: str) -> None:
+def test_a_damaged_database_is_named_and_nothing_is_started(processes: Processes) -> None:
     node = NodeProcess(processes, "b")
     node.join()
     node.emit(*[f"e{number}" for number in range(200)])
     node.stop()
     whole = node.file.read_bytes()
-    spoiled = {
-        "garbage": b"this is no database at all" * 1000,
-        "truncated": whole[: len(whole) // 2],
-        "foreign": whole[:100] + bytes(len(whole) - 100),
-    }[damage]
-    node.file.write_bytes(spoiled)
-    node.process.start()
-    assert node.process.wait_exit() == 1
-    told = node.process.log_tail(3)
-    assert str(node.file) in told
+    garbage, truncated = b"this is no database at all" * 1000, whole[: len(whole) // 2]
+    for spoiled in (garbage, truncated, whole[:100] + bytes(len(whole) - 100)):
+        node.file.write_bytes(spoiled)
+        before = len(node.process.log())
+        node.process.start()
+        assert node.process.wait_exit() == 1
+        assert str(node.file) in node.process.log()[before:]
     assert "Traceback" not in node.process.log()
     node.file.write_bytes(whole)
     node.start()
@@ -393,13 +390,6 @@ def test_a_database_that_is_damaged_under_a_running_node_is_said_and_ends_nothin
     b.emit("three")
     b.wait_link("a", "backing-off", "unavailable")
     assert not [fault for fault in _FAULTS if fault in a.process.log()], a.process.log_tail()
-
-
-def test_a_second_node_on_the_same_database_is_refused(processes: Processes) -> None:
-    node = NodeProcess(processes, "b")
-    second = processes.serve("second", env={"EVENTD_DATA_DIR": str(node.data)}, ready=False)
-    assert second.wait_exit() == 1
-    assert f"process {node.process.pid} serves this database" in second.log()
 
 
 def test_an_api_that_is_asked_while_the_node_stops_answers_or_closes(processes: Processes) -> None:

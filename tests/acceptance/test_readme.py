@@ -93,7 +93,7 @@ def test_a_fact_becomes_configuration_as_it_is_written(processes: Processes, com
     program, check, apply, look, stop = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert program == stop == ""
     assert " failed " not in check
-    assert re.search(r"^1024 events +ok +\S+ +1024 resources$", check, re.MULTILINE)
+    assert re.search(r"^1024 events +ok +\S+ +1,024 resources$", check, re.MULTILINE)
     assert apply.splitlines() == [
         "eventgroup/edge created",
         "plugin/routes created",

@@ -22,14 +22,14 @@ def _mesh(*nodes: NodeProcess) -> None:
 def test_three_nodes_come_to_hold_the_same_facts(processes: Processes) -> None:
     nodes = [NodeProcess(processes, name) for name in "abc"]
     _mesh(*nodes)
-    said = {node.name: [f"{node.name}-{number:03}" for number in range(100)] for node in nodes}
-    for start in range(0, 100, 10):
+    said = {node.name: [f"{node.name}-{number:03}" for number in range(40)] for node in nodes}
+    for start in range(0, 40, 10):
         for node in nodes:
             node.emit(*said[node.name][start : start + 10])
     everything = {event for events in said.values() for event in events}
     for node in nodes:
         node.wait_holds(everything)
-        assert node.counts() == (300, 300)
+        assert node.counts() == (120, 120)
         for source in nodes:
             assert node.ids(source=source.name) == said[source.name]
     for node in nodes:
@@ -105,20 +105,18 @@ def test_selectors_choose_and_widening_brings_what_was_left_out(processes: Proce
     assert b.counts() == (7, 7)
 
 
-@pytest.mark.parametrize("crash", [False, True], ids=["calm", "with-crashes"])
-def test_a_selector_that_changes_under_traffic_leaves_nothing_out(processes: Processes, crash: bool) -> None:
+def test_a_selector_that_changes_under_traffic_and_crashes_leaves_nothing_out(processes: Processes) -> None:
     a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
     b.join()
     a.apply(group("a", port=a.port, secret=a.secret), peer("b", b.port, types=["x"]))
     ids: list[str] = []
     for turn in range(12):
-        for _ in range(7):
-            each = f"e{len(ids):04}"
-            a.emit(each, type="xyz"[len(ids) % 3])
-            ids.append(each)
+        new = [{"id": f"e{number:04}", "type": "xyz"[number % 3]} for number in range(len(ids), len(ids) + 7)]
+        a.ask("POST", "/groups/edge/events", {"events": new})
+        ids += [event["id"] for event in new]
         types = [["x", "y"], ["y"], ["x"], ["z", "x"]][turn % 4]
         a.apply(peer("b", b.port, types=types))
-        if crash and turn % 3 == 2:
+        if turn % 3 == 2:
             node = (a, b)[turn // 3 % 2]
             node.kill9()
             node.start()

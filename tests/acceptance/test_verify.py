@@ -16,30 +16,28 @@ def _control(processes: Processes, node: NodeProcess, *arguments: str) -> subpro
     return processes.control(*arguments, env=processes.node_environment(node.name))
 
 
-def _with_a_restored_peer(processes: Processes) -> tuple[NodeProcess, NodeProcess]:
-    """`a` sends to `b`, which was restored to a copy without the last 250 events. Nothing else happens."""
-    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
-    b.join()
-    a.join(b)
-    for start in range(0, len(OLD), 50):
-        a.emit(*OLD[start : start + 50])
-    a.wait_sent("b")
-    copy = processes.directory / "b.copy"
-    done = _control(processes, b, "db", "backup", str(copy))
+def _restore(processes: Processes, node: NodeProcess, copy: str) -> None:
+    assert node.stop() == 0
+    done = _control(processes, node, "db", "restore", copy, "--yes")
     assert done.returncode == 0, done.stderr
-    for start in range(0, len(NEW), 50):
-        a.emit(*NEW[start : start + 50])
-    a.wait_sent("b")
-    assert b.stop() == 0
-    done = _control(processes, b, "db", "restore", str(copy), "--yes")
-    assert done.returncode == 0, done.stderr
-    b.start()
-    assert b.ids() == OLD
-    return a, b
 
 
 def test_a_restored_receiver_is_found_event_by_event_and_repaired(processes: Processes) -> None:
-    a, b = _with_a_restored_peer(processes)
+    """With the commands on the data of the running node, over HTTP, and while the node is down."""
+    a, b = NodeProcess(processes, "a"), NodeProcess(processes, "b")
+    b.join()
+    a.join(b)
+    a.emit(*OLD)
+    a.wait_sent("b")
+    copy = str(processes.directory / "b.copy")
+    done = _control(processes, b, "db", "backup", copy)
+    assert done.returncode == 0, done.stderr
+    a.emit(*NEW)
+    a.wait_sent("b")
+
+    _restore(processes, b, copy)
+    b.start()
+    assert b.ids() == OLD
     table = _control(processes, a, "verify", "--peer", "b")
     assert table.returncode == 4
     assert "151-400" in table.stdout
@@ -52,9 +50,8 @@ def test_a_restored_receiver_is_found_event_by_event_and_repaired(processes: Pro
     assert b.counts() == (400, 400)
     assert a.secret.read_text() not in table.stdout + table.stderr + repaired.stdout + repaired.stderr
 
-
-def test_the_same_over_http(processes: Processes) -> None:
-    a, b = _with_a_restored_peer(processes)
+    _restore(processes, b, copy)
+    b.start()
     there = ["verify", "--peer", "b", "--server", a.process.url]
     named = _control(processes, a, *there, "-o", "name")
     assert (named.returncode, named.stdout.split()) == (4, NEW)
@@ -64,10 +61,9 @@ def test_the_same_over_http(processes: Processes) -> None:
     assert clean.returncode == 0, clean.stderr
     assert clean.stdout.split()[-1] == "clean"
 
-
-def test_the_node_may_be_down(processes: Processes) -> None:
-    a, b = _with_a_restored_peer(processes)
+    _restore(processes, b, copy)
     a.stop()
+    b.start()
     asked = _control(processes, a, "verify", "--peer", "b", "--repair")
     assert asked.returncode == 4
     assert "151-400" in asked.stdout

@@ -61,7 +61,7 @@ class _Run:
 
     async def begin(self) -> None:
         """Read what the log holds, and wait until the link is idle."""
-        told = await self._a.door.call("GET", "/api/v1/status")
+        told = await self._a.client.call("GET", "/api/v1/status")
         [group] = told["groups"]
         self._first, self._epoch = told["position"], told["epoch"]
         self._oldest, self._stored = group["evictedSeq"], group["events"]
@@ -70,7 +70,7 @@ class _Run:
     async def _until_in_step(self) -> None:
         deadline = now() + LONGEST_SECONDS
         while True:
-            [link] = (await self._a.door.call("GET", f"{BASE}/links"))["outbound"]
+            [link] = (await self._a.client.call("GET", f"{BASE}/links"))["outbound"]
             if not link["lagEvents"] and link["lastSuccessAt"]:
                 return
             if now() > deadline:
@@ -82,20 +82,20 @@ class _Run:
     async def write(self) -> Costs:
         """Measure the ingest while the link is paused, then the delivery."""
         a, b = self._a, self._b
-        await a.door.call("POST", f"{BASE}/peers/{B}/pause", {"by": "growth"})
+        await a.client.call("POST", f"{BASE}/peers/{B}/pause", {"by": "growth"})
         ledger, rows = Ledger(), [[] for _ in range(LINES)]  # type: tuple[Ledger, list[list[bytes]]]
         for at in range(WRITTEN // REQUEST):
             taken = ledger.take(at % LINES, REQUEST)
             numbers = range(self._first + taken.start, self._first + taken.stop)
             body = self._shape.request(numbers, with_ids=self._shape.ids == "random")
-            rows[at % LINES].append(a.door.request("POST", f"{BASE}/events", body))
+            rows[at % LINES].append(a.client.request("POST", f"{BASE}/events", body))
         meter = Meter(a)
-        await a.door.load(rows)
+        await a.client.load(rows)
         ingest = meter.cost(WRITTEN)
-        before, sender, receiver = await held(b.door, GROUP), Meter(a), Meter(b)
-        await a.door.call("POST", f"{BASE}/peers/{B}/resume", {})
+        before, sender, receiver = await held(b.client, GROUP), Meter(a), Meter(b)
+        await a.client.call("POST", f"{BASE}/peers/{B}/resume", {})
         deadline = now() + LONGEST_SECONDS
-        while await held(b.door, GROUP) < before + WRITTEN and now() < deadline:
+        while await held(b.client, GROUP) < before + WRITTEN and now() < deadline:
             await pause(LOOK_SECONDS)
         push, receive = sender.cost(WRITTEN), receiver.cost(WRITTEN)
         await self._until_in_step()
@@ -107,11 +107,11 @@ class _Run:
 
     async def _written(self, node: FilledNode) -> list[int]:
         """Return the numbers of the newest events of a node, in the order of its log."""
-        at = (await node.door.call("GET", "/api/v1/status"))["position"] - WRITTEN
-        epoch = (await node.door.call("GET", "/api/v1/status"))["epoch"]
+        at = (await node.client.call("GET", "/api/v1/status"))["position"] - WRITTEN
+        epoch = (await node.client.call("GET", "/api/v1/status"))["epoch"]
         found: list[int] = []
         while len(found) < WRITTEN:
-            page = await node.door.call("GET", f"{BASE}/events?limit={PAGE}&after={epoch}:{at + len(found)}")
+            page = await node.client.call("GET", f"{BASE}/events?limit={PAGE}&after={epoch}:{at + len(found)}")
             found += [int(event["payload"]["number"]) - self._first for event in page["events"]]
             if not page["next"]:
                 break
@@ -149,7 +149,7 @@ class _Run:
         return cost
 
     async def _ask(self, paths: Sequence[str]) -> tuple[list[Any], Cost]:
-        asked = [self._a.door.request("GET", path if path[0] == "/" else f"{BASE}/{path}") for path in paths]
+        asked = [self._a.client.request("GET", path if path[0] == "/" else f"{BASE}/{path}") for path in paths]
         return await ask_all(self._a, asked)
 
     # --- asking about ---------------------------------------------------------------------------------------------
@@ -183,9 +183,9 @@ class _Run:
         for node in (self._b, self._a):
             meter = Meter(node)
             await node.declare(group_with(node, GROUP, listens=node is self._b, retention={"maxEvents": self._stored}))
-            await node.door.call("POST", f"{BASE}/prune", {})
+            await node.client.call("POST", f"{BASE}/prune", {})
             cost = meter.cost(WRITTEN)
-            if (left := await held(node.door, GROUP)) != self._stored:
+            if (left := await held(node.client, GROUP)) != self._stored:
                 raise NotVerified(f"retention left {left} events and not {self._stored}")
             await node.declare(group_with(node, GROUP, listens=node is self._b))
         return {"prune": cost}

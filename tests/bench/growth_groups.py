@@ -48,8 +48,8 @@ async def measure_groups(home: Path, groups: int, events: int) -> dict[str, floa
         size, rows = 100, [[] for _ in range(LINES)]  # type: tuple[int, list[list[bytes]]]
         for at in range(events // size):
             body = Shape().request(range(at * size, (at + 1) * size), with_ids=False)
-            rows[at % LINES].append(a.door.request("POST", f"/api/v1/groups/{names[at % groups]}/events", body))
-        load = await a.door.load(rows)
+            rows[at % LINES].append(a.client.request("POST", f"/api/v1/groups/{names[at % groups]}/events", body))
+        load = await a.client.load(rows)
         counts: dict[str, dict[str, Any]] = {}
         while sum(one["events"] for one in counts.values()) < events and now() - begun < LONGEST_SECONDS:
             await pause(LOOK_SECONDS)
@@ -63,7 +63,7 @@ async def measure_groups(home: Path, groups: int, events: int) -> dict[str, floa
         a.stop()
         begun = now()
         await a.start()
-        while (await a.door.ask("GET", "/readyz")).status != 200:
+        while (await a.client.ask("GET", "/readyz")).status != 200:
             await pause(LOOK_SECONDS)
         return {
             "declare_s": declared,
@@ -79,7 +79,7 @@ async def measure_groups(home: Path, groups: int, events: int) -> dict[str, floa
 async def _calls(node: FilledNode, path: str) -> tuple[list[Any], float]:
     """Return the answers of some calls, and the CPU milliseconds of each."""
     meter = Meter(node)
-    told = [await node.door.call("GET", path) for _ in range(20)]
+    told = [await node.client.call("GET", path) for _ in range(20)]
     return told, meter.cost(20).cpu_us / 1000
 
 
@@ -96,12 +96,12 @@ async def measure_bodies(home: Path) -> dict[str, float]:
         rows: list[list[bytes]] = [[] for _ in range(LINES)]
         for at, first in enumerate(range(0, LARGE_EVENTS, LARGE_REQUEST)):
             body = shape.request(range(first, first + LARGE_REQUEST), with_ids=False)
-            rows[at % LINES].append(a.door.request("POST", f"/api/v1/groups/{GROUP}/events", body))
+            rows[at % LINES].append(a.client.request("POST", f"/api/v1/groups/{GROUP}/events", body))
         meter = Meter(a)
-        load = await a.door.load(rows)
+        load = await a.client.load(rows)
         ingest, sender, receiver, begun = meter.cost(LARGE_EVENTS), Meter(a), Meter(b), now()
         await a.declare(peer_with(GROUP, B, b.listen[1]))
-        while await held(b.door, GROUP) < LARGE_EVENTS and now() - begun < LONGEST_SECONDS:
+        while await held(b.client, GROUP) < LARGE_EVENTS and now() - begun < LONGEST_SECONDS:
             await pause(LOOK_SECONDS)
         seconds, push, receive = now() - begun, sender.cost(LARGE_EVENTS), receiver.cost(LARGE_EVENTS)
         here, there = await _numbers(a, 100), await _numbers(b, 100)
@@ -125,7 +125,7 @@ async def _numbers(node: FilledNode, limit: int) -> list[int]:
     found: list[int] = []
     after: str | None = ""
     while after is not None:
-        page = await node.door.call("GET", f"/api/v1/groups/{GROUP}/events?limit={limit}&after={after}")
+        page = await node.client.call("GET", f"/api/v1/groups/{GROUP}/events?limit={limit}&after={after}")
         found += [int(event["payload"]["number"]) for event in page["events"]]
         after = page["next"]
     return found
@@ -139,22 +139,22 @@ async def measure_retention(home: Path) -> dict[str, float]:
         declare_down(url, group_with(a, GROUP))
         await start_all([a])
         first = REMOVED + KEPT
-        alone = await a.door.load(_rows(a, range(first, first + BASE_EVENTS)))
+        alone = await a.client.load(_rows(a, range(first, first + BASE_EVENTS)))
         first += BASE_EVENTS
-        before = (await a.door.call("GET", "/api/v1/status"))["groups"][0]["events"]
+        before = (await a.client.call("GET", "/api/v1/status"))["groups"][0]["events"]
         begun = now()
         await a.declare(group_with(a, GROUP, retention={"maxEvents": KEPT}))
-        prune = a.door.request("POST", f"/api/v1/groups/{GROUP}/prune", {})
+        prune = a.client.request("POST", f"/api/v1/groups/{GROUP}/prune", {})
         pruning = asyncio.ensure_future(ask_all(a, [prune]))
         seconds, latencies, written = 0.0, [], 0  # type: tuple[float, list[float], int]
         while not pruning.done():
-            load = await a.door.load(_rows(a, range(first, first + LINES * 10 * REQUEST)))
+            load = await a.client.load(_rows(a, range(first, first + LINES * 10 * REQUEST)))
             first, written = first + LINES * 10 * REQUEST, written + LINES * 10 * REQUEST
             seconds, latencies = seconds + load.seconds, latencies + load.latencies
         took = now() - begun
         await pruning
         await ask_all(a, [prune])
-        left = (await a.door.call("GET", "/api/v1/status"))["groups"][0]
+        left = (await a.client.call("GET", "/api/v1/status"))["groups"][0]
         if left["events"] != KEPT or left["seq"] != before + written:
             raise NotVerified(f"{left['events']} events are left and not {KEPT}, up to {left['seq']}")
         return {
@@ -171,5 +171,5 @@ def _rows(a: FilledNode, numbers: range) -> list[list[bytes]]:
     rows: list[list[bytes]] = [[] for _ in range(LINES)]
     for at, first in enumerate(range(numbers.start, numbers.stop, REQUEST)):
         body = Shape().request(range(first, min(first + REQUEST, numbers.stop)), with_ids=False)
-        rows[at % LINES].append(a.door.request("POST", f"/api/v1/groups/{GROUP}/events", body))
+        rows[at % LINES].append(a.client.request("POST", f"/api/v1/groups/{GROUP}/events", body))
     return rows

@@ -51,12 +51,12 @@ class Sink:
     process: Popen[str]
 
     @property
-    def door(self) -> NodeClient:
+    def client(self) -> NodeClient:
         return NodeClient(Address(False, "127.0.0.1", self.port, ""))
 
     async def counts(self) -> dict[str, dict[str, Any]]:
         """Return what each peer has received."""
-        told: dict[str, dict[str, Any]] = await self.door.call("GET", "/counts")
+        told: dict[str, dict[str, Any]] = await self.client.call("GET", "/counts")
         return told
 
 
@@ -135,7 +135,7 @@ async def _lone(a: FilledNode, sink: Sink, living: int, events: int) -> dict[str
     for number in range(LONE):
         begun = now()
         body = Shape().request(range(events + number, events + number + 1), with_ids=False)
-        await a.door.call("POST", f"/api/v1/groups/{GROUP}/events", body)
+        await a.client.call("POST", f"/api/v1/groups/{GROUP}/events", body)
         while _total(counts := await sink.counts()) < living * (events + number + 1):
             if now() - begun > LONGEST_SECONDS:
                 raise NotVerified(f"not all peers got event {number}")

@@ -80,7 +80,7 @@ async def ask_all(node: FilledNode, asked: Sequence[bytes]) -> tuple[list[Any], 
 
     Raises the node's error. The connection is opened before the clock starts.
     """
-    line = await node.door.open(HttpConnection)
+    line = await node.client.open(HttpConnection)
     try:
         meter = Meter(node)
         answers = [read_answer(await line.ask(one)) for one in asked]

@@ -225,13 +225,13 @@ class IngestAndRead(Ingest):
 
     async def _read(self, site: Site, target: GroupTarget) -> None:
         """Read over one connection; of each page only the cursor of the next one is parsed."""
-        door, token = site.nodes[0].door, msgspec.json.Decoder(_Next)
-        line = await door.open(HttpConnection)
+        client, token = site.nodes[0].client, msgspec.json.Decoder(_Next)
+        line = await client.open(HttpConnection)
         try:
             after: str | None = ""
             while after is not None:
                 path = f"{target.path}?limit={PAGE}&includeExpired=true&after={after}"
-                page = read_answer(await line.ask(door.request("GET", path)))
+                page = read_answer(await line.ask(client.request("GET", path)))
                 if page.status != 200:
                     raise restore(page.status, page.body)
                 self._pages.append(page.body)

@@ -17,7 +17,7 @@ from eventd.ingress.admission import draft_of
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import read_matching
 from eventd.log.core.values import Draft
-from eventd.resources.effective import topic_of
+from eventd.resources.configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.registry import announce, put_resource

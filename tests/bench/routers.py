@@ -25,8 +25,7 @@ from typing import Any
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch
 from eventd.egress.routers.graph import NewRouterRules
-from eventd.egress.routers.projection import Options, Router, Shape, copy_of
-from eventd.egress.routers.projection import Origin as Source
+from eventd.egress.routers.projection import CopySource, Options, Router, Shape, copy_of
 from eventd.egress.routers.pump import Routing
 from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
@@ -200,8 +199,8 @@ class _Alone:
         for line in page.body.decode().split("\n")[:-1]:
             position, _, body = split_line(line)
             originals.append(Original(int(position), int(position), page.oldest, 0, "", body))
-        origin = Source(self._line.source, self._line.source_id, 1, page.head.epoch)
-        cut = CopyPage.of_records([copy_of(each, self._shape, origin) for each in originals])
+        source = CopySource(self._line.source, self._line.source_id, 1, page.head.epoch)
+        cut = CopyPage.of_records([copy_of(each, self._shape, source) for each in originals])
         return _Copies(after, page.upto, page.head.epoch, page.head.incarnation, (), cut=cut)
 
     async def deliver(self, parcel: Any) -> Ack:

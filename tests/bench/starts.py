@@ -21,7 +21,7 @@ from eventd.bench.wire import NodeClient
 from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft
-from eventd.resources.effective import topic_of
+from eventd.resources.configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from federation.event import Event, encode, normalise
@@ -86,7 +86,7 @@ class Starts:
         node = self._empty
         try:
             await node.start()
-            return _run(["get", "EventGroup", "--server", str(node.door.address), "--key", node.key], GROUP)
+            return _run(["get", "EventGroup", "--server", str(node.client.address), "--key", node.key], GROUP)
         finally:
             node.stop()
 
@@ -96,22 +96,22 @@ async def _until_ready(node: OwnNode, events: int) -> float:
     begun = time.perf_counter()
     try:
         node.launch()
-        while not await _is_ready(node.door):
+        while not await _is_ready(node.client):
             if time.perf_counter() - begun > LONGEST_SECONDS:
                 said = node.home.with_name(f"{node.name}.log").read_text(errors="replace").strip()
                 raise Unavailable(f"the node {node.name} was not ready within {LONGEST_SECONDS:g} s; it said: {said}")
             await pause(LOOK_SECONDS)
         seconds = time.perf_counter() - begun
-        if (found := await held(node.door, GROUP)) != events:
+        if (found := await held(node.client, GROUP)) != events:
             raise RuntimeError(f"the node {node.name} holds {found} events after its start, and not {events}")
         return seconds
     finally:
         node.stop()
 
 
-async def _is_ready(door: NodeClient) -> bool:
+async def _is_ready(client: NodeClient) -> bool:
     try:
-        return (await door.ask("GET", "/readyz")).status == 200
+        return (await client.ask("GET", "/readyz")).status == 200
     except Unavailable:
         return False
 

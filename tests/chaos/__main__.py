@@ -71,14 +71,15 @@ def _campaign(options: argparse.Namespace, server: PostgresServer | None) -> boo
         for database in databases:
             plan = draw(seed, database=database, rounds=options.rounds, seconds=options.seconds)
             _say(*plan.lines())
-            if not options.plan and not _run(plan, server if database == "postgres" else None):
+            if not options.plan and not run(plan, server if database == "postgres" else None):
                 return False
         seed += 1
         if time.monotonic() >= end:
             return True
 
 
-def _run(plan: Plan, server: PostgresServer | None) -> bool:
+def run(plan: Plan, server: PostgresServer | None, *, pause: float = 0.125) -> bool:
+    """Carry out a plan and print the result; return whether every check has passed. `pause`: see `Emitter`."""
     directory = Path(tempfile.mkdtemp(prefix=f"eventd-chaos-{plan.seed}-"))
     ledger, processes = Ledger(), Processes(directory)
     mesh = Mesh(plan, processes, server, private_mounts=_OWN_MOUNTS in os.environ)
@@ -88,7 +89,7 @@ def _run(plan: Plan, server: PostgresServer | None) -> bool:
     with ExitStack() as stack:
         try:
             mesh.start(stack)
-            trouble = _rounds(plan, mesh, ledger, faults, verdict)
+            trouble = _rounds(mesh, ledger, faults, verdict, pause)
         except AssertionError as error:
             trouble = [str(error)]
         if trouble:
@@ -115,10 +116,11 @@ def _command(plan: Plan) -> str:
     return f"make chaos SEED={plan.seed} MINUTES=0 ARGS='{arguments}'"
 
 
-def _rounds(plan: Plan, mesh: Mesh, ledger: Ledger, faults: Faults, verdict: Verdict) -> list[str]:
+def _rounds(mesh: Mesh, ledger: Ledger, faults: Faults, verdict: Verdict, pause: float) -> list[str]:
+    plan = mesh.plan
     for number, its in enumerate(plan.rounds, 1):
         emitters = [
-            Emitter(member.running, ledger, f"{number}", f"{plan.seed} {number} {name}")
+            Emitter(member.running, ledger, f"{number}", f"{plan.seed} {number} {name}", pause=pause)
             for name, member in mesh.members.items()
         ]
         for emitter in emitters:

@@ -60,13 +60,17 @@ class Ledger:
 
 
 class Emitter(threading.Thread):
-    """Emits at one node until it is stopped: new ids in units of 1 to 10, repeats, refreshes, short lifetimes."""
+    """Emits at one node until it is stopped: new ids in units of 1 to 10, repeats, refreshes, short lifetimes.
 
-    def __init__(self, node: NodeProcess, ledger: Ledger, name: str, seed: str) -> None:
+    `pause` is the mean time between two units, in seconds.
+    """
+
+    def __init__(self, node: NodeProcess, ledger: Ledger, name: str, seed: str, *, pause: float) -> None:
         super().__init__(name=f"emitter {node.name}", daemon=True)
         self.node = node
         self.ledger = ledger
         self._name = f"{node.name}-{name}"
+        self._pause = pause
         self._chance = Random(seed)
         self._end = threading.Event()
         self._number = 0
@@ -78,7 +82,7 @@ class Emitter(threading.Thread):
                 if self._end.is_set() or self._emit(ids, kind, ttl):
                     break
                 self._end.wait(0.05)
-            self._end.wait(0.05 + self._chance.random() * 0.15)
+            self._end.wait(self._pause * (0.4 + 1.2 * self._chance.random()))
 
     def finish(self) -> None:
         self._end.set()

@@ -118,15 +118,20 @@ class Verdict:
         return "delivery lag" in check["name"] and "clock step" in self.done
 
     def _verify(self, link: Link) -> Iterator[str]:
-        """Check with `verify`. Only events that a restored node had sent after its copy may be at its peers alone."""
+        """Check with `verify`. Only events that a restored node had sent after its copy may be at its peers alone, or
+        there with the content that they had before they were emitted again."""
         done = self.mesh.members[link.source].control("verify", "--peer", link.dest, "-o", "json")
         restored = any(source == link.source for source, _, _ in self.ledger.lost)
         if done.returncode not in ((0, 4) if restored else (0,)):
             yield f"{link.name}: verify ends with {done.returncode}:\n{done.stdout[:2000]}{done.stderr}"
         elif done.returncode:
             events = json.loads(done.stdout)["events"]
-            wrong = {name: events[name] for name in ("missing", "other", "unresolved", "untold") if events[name]}
-            if wrong or not events["extra"]:
+            wrong = {name: events[name] for name in ("missing", "unresolved", "untold") if events[name]}
+            known = self.ledger.events
+            replaced = [each for each in events["otherIds"] if self.ledger.touched_by_a_restore(known[each])]
+            if events["other"] != len(replaced):
+                wrong["other"] = events["other"]
+            if wrong or not (events["extra"] or replaced):
                 yield f"{link.name}: verify finds {wrong}: {done.stdout[:2000]}"
 
     def _speaks_v2(self, link: Link) -> bool:

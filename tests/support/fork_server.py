@@ -328,7 +328,11 @@ def _run(request: Mapping[str, Any]) -> None:
 def _starts_commands(request: Mapping[str, Any]) -> bool:
     """Whether the command starts nodes, other commands or workers."""
     words = request["command"]
-    return "EVENTD_WORKERS" in request["env"] or "demo" in words or (words[1] == "-c" and "demo" in words[2])
+    return (
+        "EVENTD_WORKERS" in request["env"]
+        or not {"demo", "bench"}.isdisjoint(words)
+        or (words[1] == "-c" and "demo" in words[2])
+    )
 
 
 def _start_server() -> None:

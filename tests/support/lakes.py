@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, SegmentRange
-from eventd.lake.schema import COLUMNS, Column, Ledger, Type, arrow_schema
+from eventd.lake.schema import COLUMNS, Column, ColumnType, Ledger, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
@@ -20,15 +20,15 @@ EPOCH = "aaaaaaaaaaaaaaaa"
 NOON = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
 """A time of the tests, in microseconds."""
 
-_PLAIN: Mapping[Type, Any] = {
-    Type.INT64: 1,
-    Type.INT32: 1,
-    Type.INT16: 200,
-    Type.BOOL: False,
-    Type.STRING: "s",
-    Type.WORD: "w",
-    Type.TIME: NOON,
-    Type.DIGEST: bytes(32),
+_PLAIN: Mapping[ColumnType, Any] = {
+    ColumnType.INT64: 1,
+    ColumnType.INT32: 1,
+    ColumnType.INT16: 200,
+    ColumnType.BOOL: False,
+    ColumnType.STRING: "s",
+    ColumnType.WORD: "w",
+    ColumnType.TIME: NOON,
+    ColumnType.DIGEST: bytes(32),
 }
 
 
@@ -43,14 +43,14 @@ def _type(book: Ledger, column: Column) -> pa.DataType:
 
 
 def _value(column: Column, row: Mapping[str, Any]) -> Any:
-    return row.get(column.name, _PLAIN[column.kind])
+    return row.get(column.name, _PLAIN[column.type])
 
 
 def numbered(
     book: Ledger, numbers: Sequence[int], *, at: int = NOON, node: str = "site-a", epoch: str = EPOCH
 ) -> pa.Table:
     """Return rows with these numbers, all of one time."""
-    times = {column.name: at for column in COLUMNS[book] if column.kind is Type.TIME}
+    times = {column.name: at for column in COLUMNS[book] if column.type is ColumnType.TIME}
     return table(book, [{"number": number, "node": node, "epoch": epoch, **times} for number in numbers])
 
 

@@ -7,6 +7,7 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 
@@ -27,7 +28,9 @@ class SilentProxy:
             ready.register(self._listening, selectors.EVENT_READ)
             ready.register(self._ended, selectors.EVENT_READ)
             while True:
-                for key, _ in ready.select(0.02 if self.silent.is_set() else None):
+                if silent := self.silent.is_set():
+                    time.sleep(0.02)  # what waits is not read, so `select` would report it again and again
+                for key, _ in ready.select(0 if silent else None):
                     if key.fileobj is self._ended:
                         return
                     if self.silent.is_set():

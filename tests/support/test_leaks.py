@@ -12,12 +12,25 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.postgres import PostgresServer
+
 ROOT = Path(__file__).parents[2]
-CONFTEST = """
-import json
+PORT = "POSTGRES_PORT_OF_THE_OUTER_RUN"
+CONFTEST = f"""
+import itertools, json, os
+import pytest
 import tests.conftest as ours
+from tests.support.postgres import PostgresServer, find_programs
 
 globals().update(vars(ours))
+
+if "{PORT}" in os.environ:
+    @pytest.fixture(scope="session")
+    def postgres_server():
+        server = PostgresServer(find_programs())
+        server.port, server._names = int(os.environ["{PORT}"]), itertools.count(1_000_000)
+        yield server
+        server.stop()
 
 
 def pytest_collectreport(report):
@@ -130,7 +143,10 @@ class Inner(NamedTuple):
 
 
 def run(folder: Path, files: Mapping[str, str], *, status: int = 1, **environment: str) -> dict[str, Inner]:
-    """Run these files with this project's settings and fixtures, in a process of its own; the result by test."""
+    """Run these files with this project's settings and fixtures, in a process of its own; the result by test.
+
+    With `PORT` in its environment it uses the Postgres server of this run, whose start takes longer than the tests.
+    """
     config = (ROOT / "pyproject.toml").read_text().replace('testpaths = ["tests"]', "")
     for name, text in {"pyproject.toml": config, "conftest.py": CONFTEST, **files}.items():
         (folder / name).write_text(text)
@@ -154,8 +170,8 @@ def run(folder: Path, files: Mapping[str, str], *, status: int = 1, **environmen
 
 
 @pytest.fixture(scope="module")
-def leaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inner]:
-    return run(tmp_path_factory.mktemp("leaks"), {"test_leaks.py": LEAKS})
+def leaks(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> dict[str, Inner]:
+    return run(tmp_path_factory.mktemp("leaks"), {"test_leaks.py": LEAKS}, **{PORT: str(postgres_server.port)})
 
 
 @pytest.fixture(scope="module")

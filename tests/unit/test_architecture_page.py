@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import federation
 from tests.support.architecture import ROOMS
 from tests.support.source import ROOT
 
@@ -14,6 +15,7 @@ MAP = (CONCEPTS / "architecture.svg").read_text()
 
 def test_the_page_lists_every_room_with_its_purpose() -> None:
     lines = [f"| `eventd/{name.replace('.', '/')}` | {room.purpose} |" for name, room in ROOMS.items()]
+    lines.append(f"| `federation` | {(federation.__doc__ or '').splitlines()[0]} |")
     table = "\n".join(["| Room | What it is for |", "|---|---|", *lines, ""])
     assert PAGE.endswith(f"## The rooms\n\n{table}"), f"the table of rooms should read\n\n{table}"
 

@@ -19,9 +19,10 @@ from eventd.api.admin.event_columns import PlainEvent, convert_events, drafts_of
 from eventd.errors import EventdError, Invalid, TooLarge
 from eventd.ingress.admission import draft_of
 from eventd.log.core.values import Draft, Drafts
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND, shorten
 from eventd.text.duration import parse_duration
+from eventd.text.plural import counted
 from eventd.text.quoting import quoted
 from federation.errors import MessageError
 from federation.event import UNSET, Event, encode, from_micros, micros, new_event_id, normalise
@@ -99,7 +100,9 @@ def _summary(problems: Sequence[EventProblem], of: int) -> str:
     shown = "\n".join(f"  event {problem.index}: {problem.message}" for problem in problems[:20])
     more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
     least = "at least " if len(problems) >= MOST_FOUND else ""
-    return f"{least}{len(problems)} of {of} events are wrong, nothing was stored:\n{shown}{more}"
+    number = len(problems)
+    are = "is" if number == 1 else "are"
+    return f"{least}{number:,} of {counted(of, 'event')} {are} wrong, nothing was stored:\n{shown}{more}"
 
 
 def drafts_from(

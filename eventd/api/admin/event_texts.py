@@ -13,7 +13,7 @@ from msgspec import Raw
 from eventd.api.admin.emitted import BadEvents, EventProblem, EventsTooLarge, drafts_from
 from eventd.api.admin.event_columns import PlainEvent
 from eventd.errors import Invalid
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
 
 _EVENTS: Final = 256

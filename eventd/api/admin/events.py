@@ -29,7 +29,7 @@ from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.scan import read_at
 from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from federation.event import DECODER, is_plain
 from federation.loops import decode_path

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
-from eventd.lake.extract import Extract, GroupState, Ledger, LedgerSnapshot, read_ledger, read_state
+from eventd.lake.extract import Extract, GroupSnapshot, Ledger, LedgerSnapshot, read_ledger, read_state
 from eventd.store.engine.database import Connection
 
 MOST_ROWS = 20_000
@@ -44,7 +44,7 @@ async def list_books(services: Services, _params: ListLedgerTables) -> dict[str,
     }
 
 
-def _show_group(group: GroupState) -> dict[str, Any]:
+def _show_group(group: GroupSnapshot) -> dict[str, Any]:
     return {
         "group": group.group,
         "node": group.node,

@@ -11,7 +11,7 @@ from eventd.groups.lookup import find_group, peers_of
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics
 from eventd.log.cursors.cursors import Cursor, read_cursors
-from eventd.resources.effective import GroupConfig, effective, topic_of
+from eventd.resources.configuration import GroupConfig, effective, topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources, read_version
@@ -48,7 +48,9 @@ def recall_target(database: Database, name: str) -> EmitTarget | None:
 async def find_target(database: Database, name: str, now: int) -> EmitTarget:
     """Return the group and its topic, which is created if missing. Raises NotFound if no such group is declared.
 
-    As long as the version of the declared resources is the same, each call returns the same object.
+    Once its target was read at a version of the declared resources, each call returns the same object while that
+    version lasts. A call during which the version changes, or that is not alone in reading it first, may return an
+    object of its own, and the next call another one: a caller that compares by identity tries once more.
     """
     known = _declared.get(database, _NOTHING)
     version = await database.read(read_version)

@@ -17,11 +17,11 @@ from eventd.plugins.run.check import DEFAULT_TYPE, Checking, PluginCheck
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.plugins.run.without_events import find_plugin, prepare_manual_run, run_without_events
-from eventd.resources.effective import PluginConfig, subscriptions
+from eventd.resources.configuration import PluginConfig, subscriptions
 from eventd.resources.kinds.registry import PLUGIN
 from eventd.resources.validation.resource import from_stored
 from eventd.runtime.clock import Clock
-from eventd.runtime.threads import THREADS, ThreadFactory
+from eventd.runtime.threads import ThreadFactory
 from eventd.settings.model import plugin_environment
 from eventd.store.parts.parts import NewPart
 from eventd.store.rows.registry import StoredResource, read_resources
@@ -153,7 +153,7 @@ async def check_plugin(services: Services, params: CheckPlugin) -> dict[str, Any
     return await run_checks(checking)
 
 
-def make_checking(clock: Clock, config: PluginConfig, event_type: str, threads: ThreadFactory = THREADS) -> Checking:
+def make_checking(clock: Clock, config: PluginConfig, event_type: str, threads: ThreadFactory) -> Checking:
     """Return the checks of a plugin, which run it on this machine with events of `event_type`."""
     environment = plugin_environment()
     running = Plugins(clock, environment=environment, threads=threads)

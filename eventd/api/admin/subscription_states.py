@@ -14,7 +14,7 @@ from eventd.errors import NotFound
 from eventd.groups.lookup import find_group
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
 from eventd.log.cursors.cursors import Cursor, LinkState
-from eventd.resources.effective import (
+from eventd.resources.configuration import (
     SubscriptionConfig,
     subscriptions,
 )

@@ -34,7 +34,7 @@ from eventd.log.delivery.repairs import (
     remove_dead_letters,
     start_repair,
 )
-from eventd.resources.effective import SubscriptionConfig
+from eventd.resources.configuration import SubscriptionConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce, read_resources
 from eventd.store.rows.runs import detach_runs

@@ -83,7 +83,7 @@ def _failed(peer: PeerFacts) -> Check:
         parts.append(f"{counted(found.letters, 'event')} refused by the peer and kept as dead letters")
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
     if found.refused_again:
-        parts.append(f"{found.refused_again} of them are refused every time: a retry does not help")
+        parts.append(f"{found.refused_again:,} of them are refused every time: a retry does not help")
         remedies.append(
             "if the reason is id_conflict, emit the event again with an id of its own; then drop the dead letters:"
             f" routerctl federation dead-letters drop --group {peer.group} NUMBER"
@@ -145,7 +145,7 @@ def _stale(peer: PeerFacts) -> Check:
         )
     # Only a complete count may say "all".
     status = CheckStatus.FAIL if found.stale == found.delivered and found.in_full else CheckStatus.WARN
-    detail = f"{found.stale} of {counted(found.delivered, 'delivered event')} with an earlier expiry than here"
+    detail = f"{found.stale:,} of {counted(found.delivered, 'delivered event')} with an earlier expiry than here"
     remedy = "the refresh is in the backlog: fix the link"
     return _of(peer, suffix, status, code, detail=detail, remedy=remedy)
 
@@ -229,8 +229,8 @@ def _accounted(found: Deliveries) -> str:
         "refused by the peer": found.refused,
         "without stored evidence of their delivery": found.unproven,
     }
-    rest = ", ".join(f"{number} {outcome}" for outcome, number in words.items() if number)
-    which = "no event" if found.in_full else f"none of the newest {found.looked_at} events"
+    rest = ", ".join(f"{number:,} {outcome}" for outcome, number in words.items() if number)
+    which = "no event" if found.in_full else f"none of the newest {found.looked_at:,} events"
     return f"{which} is missing: each is delivered or pending" + (f"; besides, {rest}" if rest else "")
 
 
@@ -258,7 +258,9 @@ def check_runs(group: GroupFacts, runs: Runs) -> Check:
 def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Breach | None]:
     if not runs.total:
         return CheckStatus.SKIP, "the subscription has not run yet", "", None
-    detail = f"{counted(runs.total, 'run')}: {runs.succeeded} succeeded, {runs.failed} failed, {runs.pending} pending"
+    detail = (
+        f"{counted(runs.total, 'run')}: {runs.succeeded:,} succeeded, {runs.failed:,} failed, {runs.pending:,} pending"
+    )
     detail += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:
         breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
@@ -269,7 +271,8 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Bre
     if runs.failed or runs.pending:
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
         return CheckStatus.PASS, f"{detail}; {allowed}", "", None
-    return CheckStatus.PASS, f"{counted(runs.total, 'run')}, all succeeded", "", None
+    more = "" if runs.in_full else " or more"
+    return CheckStatus.PASS, f"{counted(runs.total, 'run')}{more}, all succeeded", "", None
 
 
 def _span(duration: int) -> str:

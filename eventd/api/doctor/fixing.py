@@ -66,7 +66,7 @@ async def _retry(services: Services, group: str, peer: str) -> FixResult:
         parts.append(f"{counted(retried, 'dead letter is', 'dead letters are')} sent again")
         if answer["kept"]:
             why = answer["kept"][0]["reason"]
-            parts.append(f"{len(answer['kept'])} cannot be sent again, the first one because {why}")
+            parts.append(f"{len(answer['kept']):,} cannot be sent again, the first one because {why}")
     woken = await _wake(services, group, peer)
     return FixResult(retried > 0 or woken.changed, "; ".join([*parts, woken.result]))
 

@@ -32,7 +32,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
             f"{group.name} keys", CheckStatus.FAIL, "keys-unreadable", group.keys_trouble, remedy, group=group.name
         )
     if group.v1_requests:
-        detail = f"verified v1 requests since the node started: {group.v1_requests}"
+        detail = f"verified v1 requests since the node started: {group.v1_requests:,}"
         yield Check(f"{group.name} protocol", CheckStatus.PASS, "protocol-v1-requests", detail, group=group.name)
     for runs in group.runs:
         yield from _subscription(group, runs)
@@ -169,7 +169,8 @@ def _parts(group: GroupFacts) -> Iterator[Check]:
         )
     more = len(group.aside) - MOST_ASIDE
     if more > 0:
-        detail, remedy = f"{more} more parts have no effect", "see all: routerctl dynamic diff"
+        detail = f"{counted(more, 'more part has', 'more parts have')} no effect"
+        remedy = "see all: routerctl dynamic diff"
         yield Check(f"{group.name} parts", CheckStatus.WARN, "part-set-aside", detail, remedy, group=group.name)
 
 
@@ -209,7 +210,7 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     parts = []
     if not found.in_full:
         parts.append(
-            f"of the events that the cursor has passed, only the newest {found.looked_at} were checked individually"
+            f"of the events that the cursor has passed, only the newest {found.looked_at:,} were checked individually"
         )
     if not found.ahead_in_full:
         parts.append("the backlog was estimated from event types; the expiry of some of its events was not checked")

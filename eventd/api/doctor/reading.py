@@ -25,7 +25,7 @@ from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog, read_stale
 from eventd.log.delivery.repairs import count_dead_letters, read_dead_letters
-from eventd.resources.effective import GroupConfig, PeerConfig, SloConfig, slos
+from eventd.resources.configuration import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import check_files
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
 from eventd.store.engine.database import Connection

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
     from eventd.log.core.eventlog import EventLog
     from eventd.observe.metrics import Metrics
-    from eventd.resources.effective import GroupConfig
+    from eventd.resources.configuration import GroupConfig
     from eventd.runtime.clock import Clock
     from eventd.store.engine.database import Database
     from federation.keys import KeyRing

@@ -38,7 +38,7 @@ _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
 class WorkerPeers:
-    """The other workers of this node, and the sockets at which they reach this one, which `open` and `close` manage."""
+    """The other workers of this node. `open` and `close` manage the sockets over which they call this one."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
         self._share = share

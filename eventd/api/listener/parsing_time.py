@@ -36,7 +36,10 @@ class UntrustedConnection(Protocol):
     def release_reading(self) -> None: ...
 
     def abort(self) -> None:
-        """Close the connection at once: its bytes could not be parsed."""
+        """Close the connection at once, without an answer: `parse` raised an exception.
+
+        Bytes that are not HTTP raise none: the parser answers them with an error.
+        """
 
 
 class ParsingTime:

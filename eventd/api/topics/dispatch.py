@@ -1,7 +1,7 @@
-"""Sends jobs to connected workers as the jobs arrive, up to the number that each worker wants to hold.
+"""Sends jobs to the clients that have a connection for them, up to the number that each client wants to hold.
 
-One dispatcher serves all workers of a queue. It claims jobs when the queue is written to, when a job is settled, and
-when a lease or a delay ends, and distributes them over its workers.
+One dispatcher serves all clients of a queue that are connected to this process. It claims jobs when the queue is
+written to, when a job is settled, and when a lease or a delay ends, and distributes them over its clients.
 """
 
 from __future__ import annotations

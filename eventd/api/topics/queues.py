@@ -199,7 +199,7 @@ def _handles(body: SettleBody) -> Sequence[JobHandle]:
         raise Invalid("`node` is empty", hint="name the node that holds the jobs")
     if len(seqs) > MOST_JOBS:
         detail = {"seqs": len(seqs), "max": MOST_JOBS}
-        raise BatchTooLarge(f"{len(seqs)} seqs are more than the {MOST_JOBS} of one request", detail=detail)
+        raise BatchTooLarge(f"{len(seqs)} seqs in one request; at most {MOST_JOBS} are allowed", detail=detail)
     if not lease_ids:
         return [*map(JobHandle, seqs)]
     if len(lease_ids) != len(seqs):

@@ -60,7 +60,7 @@ class Session:
     """What a client follows. `topics`: the topic ids by name, as they were when its last stream began.
 
     `begun`: where its last stream began. What was written to a stream beyond that may not have reached the client: only
-    an id that it sends proves it. `told`: the furthest that any of its streams has written. `heartbeat` and
+    an id that it sends proves it. `written`: the furthest that any of its streams has written. `heartbeat` and
     `idle_since` in seconds. `open`: streams that are open or about to be; `streams`: those that began. `counted`: the
     size that `Sessions` has counted.
     """
@@ -75,7 +75,7 @@ class Session:
     open: int = 0
     counted: int = 0
     streams: dict[int, Stream] = field(default_factory=dict)
-    told: dict[str, WatchCursor] = field(init=False)
+    written: dict[str, WatchCursor] = field(init=False)
     stream_size: int = field(init=False)
     """Estimated memory in bytes that a stream may need in the session."""
     _own_size: int = field(init=False)
@@ -84,7 +84,7 @@ class Session:
     _checkpoints: dict[int, Checkpoints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.told = dict(self.begun)
+        self.written = dict(self.begun)
         self._first = {name: cursor.seq for name, cursor in self.begun.items()}
         self.stream_size = TOPIC_BYTES * len(self.topics) + 10 * MOVES if may_need_checkpoints(self.topics) else 0
         self._own_size = (
@@ -106,9 +106,9 @@ class Session:
         for stream in self.streams.values():
             self.note(stream)
         seen = self._seen(last_event_id)
-        for name, told in self.told.items():
+        for name, furthest in self.written.items():
             if name in seen:
-                self.begun[name] = told._replace(seq=min(told.seq, seen[name]))
+                self.begun[name] = furthest._replace(seq=min(furthest.seq, seen[name]))
         for name, found in present.items():
             self.topics[name] = found.topic_id
         self._streams_begun += 1
@@ -122,9 +122,9 @@ class Session:
     def note(self, stream: Stream) -> None:
         """Record how far a stream has come, for each topic where that is the furthest."""
         for name, cursor in stream.cursors().items():
-            known = self.told[name]
+            known = self.written[name]
             if cursor.epoch != known.epoch or cursor.seq > known.seq:
-                self.told[name] = cursor
+                self.written[name] = cursor
 
     def end_stream(self, number: int) -> None:
         """Keep the progress of a stream that has ended; only a few ended streams keep their checkpoints."""

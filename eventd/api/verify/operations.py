@@ -17,7 +17,7 @@ from eventd.egress.peers.questions import Asker, QueryUnsupported
 from eventd.egress.peers.transport import Transport
 from eventd.errors import Conflict, NotFound
 from eventd.groups.lookup import find_group, find_peer
-from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection, Database
 from federation.peers import PROTOCOL_V1
 

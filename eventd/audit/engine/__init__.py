@@ -1,4 +1,4 @@
 """The stages of an audit, from the survey of the lake to the report.
 
-May import: audit.report, audit.report.html, audit.source, audit.spark, lake, runtime.
+May import: audit.report, audit.report.html, audit.source, audit.spark, lake, runtime, text.
 """

@@ -19,6 +19,7 @@ from eventd.audit.report.report import KeyUse, Limitation, LostSpan, NodeReport,
 from eventd.lake.layout import MINUTE
 from eventd.lake.reader import Survey, TroubleKind
 from eventd.runtime.clock import SECOND
+from eventd.text.plural import counted
 from federation.event import format_time
 
 _NOTES: Final = {
@@ -227,7 +228,7 @@ def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts:
     if totals.missing:
         first += f"; {totals.missing:,} missing: {_pairs_missing_most(findings)}"
     elif findings:
-        first += f"; {len(findings):,} finding{'s' if len(findings) > 1 else ''}: {_kinds(totals)}"
+        first += f"; {counted(len(findings), 'finding')}: {_kinds(totals)}"
     rest = list(doubts)
     if totals.missing and set(totals.by_kind) != {Kind.MISSING.value}:
         rest.append(f"Found: {_kinds(totals)}.")
@@ -251,7 +252,7 @@ def make_doubts(results: StageResults) -> list[str]:
     """Return sentences about what leaves the whole lake unproven: silences, and rewritten segments."""
     doubts = list(_silent(results.coverage.silences))
     if n := len(results.rewritten):
-        segments = "1 segment was" if n == 1 else f"{n:,} segments were"
+        segments = counted(n, "segment was", "segments were")
         doubts.append(f"Not proven: {segments} rewritten after an audit had read {'it' if n == 1 else 'them'}.")
     return doubts
 
@@ -261,7 +262,7 @@ def _silent(silences: Mapping[str, Silence]) -> Iterator[str]:
     named = [f"{one.node} is {one.words}" for one in silences.values()]
     yield from (f"Not proven: {words}." for words in named[:MOST_SILENT])
     if (more := len(named) - MOST_SILENT) > 0:
-        yield f"The ledgers of {more:,} more nodes end too early."
+        yield f"The ledgers of {counted(more, 'more node')} end too early."
 
 
 def _pairs_missing_most(findings: Iterable[Finding]) -> str:
@@ -272,7 +273,7 @@ def _pairs_missing_most(findings: Iterable[Finding]) -> str:
             missing[finding.source, finding.peer] += finding.events
     shown = [f"{n:,} from {source} to {peer}" for (source, peer), n in missing.most_common(3)]
     more = len(missing) - len(shown)
-    return ", ".join([*shown, *([f"and {more:,} more pairs"] if more > 0 else [])])
+    return ", ".join([*shown, *([f"and {counted(more, 'more pair')}"] if more > 0 else [])])
 
 
 def _kinds(totals: Totals) -> str:

@@ -80,7 +80,7 @@ class State(msgspec.Struct, kw_only=True):
         )
 
     def written(self, file: str) -> Written:
-        """Return the size and digest of a file with cells when it was written; a size of -1 for an unknown file."""
+        """Return the size and digest that a file of cells had when it was written; a size of -1 for an unknown file."""
         return self.cells.get(file, Written(-1, ""))
 
     def forget(self, files: Collection[str]) -> None:

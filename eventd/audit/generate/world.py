@@ -18,7 +18,7 @@ _VERBS: Final = ("observed", "expired", "changed", "up", "down", "granted", "ref
 
 
 class SelectionTerms(NamedTuple):
-    """The selection of a peer from the true time `since` on, as the log stores it."""
+    """The selection of a peer, as the log stores it, from `since` on: in true time, which no clock of a node shows."""
 
     since: int
     selection: dict[str, Any]

@@ -25,11 +25,6 @@ def some(value: int) -> str:
     return f"{value:,}" if value else NONE
 
 
-def counted(value: int, noun: str, plural: str | None = None) -> str:
-    """Format a count with its noun: `1 event`, `2,000 events`."""
-    return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
-
-
 def percent(part: int, total: int, *, exact: bool = False) -> str:
     """Format a share with two decimals, rounded down: 100 % is shown only if nothing is missing.
 

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from eventd.audit.report.figures import counted, moment, natural, percent, short_span
+from eventd.audit.report.figures import moment, natural, percent, short_span
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Figures, Pair, Report, Work
+from eventd.text.plural import counted
 
 State = Literal["good", "bad", "open", "none"]
 """Proven, wrong, pending or unknown."""

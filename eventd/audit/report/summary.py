@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eventd.audit.report.figures import NONE, counted, natural, span
+from eventd.audit.report.figures import NONE, natural, span
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.pair_status import (
     SIGNS,
@@ -26,6 +26,7 @@ from eventd.audit.report.pair_status import (
 )
 from eventd.audit.report.report import Report
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 MOST_FINDINGS = 20
 MOST_IDS = 3

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from eventd.audit.source.options import OnGap, SourceOptions
 from eventd.audit.source.origin import (
     LedgerExtent,
-    LedgerKey,
     LedgerPartition,
     NumberedOrigin,
     Snapshot,
@@ -19,6 +18,7 @@ from eventd.audit.source.origin import (
 from eventd.audit.source.spark_columns import tabulate
 from eventd.errors import Invalid, NotFound, SecretUnreadable
 from eventd.lake.extract import Extract, Memory, read_ledger, read_state
+from eventd.lake.layout import LedgerKey
 from eventd.log.core.head import read_head
 from eventd.store.engine.database import Connection, Database
 from eventd.store.schema.migrations import require_current

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventd.audit.source.options import OnGap, SourceOptions
-from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Snapshot, UnreadableRows, rows_gone
+from eventd.audit.source.origin import LedgerExtent, LedgerPartition, Snapshot, UnreadableRows, rows_gone
 from eventd.errors import Invalid
 from eventd.lake.coverage import Span, choose, holes
-from eventd.lake.layout import ARCHIVE, LANDING, NODES
+from eventd.lake.layout import ARCHIVE, LANDING, NODES, LedgerKey
 from eventd.lake.reader import BadSegment, Survey, read_segment, survey
 from eventd.lake.storage import Storage, StoredFile, connect
 from eventd.lake.writer import Segment

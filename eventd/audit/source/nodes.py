@@ -14,7 +14,6 @@ import msgspec
 from eventd.audit.source.options import OnGap, SourceOptions
 from eventd.audit.source.origin import (
     LedgerExtent,
-    LedgerKey,
     LedgerPartition,
     NumberedOrigin,
     Snapshot,
@@ -24,6 +23,7 @@ from eventd.audit.source.origin import (
 from eventd.audit.source.spark_columns import tabulate
 from eventd.client.refusals import restore
 from eventd.errors import Conflict, EventdError, Invalid, SecretUnreadable, Unavailable
+from eventd.lake.layout import LedgerKey
 from eventd.lake.schema import Ledger
 from eventd.net.address import Address
 from eventd.runtime.backoff import Backoff

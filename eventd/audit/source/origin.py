@@ -9,6 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 from eventd.audit.source.options import SourceOptions
 from eventd.errors import EventdError
+from eventd.lake.layout import LedgerKey
 from eventd.lake.schema import Ledger
 
 if TYPE_CHECKING:
@@ -22,19 +23,6 @@ class RowsGone(EventdError):
     """Requested rows are missing or corrupt."""
 
     code = "rows_gone"
-
-
-class LedgerKey(NamedTuple):
-    """One ledger of one node in one epoch, within which row numbers are valid."""
-
-    node: str
-    epoch: str
-    book: Ledger
-
-    @property
-    def key(self) -> str:
-        """Return the name used in offsets and checkpoints."""
-        return f"{self.node}/{self.epoch}/{self.book.value}"
 
 
 class UnreadableRows(NamedTuple):

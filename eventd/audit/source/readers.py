@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from eventd.audit.source.open import open_origin
 from eventd.audit.source.options import OnGap, SourceOptions, Starting
-from eventd.audit.source.origin import LedgerExtent, LedgerKey, LedgerPartition, Snapshot, UnreadableRows, rows_gone
+from eventd.audit.source.origin import LedgerExtent, LedgerPartition, Snapshot, UnreadableRows, rows_gone
 from eventd.audit.source.spark_columns import arrow_names, batches, check_columns
+from eventd.lake.layout import LedgerKey
 from eventd.lake.schema import Ledger
 
 if TYPE_CHECKING:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types
 
 from eventd.errors import Invalid
-from eventd.lake.schema import COLUMNS, Ledger, Type, arrow_schema
+from eventd.lake.schema import COLUMNS, ColumnType, Ledger, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TYPES: Final[dict[Type, types.DataType]] = {
-    Type.INT64: types.LongType(),
-    Type.INT32: types.IntegerType(),
-    Type.INT16: types.ShortType(),
-    Type.BOOL: types.BooleanType(),
-    Type.STRING: types.StringType(),
-    Type.WORD: types.StringType(),
-    Type.TIME: types.TimestampType(),
-    Type.DIGEST: types.BinaryType(),
+_TYPES: Final[dict[ColumnType, types.DataType]] = {
+    ColumnType.INT64: types.LongType(),
+    ColumnType.INT32: types.IntegerType(),
+    ColumnType.INT16: types.ShortType(),
+    ColumnType.BOOL: types.BooleanType(),
+    ColumnType.STRING: types.StringType(),
+    ColumnType.WORD: types.StringType(),
+    ColumnType.TIME: types.TimestampType(),
+    ColumnType.DIGEST: types.BinaryType(),
 }
 BATCH_ROWS: Final = 32_768
 """Rows per Arrow batch for Spark."""
@@ -29,7 +29,7 @@ BATCH_ROWS: Final = 32_768
 
 def spark_schema(book: Ledger) -> types.StructType:
     """Return the columns of a ledger as a Spark schema."""
-    fields = [types.StructField(column.name, _TYPES[column.kind], column.null) for column in COLUMNS[book]]
+    fields = [types.StructField(column.name, _TYPES[column.type], column.null) for column in COLUMNS[book]]
     return types.StructType(fields)
 
 

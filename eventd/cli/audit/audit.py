@@ -307,9 +307,9 @@ def generate(
             made = write(settings, out, progress=show)
         if file is not None:
             file.write(made.to_json())
-    sums = f"{made.totals['events']:,} event{'' if made.totals['events'] == 1 else 's'}"
     session.out.outcome(
         {"lake": out, "totals": made.totals, "findings": len(made.findings)},
-        f"{out}: the ledgers of {counted(nodes, 'node')}, {sums}, {counted(len(made.findings), 'finding')}",
+        f"{out}: the ledgers of {counted(nodes, 'node')}, {counted(made.totals['events'], 'event')}, "
+        f"{counted(len(made.findings), 'finding')}",
         name=lambda row: str(row["lake"]),
     )

@@ -83,13 +83,8 @@ class Standby:
             raise
 
     async def _claims(self) -> bool:
-        taking = asyncio.get_running_loop().run_in_executor(None, self._claim.take)
         try:
-            await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            await asyncio.wait({taking})  # otherwise its session is opened after the owner has closed the claim
-            taking.exception()
-            raise
+            await self._claim.take_in_thread()
         except Conflict:
             self._holder = self._claim.holder
             return False

@@ -210,7 +210,7 @@ def _report(session: Session, emission: Emission) -> None:
     counts = {word: emission.counts[word] for word in ("new", "refreshed", "duplicate", "conflict")}
     if session.out.is_table:
         taken = {word: number for word, number in counts.items() if number and word != "conflict"}
-        words = f": {', '.join(f'{number} {word}' for word, number in taken.items())}" if taken else ""
+        words = f": {', '.join(f'{number:,} {word}' for word, number in taken.items())}" if taken else ""
         session.out.line(f"{counted(sum(taken.values()), 'event')} accepted{words}")
     elif session.out.format != "name":
         session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused})

@@ -230,7 +230,8 @@ async def redeliver(
 
 def _summary(answer: Mapping[str, Any]) -> str:
     verb = "would send" if answer["dryRun"] else "sends"
-    message = f"{verb} {counted(answer['events'], 'event')} ({answer['bytes']} bytes) to {answer['peer']} again"
+    events = f"{counted(answer['events'], 'event')} ({counted(answer['bytes'], 'byte')})"
+    message = f"{verb} {events} to {answer['peer']} again"
     if answer["events"]:
         message += f", stored from {show_moment(answer['oldest'])} to {show_moment(answer['newest'])}"
     words = {
@@ -239,7 +240,7 @@ def _summary(answer: Mapping[str, Any]) -> str:
         "waiting": "already in the backlog",
         "evicted": "removed by retention",
     }
-    left = [f"{answer[name]} {word}" for name, word in words.items() if answer[name]]
+    left = [f"{answer[name]:,} {word}" for name, word in words.items() if answer[name]]
     return f"{message}; left out: {', '.join(left)}" if left else message
 
 

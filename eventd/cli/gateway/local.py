@@ -14,7 +14,7 @@ from eventd.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from eventd.api.framework.operations import Params, Services
-    from eventd.resources.effective import GroupConfig
+    from eventd.resources.configuration import GroupConfig
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database
     from federation.keys import KeyRing

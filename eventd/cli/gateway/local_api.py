@@ -25,7 +25,7 @@ from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.errors import EventdError
 from eventd.observe.metrics import Metrics
-from eventd.resources.effective import effective
+from eventd.resources.configuration import effective
 from eventd.runtime.supervisor import Supervisor
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings

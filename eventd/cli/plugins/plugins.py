@@ -120,10 +120,11 @@ async def _check_here(executable: Path | None, entry_point: str, type: str) -> d
     from eventd.api.admin.plugins import make_checking, run_checks
     from eventd.plugins.run.check import undeclared
     from eventd.runtime.clock import SystemClock
+    from eventd.runtime.threads import THREADS
 
     path = _absolute(executable)
     config = undeclared(entry_point or Path(path).name, executable=path, entry_point=entry_point)
-    return await run_checks(make_checking(SystemClock(), config, type))
+    return await run_checks(make_checking(SystemClock(), config, type, THREADS))
 
 
 @connected_without_table

@@ -163,7 +163,7 @@ async def describe(session: Session, topic: TopicArgument) -> None:
 def _block(state: Mapping[str, Any], routers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
     yield "Name", state["topic"]
     yield "Type", state["type"]
-    yield "Records", f"{state['count']}, {counted(state['bytes'], 'byte')}"
+    yield "Records", f"{state['count']:,} ({counted(state['bytes'], 'byte')})"
     some = state["earliest_seq"] <= state["head_seq"]
     yield (
         "Seqs",
@@ -219,5 +219,5 @@ async def purge(
         raise typer.BadParameter("select records with --before SEQ, --match TAG, or both")
     client = await session.client()
     answer = await client.topics.purge(topic, before_seq=before, match=match or None)
-    done = f"topic/{topic}: {counted(answer.deleted, 'record')} deleted, {answer.count} left"
+    done = f"topic/{topic}: {counted(answer.deleted, 'record')} deleted, {answer.count:,} left"
     session.out.outcome(_plain(answer), done, name=_name)

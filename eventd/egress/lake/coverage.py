@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from eventd.lake.layout import ARCHIVE, DATA, LANDING, MANIFEST, NODES, SegmentName, parse_path, slug, state_path
+from eventd.lake.layout import (
+    ARCHIVE,
+    DATA,
+    LANDING,
+    MANIFEST,
+    NODES,
+    LedgerKey,
+    SegmentName,
+    parse_path,
+    slug,
+    state_path,
+)
 from eventd.lake.manifest import NodeState, SegmentRange, Unreadable
 from eventd.lake.reader import decode_state
-from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
-
-
-class LedgerKey(NamedTuple):
-    """A ledger of a node in one epoch of the log."""
-
-    node: str
-    epoch: str
-    book: Ledger
 
 
 @dataclass

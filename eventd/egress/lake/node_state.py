@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eventd.egress.lake.coverage import LakeCoverage
-from eventd.lake.extract import LedgerSnapshot
-from eventd.lake.extract import LinkState as Link
+from eventd.lake.extract import LedgerSnapshot, LinkSnapshot
 from eventd.lake.manifest import GroupState, NodeState, PeerState, SegmentRange, Selection
 from eventd.lake.schema import Ledger
 
@@ -52,7 +51,7 @@ def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, SegmentRange]
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 
 
-def _peer(link: Link) -> PeerState:
+def _peer(link: LinkSnapshot) -> PeerState:
     return PeerState(
         peer=link.peer,
         selections=tuple(

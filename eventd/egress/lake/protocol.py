@@ -55,7 +55,7 @@ class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
-    """Records that retention evicted before they were shipped; the fields are those of `eventd.lake.extract.Lost`."""
+    """Records that retention evicted before they were shipped; the fields are those of `EvictedRows`."""
 
     group: str
     peer: str

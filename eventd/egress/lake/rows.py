@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventd.lake.extra import pyarrow
 from eventd.lake.extract import Extract
-from eventd.lake.schema import COLUMNS, Column, Type, arrow_schema
+from eventd.lake.schema import COLUMNS, Column, ColumnType, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,9 +24,9 @@ def _array(column: Column, values: list[Any], schema: pa.Schema) -> pa.Array:
     wanted = schema.field(column.name).type
     if _is_one(values):  # as very many columns have over some thousand rows
         return _repeated(column, values[0], len(values), wanted)
-    if column.kind is Type.WORD:  # as one text, which is encoded in one pass
+    if column.type is ColumnType.WORD:  # as one text, which is encoded in one pass
         return arrow.array(values, arrow.string()).dictionary_encode()
-    if column.kind is Type.TIME:  # as numbers, which need no access to attributes
+    if column.type is ColumnType.TIME:  # as numbers, which need no access to attributes
         return arrow.array(values, arrow.int64()).cast(wanted)
     return arrow.array(values, wanted)
 
@@ -40,6 +40,6 @@ def _repeated(column: Column, value: Any, count: int, wanted: pa.DataType) -> pa
     arrow = pyarrow()
     if value is None:
         return arrow.nulls(count, wanted)
-    if column.kind is Type.WORD:
+    if column.type is ColumnType.WORD:
         return arrow.DictionaryArray.from_arrays(arrow.repeat(arrow.scalar(0, arrow.int32()), count), [value])
     return arrow.repeat(arrow.scalar(value, wanted), count)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from eventd.egress.lake.coverage import LakeCoverage, LedgerKey, read_coverage, read_states
+from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_states
 from eventd.egress.lake.node_state import describe, segments_of
 from eventd.egress.lake.protocol import (
     SEGMENTS,
@@ -30,7 +30,7 @@ from eventd.egress.lake.rows import to_table
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_ledger, read_state
-from eventd.lake.layout import landing
+from eventd.lake.layout import LedgerKey, landing
 from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake

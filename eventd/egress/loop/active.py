@@ -88,7 +88,7 @@ class Consumers(Generic[PurposeT]):
         self._running[cursor.name] = _ActiveConsumer(consumer, task, purpose, cursor.selector_version, paused)
 
     async def end(self, names: Iterable[str], seconds: float) -> None:
-        """Give consumers that many seconds to settle the work under way, then cancel them."""
+        """Give consumers up to `seconds` to settle the work under way, then cancel them."""
         ending = [self._running.pop(name) for name in names]
         if not ending:
             return

@@ -223,5 +223,5 @@ class Sink(Protocol[PageT]):
         ...
 
     def wind_down(self) -> None:
-        """Finish deliveries under way, and begin no others: the consumer is about to end."""
+        """Begin no more deliveries; those under way may finish. Called, without waiting, before the consumer ends."""
         ...

@@ -17,7 +17,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor, DeliveredBatch
 from eventd.log.delivery.selection import Selection
-from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
 from federation.keys import KeyRing
 from federation.ranges import Mark
@@ -231,8 +231,9 @@ class PeerSink:
 
     def _count(self, outbound: PeerBatch, ack: Ack) -> None:
         where = (self._group.name, self._peer.node_name)
-        lag = (self._dependencies.clock.now() - outbound.records.oldest) / SECOND
-        self._dependencies.metrics.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
+        if ack.asked:
+            lag = (self._dependencies.clock.now() - outbound.records.oldest) / SECOND
+            self._dependencies.metrics.delivered(*where, sum(batch.events for batch in ack.batches), max(0.0, lag))
         if ack.refused:
             self._dependencies.metrics.rejected(*where, len(ack.refused))
         if ack.failure is not None:

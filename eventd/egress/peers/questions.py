@@ -10,7 +10,7 @@ from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
 from eventd.egress.peers.transport import Transport, is_of_an_api
 from eventd.errors import Conflict, EventdError, Unavailable
 from eventd.net.exchange import Answer
-from eventd.resources.effective import GroupConfig, PeerConfig
+from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import Clock
 from federation.compare import Ids, KnownEvents, Question, State, Sums, encode_question, read_reply
 from federation.errors import BadAnswer, NoSigningKey

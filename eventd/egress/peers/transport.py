@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
@@ -37,6 +38,25 @@ class ConnectionOrigin(NamedTuple):
     port: int
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """One request, which may take that many `seconds` in all."""
+
+    origin: ConnectionOrigin
+    seconds: float
+    is_connecting: bool = False
+
+    @property
+    def connect_seconds(self) -> float:
+        return min(self.seconds, CONNECT_SECONDS)
+
+    def overdue(self) -> str:
+        """Return what did not happen in time."""
+        if self.is_connecting:
+            return f"no connection to {_address(self.origin)} within {self.connect_seconds:g} s"
+        return f"no answer within {self.seconds:g} s"
+
+
 class Transport:
     """The node's client: persistent connections for all peers, without cookies and redirects."""
 
@@ -53,37 +73,39 @@ class Transport:
         origin, begin = _read_url(url)
         fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         head = f"{begin}{fields}Content-Length: {len(body)}\r\n\r\n".encode()
+        attempt = _Attempt(origin, seconds)
         try:
             async with asyncio.timeout(seconds):
-                return await self._ask(origin, head, body, most, seconds)
-        except TimeoutError:
-            raise LinkUnavailable("timeout", f"no answer within {seconds:g} s") from None
+                return await self._ask(attempt, head, body, most)
         except ssl.SSLError as error:
             raise LinkUnavailable("tls", f"TLS failed: {error.reason or 'handshake'}") from None
         except AnswerTooLarge:
             raise LinkUnavailable("answer_too_large", f"the peer's answer is larger than {most} bytes") from None
+        except TimeoutError as error:
+            if error.errno is None:
+                raise LinkUnavailable("timeout", attempt.overdue()) from None
+            raise LinkUnavailable("unreachable", _words(error, origin)) from None  # the system gave up first
         except (NoAnswer, OSError) as error:
             raise LinkUnavailable("unreachable", _words(error, origin)) from None
 
-    async def _ask(self, origin: ConnectionOrigin, head: bytes, body: bytes, most: int, seconds: float) -> Answer:
-        connect = partial(self._connect, origin, min(seconds, CONNECT_SECONDS))
+    async def _ask(self, attempt: _Attempt, head: bytes, body: bytes, most: int) -> Answer:
+        pool = self._pools[attempt.origin]
         try:
-            return await self._pools[origin].ask(connect, head, body, most)
+            return await pool.ask(partial(self._connect, attempt), head, body, most)
         finally:
             if self._closed:  # another attempt may have connected meanwhile
-                self._pools[origin].close()
+                pool.close()
 
-    async def _connect(self, origin: ConnectionOrigin, seconds: float) -> Exchange:
+    async def _connect(self, attempt: _Attempt) -> Exchange:
+        origin = attempt.origin
         if origin.secure and self._tls is None:
             self._tls = ssl.create_default_context()
-        try:
-            async with asyncio.timeout(seconds):
-                _, exchange = await asyncio.get_running_loop().create_connection(
-                    Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
-                )
-        except TimeoutError:
-            what = f"no connection to {origin.host}:{origin.port} within {seconds:g} s"
-            raise LinkUnavailable("timeout", what) from None
+        attempt.is_connecting = True
+        async with asyncio.timeout(attempt.connect_seconds):
+            _, exchange = await asyncio.get_running_loop().create_connection(
+                Exchange, origin.host, origin.port, ssl=self._tls if origin.secure else None
+            )
+        attempt.is_connecting = False
         return exchange
 
     def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
@@ -157,5 +179,10 @@ def _words(error: Exception, origin: ConnectionOrigin) -> str:
     if isinstance(error, socket.gaierror):
         return f"the name {origin.host!r} cannot be resolved"
     number = error.errno if isinstance(error, OSError) else None
-    host = f"[{origin.host}]" if ":" in origin.host else origin.host  # without user and password of the URL
-    return f"cannot connect to {host}:{origin.port}: {os.strerror(number) if number and number > 0 else error}"
+    return f"cannot connect to {_address(origin)}: {os.strerror(number) if number and number > 0 else error}"
+
+
+def _address(origin: ConnectionOrigin) -> str:
+    """Return host and port as a URL writes them, without the user and password that it may contain."""
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    return f"{host}:{origin.port}"

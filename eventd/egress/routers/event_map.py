@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from eventd.egress.routers.projection import EventMap, Origin, Router, Shape
+from eventd.egress.routers.projection import CopySource, EventMap, Router, Shape
 from eventd.errors import Invalid
 from eventd.log.core.records import UNTAGGED, RecordParts, read_body
 from eventd.log.core.values import Draft
 from eventd.log.routers.source import CopyFailure, CopyPage, Original, SourcePage
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
 
@@ -126,31 +126,31 @@ def cut_events(page: SourcePage, router: Router, group: GroupConfig) -> CopyPage
 
     Records that give no valid event are its `failures`, which become dead letters.
     """
-    shape, origin = Shape.of(router), Origin.of(page)
+    shape, source = Shape.of(router), CopySource.of(page)
     made: list[tuple[Original, Draft]] = []
     failures: list[CopyFailure] = []
     for original in filter(shape.wants, page.originals):
-        event_id = _event_id(original, router, origin)
+        event_id = _event_id(original, router, source)
         try:
-            made.append((original, _draft(original, event_id, router, origin, group)))
+            made.append((original, _draft(original, event_id, router, source, group)))
         except (MessageError, ValueError) as error:
             words = error.message if isinstance(error, MessageError) else str(error)
             failures.append(CopyFailure(original.position, event_id, BAD_EVENT, words))
     return CopyPage.of_events(made, failures, keeps=router.options.fan_in)
 
 
-def _event_id(original: Original, router: Router, origin: Origin) -> str:
+def _event_id(original: Original, router: Router, source: CopySource) -> str:
     """Return the id of a copy, the same whenever this router copies this record: with `fan_in`, the original's."""
     if router.options.fan_in:
-        return original.identity(origin.instance)
-    place = f"{router.name}\n{origin.epoch}\n{original.position}"
+        return original.identity(source.instance)
+    place = f"{router.name}\n{source.epoch}\n{original.position}"
     return new_event_id(original.recorded_at, hashlib.sha256(place.encode()).digest())
 
 
-def _draft(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Draft:
+def _draft(original: Original, event_id: str, router: Router, source: CopySource, group: GroupConfig) -> Draft:
     is_event = original.event and router.options.map is None
     event = (
-        _again(original, event_id, router, group) if is_event else _event_of(original, event_id, router, origin, group)
+        _again(original, event_id, router, group) if is_event else _event_of(original, event_id, router, source, group)
     )
     event = normalise(event, now=original.recorded_at)
     body = encode(event)
@@ -172,14 +172,14 @@ def _again(original: Original, event_id: str, router: Router, group: GroupConfig
     )
 
 
-def _event_of(original: Original, event_id: str, router: Router, origin: Origin, group: GroupConfig) -> Event:
+def _event_of(original: Original, event_id: str, router: Router, source: CopySource, group: GroupConfig) -> Event:
     """Return a record as an event."""
     stored, options = read_body(original.body), router.options
     kept = stored._replace(
         node=stored.node if options.preserve_node else None, tag=stored.tag if options.preserve_tag else None
     )
     rendered = render_event(
-        RecordFields(kept, origin.topic, original.seq, original.identity(origin.instance)), options.map
+        RecordFields(kept, source.topic, original.seq, original.identity(source.instance)), options.map
     )
     return Event(
         id=rendered.id or event_id,

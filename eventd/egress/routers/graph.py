@@ -55,7 +55,7 @@ class Graph:
     def meets(self, router: Router) -> Router | None:
         """Return a router from another source with which this one must not share its destination; None without one.
 
-        They may share it if every router into it keeps identities.
+        They may share it if every router into it keeps record ids (`fan_in`).
         """
         beside = [other for other in self.into(router.dest) if other.name != router.name]
         others = [other for other in beside if other.source != router.source]
@@ -68,7 +68,7 @@ class Graph:
 
         The router's own source is first and last.
 
-        A cycle in which each router keeps identities is allowed. A cycle through a group must be of that kind, because
+        A cycle in which each router keeps record ids is allowed. A cycle through a group must be of that kind, because
         events have no hops; any other cycle requires the new router to allow it.
         """
         start = _Step(router.dest, not router.options.fan_in, _of_group(router.source) or _of_group(router.dest))

@@ -121,7 +121,7 @@ class Shape(NamedTuple):
         return self.filter is None or self.filter.matches(tag_of(original.body))
 
 
-class Origin(NamedTuple):
+class CopySource(NamedTuple):
     """The source of copies, as their stamps and event ids identify it; `epoch` is that of the log."""
 
     topic: str
@@ -130,45 +130,45 @@ class Origin(NamedTuple):
     epoch: str
 
     @classmethod
-    def of(cls, page: SourcePage) -> Origin:
-        """Return the origin of a page."""
+    def of(cls, page: SourcePage) -> CopySource:
+        """Return the source of a page."""
         return cls(page.line.name, page.line.id, page.line.instance, page.head.epoch)
 
 
 def cut_records(page: SourcePage, shape: Shape) -> CopyPage:
     """Return the copies of a page for routers of a shape, for a topic of records."""
-    origin = Origin.of(page)
+    source = CopySource.of(page)
     return CopyPage.of_records(
-        [copy_of(original, shape, origin) for original in page.originals if shape.wants(original)]
+        [copy_of(original, shape, source) for original in page.originals if shape.wants(original)]
     )
 
 
-def copy_of(original: Original, shape: Shape, origin: Origin) -> Copy:
+def copy_of(original: Original, shape: Shape, source: CopySource) -> Copy:
     """Return the copy of a record for routers of a shape."""
-    kept = original.identity(origin.instance) if shape.fan_in else ""
-    body = original.body if shape.verbatim else _reworded(original, shape, origin)
+    kept = original.identity(source.instance) if shape.fan_in else ""
+    body = original.body if shape.verbatim else _reworded(original, shape, source)
     return Copy(original.position, original.seq, kept, write_provenance(Provenance(original.hops + 1, kept)), body)
 
 
-def _reworded(original: Original, shape: Shape, origin: Origin) -> str:
+def _reworded(original: Original, shape: Shape, source: CopySource) -> str:
     node, tag, data, meta = read_body(original.body)
     if shape.stamp:
-        meta = _stamped(meta, shape.stamp, origin, original)
+        meta = _stamped(meta, shape.stamp, source, original)
     return write_body(node if shape.preserve_node else None, tag if shape.preserve_tag else None, data, meta)
 
 
-def _stamped(meta: str | None, router: str, origin: Origin, original: Original) -> str:
+def _stamped(meta: str | None, router: str, source: CopySource, original: Original) -> str:
     """Return a record's meta with the stamp; the original meta is wrapped if it is not an object, or has many members.
 
     The stamp is the same whenever the copy is made. It contains the record's time, so that it differs if the seq is
     later assigned to another record, as may happen after a power loss in a topic that is not flushed.
     """
-    seq, epoch = original.seq, f"{origin.instance}.{original.recorded_at // 1000}"
+    seq, epoch = original.seq, f"{source.instance}.{original.recorded_at // 1000}"
     stamp = {
-        "idempotency_key": f"router:{router}:{origin.topic_id}:{epoch}:{seq}",
+        "idempotency_key": f"router:{router}:{source.topic_id}:{epoch}:{seq}",
         "router": router,
-        "source_topic": origin.topic,
-        "source_topic_id": origin.topic_id,
+        "source_topic": source.topic,
+        "source_topic_id": source.topic_id,
         "source_epoch": epoch,
         "source_seq": seq,
     }

@@ -35,7 +35,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
 from eventd.log.topics.router_rows import RouterRow, read_heads
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.runtime.supervisor import SpawnTask
 
 LANES = 4
@@ -140,7 +140,7 @@ class Routing:
             try:
                 head = await self._log.database.read_for_delivery(read_head)
                 if head.topics_version != self._version or any(
-                    router.lost for router in self._registry.routers.values()
+                    router.overtaken for router in self._registry.routers.values()
                 ):
                     await self.load()
             except Exception as error:  # a defect as well: routers that are not loaded move nothing
@@ -371,7 +371,7 @@ class Routing:
 
     def _settle(self, router: RouterState, move: RouterStep, moved: StepResult | None) -> None:
         if moved is None:
-            router.lost = True
+            router.overtaken = True
             self.changed()
             return
         router.settle(moved, self._log.clock.monotonic())
@@ -404,7 +404,7 @@ class Routing:
         try:
             # hops of the graph at most
             for _ in range(FAN_IN_HOPS + len({router.line.source_id for router in upstream})):
-                if any(router.lost for router in upstream) and self._reloading is not None:
+                if any(router.overtaken for router in upstream) and self._reloading is not None:
                     await asyncio.wait({self._reloading})
                 behind = [(router, router.source.tip) for router in upstream if router.is_due]
                 if not behind:

@@ -17,7 +17,7 @@ from eventd.log.routers.commit import GroupAdmission, RouterStep, StepResult
 from eventd.log.routers.source import CopyPage, SourcePage, read_source
 from eventd.log.topics.router_rows import RouterRow, read_routers
 from eventd.log.topics.topics import GROUP
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from federation.event import DECODER
 
@@ -68,14 +68,14 @@ class RouterState:
     """A running router.
 
     `position`, `seq` and `state` are stored; it has `seen` everything up to a position and a seq. `held` is the reason
-    why it waits for its destination, since `held_at` (monotonic seconds); empty if it does not wait. `lost`: another
-    process has moved it, so its position must be read. `gone`: it was deleted. `holes`: the number of holes of its
-    source that it has read over.
+    why it waits for its destination, since `held_at` (monotonic seconds); empty if it does not wait. `overtaken`:
+    another process has moved it, so its position must be read. `gone`: it was deleted. `holes`: the number of holes of
+    its source that it has read over.
     """
 
     __slots__ = (
         *("source", "line", "router", "group", "kind", "cursor", "durable"),
-        *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "lost", "gone", "holes"),
+        *("position", "seq", "state", "seen", "seen_seq", "held", "held_at", "overtaken", "gone", "holes"),
     )
 
     def __init__(self, declared: DeclaredRouter, source: SourceState) -> None:
@@ -93,11 +93,14 @@ class RouterState:
         self.position, self.seq, self.state = line.position, line.seq, line.state
         self.seen, self.seen_seq = line.position, line.seq
         self.held = ""
-        self.lost = False
+        self.overtaken = False
 
     def declare(self, declared: DeclaredRouter) -> bool:
-        """Load a declaration; return True if the router restarts at its stored position: it changed, or was `lost`."""
-        if self.lost or declared.line.version != self.line.version:
+        """Load a declaration; return True if the router begins again at its stored position.
+
+        It does when its declaration has changed, or another process has moved it (`overtaken`).
+        """
+        if self.overtaken or declared.line.version != self.line.version:
             self._begin(declared)
             return True
         self.line = declared.line
@@ -108,12 +111,12 @@ class RouterState:
     def is_due(self) -> bool:
         """Return whether it has work to do, and may do it."""
         source = self.source
-        return (self.seen < source.tip or self.holes < source.holes) and not (self.held or self.lost or self.gone)
+        return (self.seen < source.tip or self.holes < source.holes) and not (self.held or self.overtaken or self.gone)
 
     @property
     def is_ahead(self) -> bool:
         """Return whether it has passed over records that its stored position has not."""
-        return self.seen_seq > self.seq and not (self.lost or self.gone)
+        return self.seen_seq > self.seq and not (self.overtaken or self.gone)
 
     def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
         """Return its step over a page: it writes the copies `cut`; `lost` records the source had lost, or never got."""

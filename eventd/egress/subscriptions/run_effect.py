@@ -82,8 +82,8 @@ class RunEffect:
             end_run(tx.conn, self.run_id, self.ending(tx.now, given))
 
     def _problem(self, appended: AppendResult) -> str:
-        fates = zip(self.drafts, appended.outcomes, strict=True)
-        taken = [draft.event_id for draft, outcome in fates if outcome is Outcome.CONFLICT]
+        outcomes = zip(self.drafts, appended.outcomes, strict=True)
+        taken = [draft.event_id for draft, outcome in outcomes if outcome is Outcome.CONFLICT]
         if not taken:
             return ""
         return f"not stored, because another event has the id: {', '.join(taken[:NAMED])}"

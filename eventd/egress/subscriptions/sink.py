@@ -16,7 +16,7 @@ from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, RunBatch
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
-from eventd.resources.effective import GroupConfig, PluginConfig, SubscriptionConfig
+from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig
 from eventd.runtime.clock import SECOND, Moment
 from federation.event import is_alive
 

@@ -13,16 +13,16 @@ from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.ledgers import read_ledger
 from eventd.lake.extract.lost_rows import note_lost
 from eventd.lake.extract.result import EvictedRows, Extract
-from eventd.lake.extract.state import GroupState, LedgerSnapshot, LinkState, SelectionPeriod, Span, read_state
+from eventd.lake.extract.state import GroupSnapshot, LedgerSnapshot, LinkSnapshot, SelectionPeriod, Span, read_state
 from eventd.lake.schema import Ledger
 
 __all__ = [
     "EvictedRows",
     "Extract",
-    "GroupState",
+    "GroupSnapshot",
     "Ledger",
     "LedgerSnapshot",
-    "LinkState",
+    "LinkSnapshot",
     "Memory",
     "SelectionPeriod",
     "Span",

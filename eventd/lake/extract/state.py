@@ -24,7 +24,7 @@ class SelectionPeriod(NamedTuple):
     selection: Mapping[str, Any]
 
 
-class LinkState(NamedTuple):
+class LinkSnapshot(NamedTuple):
     """The link to a peer. Times are in microseconds; all positions up to `cursor` are settled.
 
     It has been in `state` since `since`. `repairs` are the ranges `(after, upto]` that running repairs still have to
@@ -43,12 +43,12 @@ class LinkState(NamedTuple):
     repairs: Sequence[tuple[int, int]]
 
 
-class GroupState(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """A group and this node's name in it."""
 
     group: str
     node: str
-    peers: Sequence[LinkState]
+    peers: Sequence[LinkSnapshot]
 
 
 class Span(NamedTuple):
@@ -71,7 +71,7 @@ class LedgerSnapshot(NamedTuple):
     instance: str
     head: int
     books: Mapping[Ledger, Span]
-    groups: Sequence[GroupState]
+    groups: Sequence[GroupSnapshot]
 
     @property
     def nodes(self) -> list[str]:
@@ -98,23 +98,23 @@ def _span(conn: sa.Connection, book: Ledger, places: Scope) -> Span:
     return Span(last + 1 if first is None else first, last)
 
 
-def _read_groups(conn: sa.Connection) -> list[GroupState]:
+def _read_groups(conn: sa.Connection) -> list[GroupSnapshot]:
     cursors = read_cursors(conn, "peer", "repair")
-    peers: dict[str, list[LinkState]] = {}
+    peers: dict[str, list[LinkSnapshot]] = {}
     for cursor in cursors:
         if cursor.kind == "peer":
             group = cursor.name.partition(":")[2].partition("/")[0]
             peers.setdefault(group, []).append(_link(conn, cursor, cursors))
-    return [GroupState(group, node, peers.get(group, ())) for group, node in sorted(read_groups(conn).items())]
+    return [GroupSnapshot(group, node, peers.get(group, ())) for group, node in sorted(read_groups(conn).items())]
 
 
-def _link(conn: sa.Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkState:
+def _link(conn: sa.Connection, cursor: Cursor, cursors: Sequence[Cursor]) -> LinkSnapshot:
     versions = [
         SelectionPeriod(*version) for version in sorted(read_versions(conn, cursor.name), key=lambda each: each[0])
     ]
     prefix = f"repair:{cursor.name.partition(':')[2]}/"
     repairs = [each for each in cursors if each.kind == "repair" and each.name.startswith(prefix)]
-    return LinkState(
+    return LinkSnapshot(
         peer=peer_in(cursor.name),
         selections=versions,
         relay=bool(versions and versions[-1].selection.get("relay", False)),

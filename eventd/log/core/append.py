@@ -58,7 +58,7 @@ class KnownId(NamedTuple):
 class Placement(NamedTuple):
     """The result of each unit, the next free position, and the written blocks."""
 
-    fates: list[AppendResult]
+    results: list[AppendResult]
     next_position: int
     blocks: list[Block]
 
@@ -70,15 +70,15 @@ def place_new(
 
     Raises `KeyTaken` if one is not; the transaction must then restart and call `place`.
     """
-    fates: list[AppendResult] = []
+    results: list[AppendResult] = []
     position = next_position
     for unit in units:
-        fates.append(AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit))))
+        results.append(AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
     insert_numbered(conn, event_ids, IDS, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
-    return Placement(fates, position, made)
+    return Placement(results, position, made)
 
 
 def place(conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
@@ -156,24 +156,24 @@ def place_records(
 ) -> Placement:
     """Append the records of several units to a topic, except routers' copies whose record ids the topic has already."""
     known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
-    fates: list[AppendResult] = []
+    results: list[AppendResult] = []
     parts: list[Drafts] = []
     ids: list[tuple[int, str, int]] = []
     position = next_position
     for unit in units:
-        fate, part = _take_copies(unit, known, position) if unit.event_ids else (None, unit)
-        if fate is None:
-            fate = AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit)))
+        result, part = _take_copies(unit, known, position) if unit.event_ids else (None, unit)
+        if result is None:
+            result = AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit)))
         ids += [(topic_id, event_id, at) for at, event_id in enumerate(part.event_ids, position)]
         position += len(part)
-        fates.append(fate)
+        results.append(result)
         parts += [part] if len(part) else []
     if not parts:
-        return Placement(fates, position, [])
+        return Placement(results, position, [])
     bulk_insert(conn, event_ids, IDS, ids)
     made = _store(conn, topic_id, parts, position=next_position, now=now, ids=len(ids))
     shift = made[0].seq - made[0].position
-    return Placement([fate._replace(shift=shift) for fate in fates], position, made)
+    return Placement([result._replace(shift=shift) for result in results], position, made)
 
 
 def _known_copies(conn: sa.Connection, topic_id: int, ids: Sequence[str]) -> dict[str, int]:

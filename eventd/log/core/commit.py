@@ -286,7 +286,7 @@ def _place(
         alike = [admitted[i] for i in indexes]
         place_them = place_records if alike[0].of_records else how
         placed = place_them(tx.conn, topic_id, alike, next_position=position, now=tx.now)
-        appended.update(zip(indexes, placed.fates, strict=True))
+        appended.update(zip(indexes, placed.results, strict=True))
         position = placed.next_position
         tx.blocks += placed.blocks
         if alike[0].of_records:

@@ -46,7 +46,7 @@ class RecordSelection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerFilter:
-    """The records to send to a peer: those of a selection, except expired ones and those that have passed the peer.
+    """The records to send to a peer: those of a selection, except expired ones and those that have been at the peer.
 
     `runs`: the peer accepts pages in the form of runs.
     """
@@ -66,7 +66,7 @@ class PeerFilter:
         return meant if meant is False or self._nothing_hinders(block, now) else None
 
     def _nothing_hinders(self, block: Block, now: int) -> bool:
-        """Return whether the columns prove that no record of the block has expired or has passed the peer."""
+        """Return whether the columns prove that no record of the block has expired or has been at the peer."""
         sources, paths = names(block.sources), names(block.paths)
         return (
             is_alive(block.expires_first, now)

@@ -34,11 +34,11 @@ def first_acknowledged(conn: sa.Connection, cursor: str, positions: Sequence[int
 
 
 def oldest_proof(conn: sa.Connection, cursor: str) -> int | None:
-    """Return when the stored batch that ends at the lowest position was acknowledged (microseconds); None without one.
+    """Return when the first of the cursor's stored batches was acknowledged (microseconds); None without one.
 
-    Batches of the cursor that were acknowledged later are all still stored. Repairs do not count: they acknowledge old
-    positions late.
+    Batches are removed by age, so all those that were acknowledged later are still stored. The first is the one with
+    the lowest id: repairs, and a cursor that was moved back, acknowledge low positions late.
     """
-    sql = "SELECT acked_at FROM batches WHERE cursor = ? AND picked = '' ORDER BY upto LIMIT 1"
+    sql = "SELECT acked_at FROM batches WHERE id = (SELECT min(id) FROM batches WHERE cursor = ?)"
     rows = fetch(conn, sql, (cursor,))
     return int(rows[0][0]) if rows else None

@@ -40,7 +40,8 @@ class Backlog:
     """The events up to the position `upto` that are to be sent to a peer. Times in microseconds.
 
     `oldest` and `newest` are when the first and the last of them were recorded; `expires_first` is their earliest
-    expiry, if known. If not `exact`, there may be fewer events, and some may expire sooner. Only a survey gives their
+    expiry, if known. If not `exact`, there may be fewer events, and some may expire sooner; of a subscription, whose
+    backlog is one page, there may be more. Only a survey gives their
     `bytes`, and the numbers of other records: `expired` are too late, `others` are not meant for the peer or have
     passed it.
     """
@@ -202,7 +203,7 @@ class _Counter:
         self.found.exact = False
 
     def decode(self, conn: sa.Connection) -> None:
-        """Count the records of undecided blocks one by one."""
+        """Count, record by record, the blocks whose columns do not say whether their records are to be sent."""
         for block, _ in blocks_at(conn, self.undecided):
             part = block.within(self.after, self.found.upto)
             for record in unpack(part) if part else ():

@@ -253,7 +253,7 @@ class BlockLedger:
         return UniformDelivery(DeliveryState.UNKNOWN) if single and not repaired else None
 
     def _brought_all(self, batch: _LedgerRow, block: Block) -> bool:
-        """Return whether a batch delivered everything that it covers of a block."""
+        """Return whether a batch delivered every record of a block that lies in the range of the batch."""
         version = self._ledger.versions.get(batch.version)
         meant = version is not None and version.selection.settles(block)
         return bool(meant) and not any(block.position <= at <= block.last for at in batch.exceptions)

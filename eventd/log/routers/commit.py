@@ -26,6 +26,7 @@ from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
 from eventd.log.topics.write import total_bytes
 from eventd.store.engine.database import Connection, bulk_insert, execute, execute_many, fetch, fetch_in, for_update
 from eventd.store.schema.tables import event_ids
+from eventd.text.plural import counted
 
 FULL = "full"
 """The reason of a waiting router: its destination refuses writes over its limits, or the node or the group is full."""
@@ -141,7 +142,8 @@ def _lose(tx: Transaction, move: RouterStep) -> None:
     if move.admission is None:
         skip_seqs(tx.conn, move.dest_id, move.lost)
         return
-    detail = f"{move.lost} records were removed from the source before they were copied"
+    lost = counted(move.lost, "record was", "records were")
+    detail = f"{lost} removed from the source before {'it was' if move.lost == 1 else 'they were'} copied"
     _insert_dead_letters(tx, move, [CopyFailure(move.position, "", TRIMMED, detail)])
 
 
@@ -289,12 +291,12 @@ class _Pass:
             placed = place(tx.conn, move.dest_id, [drafts], next_position=tx.next_position, now=tx.now)
             tx.blocks += placed.blocks
             dest.bytes += sum(block.bytes for block in placed.blocks)
-            outcomes = placed.fates[0].outcomes
-            taken = [index for index, fate in zip(wanted, outcomes, strict=False) if fate is Outcome.CONFLICT]
+            outcomes = placed.results[0].outcomes
+            taken = [index for index, outcome in zip(wanted, outcomes, strict=False) if outcome is Outcome.CONFLICT]
             failures += [
                 CopyFailure(copies.positions[at], ids[at], ID_CONFLICT, "another event has the id") for at in taken
             ]
-            count = sum(fate in (Outcome.NEW, Outcome.REFRESH) for fate in outcomes)
+            count = sum(outcome in (Outcome.NEW, Outcome.REFRESH) for outcome in outcomes)
         return self._moved(move, end, count, failures)
 
     def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.text.plural import counted
 
 
 class DetailedError(EventdError):
@@ -45,7 +46,9 @@ class TopicNotEmpty(DetailedError, Conflict):
     code = "topic_not_empty"
 
     def __init__(self, topic: str, count: int) -> None:
-        super().__init__(f"the topic {topic!r} contains {count} records", detail={"topic": topic, "count": count})
+        super().__init__(
+            f"the topic {topic!r} contains {counted(count, 'record')}", detail={"topic": topic, "count": count}
+        )
 
 
 class NotAQueue(DetailedError, Conflict):

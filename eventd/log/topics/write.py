@@ -14,6 +14,7 @@ from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, Topic
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
 from eventd.log.topics.topics import require_name, require_room
 from eventd.store.engine.database import execute, fetch
+from eventd.text.plural import counted
 
 RECORD_BYTES = 1000
 """Bytes of data and meta that count as one record in the weight of a write."""
@@ -204,7 +205,8 @@ def _require_caps(tx: Transaction, line: TopicRow, drafts: Drafts) -> None:
     config, size = line.config, drafts.bytes
     if 0 < config.cap_records < len(drafts) or 0 < config.cap_bytes < size:
         raise RecordTooLarge(
-            f"the batch of {len(drafts)} records and {size} bytes exceeds the limits of the topic {line.name!r}",
+            f"the batch of {counted(len(drafts), 'record')} and {counted(size, 'byte')} exceeds the limits of the topic"
+            f" {line.name!r}",
             hint="write a smaller batch, or raise cap_records and cap_bytes",
         )
     waiting, waiting_bytes = _waiting(tx, line)

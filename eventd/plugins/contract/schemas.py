@@ -95,7 +95,9 @@ class PartName(Form):
 class PartSpec(Form):
     """The proposal of a plugin and its end."""
 
-    source: str = Field(description="EventSubscription/NAME/DIGEST, or Plugin/NAME for a run by hand.")
+    source: str = Field(
+        description="EventSubscription/NAME/DIGEST; without events Plugin/NAME or DynamicConfigSource/NAME."
+    )
     generation: int = Field(description="Counts the results of this source.")
     observed_at: Time = Field(description="When the result was observed.")
     expires_at: Time = Field(description="It is in effect before this time.")

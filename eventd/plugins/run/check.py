@@ -12,9 +12,10 @@ import msgspec
 from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, PluginFailed, RunRequest
 from eventd.plugins.run.executable import LOOK
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.effective import PluginConfig
+from eventd.resources.configuration import PluginConfig
 from eventd.resources.reading.problems import shorten
 from eventd.runtime.clock import SECOND, Clock
+from eventd.text.plural import counted
 from federation.event import UNSET, Event, from_micros
 
 DEFAULT_TYPE: Final = "routerd.client.ipv4.observed"
@@ -192,7 +193,7 @@ class Checking:
         return PluginCheck(name, "ok", 0, f"{count} runs")
 
     def _leaves_what_is_declared(self) -> PluginCheck:
-        """Check that no result so far defines a declared resource of the context: only a mask may change one."""
+        """Check that none of the results of earlier checks defines a resource of the context, which is declared."""
         name = "does not redefine declared resources"
         if not self.context:
             return PluginCheck(name, "skipped", 0, "spec.context names no resource that is declared")
@@ -201,7 +202,7 @@ class Checking:
             for found in outcome.result.resources:
                 identity = (found["apiVersion"], found["kind"], found["metadata"]["name"])
                 if identity in shown:
-                    reason = f"proposes {'/'.join(identity)}, which is declared: mask it, or choose another name"
+                    reason = f"proposes {'/'.join(identity)}, which is declared: choose another name"
                     return PluginCheck(name, "failed", 0, reason)
         return PluginCheck(name, "ok")
 
@@ -264,8 +265,8 @@ _COUNTED: Final[dict[str, Callable[[Outcome], int]]] = {
 
 
 def _summary(outcome: Outcome) -> str:
-    counted = {name: count(outcome) for name, count in _COUNTED.items()}
-    counts = [f"{number} {name}{'s' if number > 1 else ''}" for name, number in counted.items() if number]
+    numbers = {noun: count(outcome) for noun, count in _COUNTED.items()}
+    counts = [counted(number, noun) for noun, number in numbers.items() if number]
     return ", ".join(counts) or "proposes nothing"
 
 

@@ -214,7 +214,8 @@ class GroupLimits(Spec):
         default=8, description="Maximum number of nodes that an event may have come through."
     )
     max_waiting_bytes: Annotated[Size, size_between(KIB, 16 * GIB)] = Field(
-        default=64 * MIB, description="Maximum bytes of a link's batches that wait in memory for a preceding batch."
+        default=64 * MIB,
+        description="Maximum bytes of batches, from all senders together, that wait in memory for a preceding batch.",
     )
 
     def findings(self) -> Iterator[Finding]:

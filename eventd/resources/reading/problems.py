@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eventd.errors import Invalid
+from eventd.text.plural import counted
 
 FieldPath = tuple[str | int, ...]
 """The path of a field from the top of its resource: `("spec", "auth", "keys", 0, "id")`."""
@@ -77,8 +78,6 @@ class InvalidResources(Invalid):
         lines = [f"  {problem}" for problem in self.problems[:MOST_SHOWN]]
         if count > MOST_SHOWN:
             lines.append(f"  and {count - MOST_SHOWN} more: correct these first")
-        noun = (
-            "1 problem" if count == 1 else f"at least {count} problems" if count >= MOST_FOUND else f"{count} problems"
-        )
+        least = "at least " if count >= MOST_FOUND else ""
         text = "\n".join(lines)
-        super().__init__(f"{noun} in the declared resources, nothing was changed:\n{text}")
+        super().__init__(f"{least}{counted(count, 'problem')} in the declared resources, nothing was changed:\n{text}")

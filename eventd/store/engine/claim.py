@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -21,6 +21,8 @@ from eventd.store.engine.engines import driver_of
 from eventd.store.engine.fence import ENDING_MILLISECONDS, TOKEN_DIGITS, end_unclaimed
 from eventd.store.engine.sessions import open_session
 from eventd.store.engine.translation import translated
+
+T = TypeVar("T")
 
 CHECK_SECONDS = 1.0
 """Seconds between two checks of the claim, and between two attempts to claim again after it was lost."""
@@ -88,6 +90,17 @@ def _who(name: str) -> str:
     return name.removeprefix(NAME).rpartition(" ")[0] if name.startswith(NAME) else "of another user"
 
 
+async def _to_the_end(work: Callable[[], T]) -> T:
+    """Run work in a thread. A cancellation waits for it: otherwise it opens a session after its owner has closed it."""
+    working = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        working.exception()
+        raise
+
+
 class DatabaseClaim:
     """A claim on a Postgres database, or on one `group` of it; `take` takes it.
 
@@ -125,6 +138,10 @@ class DatabaseClaim:
         except BaseException:
             self.close()
             raise
+
+    async def take_in_thread(self) -> None:
+        """As `take`, in a thread."""
+        await _to_the_end(self.take)
 
     def _try_locks(self) -> bool:
         from psycopg.errors import LockNotAvailable
@@ -170,7 +187,7 @@ class DatabaseClaim:
             if await asyncio.to_thread(self._holds):
                 continue
             logger.warning("claim lost")
-            while not await asyncio.to_thread(self._retake):
+            while not await _to_the_end(self._retake):
                 await sleep(CHECK_SECONDS)
             logger.info("claim regained")
 

@@ -310,10 +310,11 @@ def _write_earlier_ends(
         (_text(ends), max(own), revision, now, part.id),
     )
     rows = [(claims[key].ends_at, part.owner, *key, part.id) for key in held if key in claims]
+    # After a withdrawal the new end is never later than the stored one.
     execute_many(
         conn,
         "UPDATE part_claims SET ends_at = ? WHERE owner = ? AND api_version = ? AND kind = ? AND name = ?"
-        " AND part_id = ? /* after a withdrawal: the new end is never later than the stored one */",
+        " AND part_id = ?",
         rows,
     )
 

@@ -1,4 +1,4 @@
 """Every table, declared once, and migrations.
 
-May import: store.engine.
+May import: store.engine, text.
 """

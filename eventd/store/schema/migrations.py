@@ -12,6 +12,7 @@ from eventd.errors import DatabaseUnusable
 from eventd.store.engine.database import Database, chance_of, insert, lock_schema
 from eventd.store.engine.foreign_file import refuse_foreign
 from eventd.store.schema.tables import log_heads
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -95,15 +96,15 @@ def new_epoch(conn: sa.Connection) -> str:
     return chance_of(conn).token(8).hex()
 
 
-def require_current(database: Database) -> None:
+def require_current(database: Database, *, hint: str = "run `routerd-eventd migrate`") -> None:
     """Raise `DatabaseUnusable` for the file of another program, for a newer schema, and for an older one.
 
-    For an older schema, the hint names the command that upgrades it.
+    `hint`: of the error for an older schema, with the command that upgrades it.
     """
     refuse_foreign(database.path)
     missing = database.read_now(pending)
     if missing:
         raise DatabaseUnusable(
-            f"the database {database.label()} lacks {len(missing)} migration{'s' if len(missing) > 1 else ''}",
-            hint="run `routerd-eventd migrate`",
+            f"the database {database.label()} lacks {counted(len(missing), 'migration')}: {', '.join(missing)}",
+            hint=hint,
         )

@@ -72,7 +72,7 @@ class AllAtOnce(EmitRun):
     async def pour(self, show: Show, words: str) -> LoadResult:
         """Emit the events, and check that all are new."""
         events = [self.target.event(number) for number in self.ledger.take(0, self.wanted.events)]
-        client = Client(str(self.door.address), self.door.key)
+        client = Client(str(self.client.address), self.client.key)
         async with client, client.publisher(self.target.group, window=self.window) as publisher:
             stopwatch = Stopwatch()
             fates = await publisher.emit_all(events)
@@ -91,7 +91,7 @@ class Publish(Ingest):
         await super().prepare(site)
         usual = self._pouring
         assert isinstance(usual, EmitRun)
-        self._pouring = AllAtOnce(usual.door, usual.target, usual.wanted, usual.window)
+        self._pouring = AllAtOnce(usual.client, usual.target, usual.wanted, usual.window)
 
 
 class Own:

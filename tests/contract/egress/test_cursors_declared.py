@@ -11,6 +11,7 @@ from eventd.log.cursors.cursors import create_cursor, read_cursors
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, ManualClock
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.group_ledger import GroupLedger
 from tests.support.statements import statements
 
@@ -22,6 +23,7 @@ def _route(conn: Connection) -> None:
         create_cursor(conn, f"router:r{number}", kind="router", topic_id=1, position=0, now=NOW)
 
 
+@BOTH_DATABASES
 async def test_the_cursors_of_routers_are_not_read(
     log: EventLog, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +48,7 @@ async def test_the_cursors_of_routers_are_not_read(
     assert len(await database.read(read_cursors)) == ROUTERS + 2
 
 
+@BOTH_DATABASES
 async def test_what_stays_as_it_was_is_not_asked_for_one_by_one(
     log: EventLog, database: Database, clock: ManualClock
 ) -> None:

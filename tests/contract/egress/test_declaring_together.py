@@ -12,6 +12,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import read_cursors
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.group_ledger import GROUP, PEER, GroupLedger
 
 
@@ -20,6 +21,7 @@ async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     return GroupLedger(log, clock)
 
 
+@BOTH_DATABASES
 async def test_a_new_peer_is_held_for_from_the_moment_it_is_declared(books: GroupLedger, log: EventLog) -> None:
     await books.declare()
     await books.publish(draft("e1"))
@@ -31,6 +33,7 @@ async def test_a_new_peer_is_held_for_from_the_moment_it_is_declared(books: Grou
     assert await log.database.read(read_cursors) == []
 
 
+@BOTH_DATABASES
 async def test_a_dry_run_and_a_diff_change_nothing(books: GroupLedger, log: EventLog) -> None:
     sources = [{"name": "x", "text": f"{GROUP % ('g', '')}---{PEER % ('b', 'g', 'b', '')}"}]
     answer = await books.call("resources.apply", sources=sources, dry_run=True)
@@ -41,6 +44,7 @@ async def test_a_dry_run_and_a_diff_change_nothing(books: GroupLedger, log: Even
     assert await log.database.read(read_cursors) == []
 
 
+@BOTH_DATABASES
 async def test_declarations_and_publishers_get_along(books: GroupLedger, log: EventLog, database: Database) -> None:
     """Two processes declare in opposite orders while events come in; on Postgres this is how a deadlock would look."""
     await books.declare()
@@ -66,6 +70,7 @@ async def test_declarations_and_publishers_get_along(books: GroupLedger, log: Ev
     assert len(await books.states()) == 40
 
 
+@BOTH_DATABASES
 async def test_of_two_that_contradict_each_other_one_is_refused(books: GroupLedger, database: Database) -> None:
     """One deletes the group while the other adds a peer to it: never both."""
     other = Database(database.url.render_as_string(hide_password=False))

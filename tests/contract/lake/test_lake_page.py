@@ -14,7 +14,7 @@ COMMON = 3
 
 
 def row(column: Column) -> str:
-    return f"| `{column.name}` | {column.kind}{', null' if column.null else ''} | {column.text} |"
+    return f"| `{column.name}` | {column.type}{', null' if column.null else ''} | {column.text} |"
 
 
 def section(title: str) -> str:

@@ -14,7 +14,7 @@ from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database, fetch

@@ -29,11 +29,11 @@ EMPTY = '{"apiVersion":"plugin.routerd.net/v1alpha1","kind":"PluginResult","stat
 WAYS_OUT = {
     "stays": "sleep 3600 & echo $! >>{pids}",
     "leaves the session": "setsid sleep 3600 & echo $! >>{pids}",
-    "forks twice": "(setsid sh -c 'sleep 3600 & echo $! >>{pids}' &) ; while [ ! -s {pids} ]; do sleep 0.01; done",
-    "ignores what it can": "setsid sh -c 'trap \"\" TERM HUP INT; echo $$ >>{pids}; while :; do sleep 1; done' &"
-    " while [ ! -s {pids} ]; do sleep 0.01; done",
+    "forks twice": "(setsid sh -c 'sleep 3600 & echo $! >>{pids}' &)",
+    "ignores what it can": "setsid sh -c 'trap \"\" TERM HUP INT; echo $$ >>{pids}; while :; do sleep 1; done' &",
 }
 """What a program starts, writing its number."""
+EVERY_WAY_OUT = "\n".join([*WAYS_OUT.values(), "while [ $(wc -l <{pids}) -lt 4 ]; do sleep 0.01; done"])
 
 
 @pytest.fixture
@@ -73,63 +73,57 @@ from eventd.runtime.clock import SystemClock
 from eventd.plugins.run.plugins import Plugins
 from tests.support.plugins import manual_request, plugin_config
 async def main():
-    kind, value, site = sys.argv[1:]
-    config = plugin_config(**{kind: value}, timeout=3_600_000_000, env=(("PYTHONPATH", site),))
-    await Plugins(SystemClock(), environment={"PATH": "/usr/bin:/bin"}).run(config, manual_request())
+    program, *functions = sys.argv[1:]
+    plugins = Plugins(SystemClock(), environment={"PATH": "/usr/bin:/bin"})
+    configs = [plugin_config(executable=program, timeout=3_600_000_000)]
+    for name, site in zip(functions[::2], functions[1::2]):
+        env = (("PYTHONPATH", site),)
+        configs.append(plugin_config(name=name, entry_point=name, timeout=3_600_000_000, env=env))
+    await asyncio.gather(*[plugins.run(config, manual_request()) for config in configs])
 asyncio.run(main())
 """
 
 
-def kill_the_node(kind: str, value: str, folder: Path, count: int, site: str = "") -> list[int]:
-    """Start a node with a run of this plugin, and kill it once so many numbers are written."""
-    node = subprocess.Popen([sys.executable, "-c", NODE, kind, value, site], cwd=ROOT)
+def test_nothing_survives_a_node_that_is_killed(tmp_path: Path) -> None:
+    """Neither programs nor functions, even those that never come back to Python, nor what they have started."""
+    program_path = program(tmp_path, f"{EVERY_WAY_OUT}\necho $$ >>{{pids}}\nwhile :; do sleep 1; done")
+    functions = []
+    for name, endless in (("busy", "while True: pass"), ("matching", "re.match('(a+)+$', 'a' * 60 + 'b')")):
+        body = f"""
+import os, re, subprocess
+def plugin(events):
+    child = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+    with open({str(tmp_path / "pids")!r}, "a") as file:
+        file.write(f"{{os.getpid()}} {{child.pid}}\\n")
+    {endless}
+"""
+        functions += [name, write_package(tmp_path, body, name)[0][1]]
+    node = subprocess.Popen([sys.executable, "-c", NODE, program_path, *functions], cwd=ROOT)
     try:
-        left = written(folder, count)
+        left = written(tmp_path, len(WAYS_OUT) + 5)
         assert all(map(is_running, left))
     finally:
         node.kill()
         node.wait()
-    return left
-
-
-@pytest.mark.parametrize("way", WAYS_OUT)
-def test_nothing_of_a_program_survives_a_node_that_is_killed(tmp_path: Path, way: str) -> None:
-    path = program(tmp_path, f"{WAYS_OUT[way]}\necho $$ >>{{pids}}\nwhile :; do sleep 1; done")
-    left = kill_the_node("executable", path, tmp_path, 2)
-    wait_for(lambda: not any(map(is_running, left)), "the program and what it started to end")
+    wait_for(lambda: not any(map(is_running, left)), "the plugins and what they started to end")
     wait_for(lambda: not [child for child in child_processes() if child.state != "Z"], "its keeper to end")
-
-
-def test_what_a_function_started_in_another_session_ends_with_the_node(tmp_path: Path) -> None:
-    body = f"""
-import os, subprocess
-def plugin(events):
-    child = subprocess.Popen(["sleep", "3600"], start_new_session=True)
-    with open({str(tmp_path / "pids")!r}, "w") as file:
-        file.write(f"{{os.getpid()}} {{child.pid}}\\n")
-    while True: pass
-"""
-    left = kill_the_node("entry_point", "sample", tmp_path, 2, write_package(tmp_path, body)[0][1])
-    wait_for(lambda: not any(map(is_running, left)), "the plugin and what it started to end")
 
 
 # --- the end of a run ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS_OUT)
-async def test_nothing_survives_a_run(plugins: Plugins, tmp_path: Path, way: str) -> None:
-    outcome = await run(plugins, program(tmp_path, f"({WAYS_OUT[way]}) >&- 2>&- <&-\necho '{EMPTY}'"))
+async def test_nothing_survives_a_run(plugins: Plugins, tmp_path: Path) -> None:
+    outcome = await run(plugins, program(tmp_path, f"({EVERY_WAY_OUT}) >&- 2>&- <&-\necho '{EMPTY}'"))
     assert outcome.exit_code == 0
-    assert not any(map(is_running, written(tmp_path, 1)))
+    assert not any(map(is_running, written(tmp_path, len(WAYS_OUT))))
     assert not programs()
 
 
-@pytest.mark.parametrize("way", WAYS_OUT)
-async def test_nothing_survives_a_timeout(plugins: Plugins, tmp_path: Path, way: str) -> None:
-    path = program(tmp_path, f"{WAYS_OUT[way]}\nsleep 3600")
+async def test_nothing_survives_a_timeout(plugins: Plugins, tmp_path: Path) -> None:
+    path = program(tmp_path, f"{EVERY_WAY_OUT}\nsleep 3600")
     with pytest.raises(PluginFailed, match="longer than"):
-        await run(plugins, path, timeout=SECOND // 2)
-    assert not any(map(is_running, written(tmp_path, 1)))
+        await run(plugins, path, timeout=SECOND)
+    assert not any(map(is_running, written(tmp_path, len(WAYS_OUT))))
 
 
 async def test_a_chain_of_programs_that_start_each_other_is_ended(plugins: Plugins, tmp_path: Path) -> None:

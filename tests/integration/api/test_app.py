@@ -48,50 +48,52 @@ async def test_a_group_may_be_percent_encoded(api: Api) -> None:
     assert told["group"] == "a b"
 
 
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        (f"{ECHO}?limit=x", {"limit": "must be a whole number, not 'x'"}),
-        (f"{ECHO}?limit=1&limit=2", {"limit": "is given twice"}),
-        (f"{ECHO}?limt=1", {"limt": "is not a field of this request, did you mean limit?"}),
-        (f"{ECHO}?group=core", {"group": "is given twice, with different values"}),
-        (f"{ECHO}?type=%00", {"type[0]": "must not contain the character U+0000"}),
-        (f"{ECHO}?limit=99999999999999999999999", {"limit": "must be at most 100, not '99999999999999999999999'"}),
-        ("/api/v1/groups/a%00b/echo", {"group": "must not contain the character U+0000"}),
-    ],
-)
-async def test_a_wrong_field_is_named(api: Api, path: str, fields: dict[str, str]) -> None:
-    status, told, _ = await api.ask("GET", path)
-    assert (status, told["error"]["code"], told["error"]["detail"]) == (400, "invalid_params", {"fields": fields})
+WRONG_FIELDS: list[tuple[str, dict[str, str]]] = [
+    (f"{ECHO}?limit=x", {"limit": "must be a whole number, not 'x'"}),
+    (f"{ECHO}?limit=1&limit=2", {"limit": "is given twice"}),
+    (f"{ECHO}?limt=1", {"limt": "is not a field of this request, did you mean limit?"}),
+    (f"{ECHO}?group=core", {"group": "is given twice, with different values"}),
+    (f"{ECHO}?type=%00", {"type[0]": "must not contain the character U+0000"}),
+    (f"{ECHO}?limit=99999999999999999999999", {"limit": "must be at most 100, not '99999999999999999999999'"}),
+    ("/api/v1/groups/a%00b/echo", {"group": "must not contain the character U+0000"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b"{", "the body is not valid JSON: Input data was truncated"),
-        (b"{} {}", "the body is not valid JSON: trailing characters (byte 4)"),
-        (b'{"limit":NaN}', "the body is not valid JSON"),
-        (b'{"data":{"x":"\\ud800"}}', "the body is not valid JSON"),
-        (b'{"data":{"x":"\xff"}}', "the body is not valid JSON"),
-        (b"[1]", "the body must be a JSON object"),
-        (b"null", "the body must be a JSON object"),
-        (b"[" * 100_000, "the body is nested more than 64 levels deep"),
-        (b'{"data":{"x":"\\u0000"}}', "data.x must not contain the character U+0000"),
-        (b'{"limit":' + b"9" * 400 + b"}", ""),
-    ],
-)
-async def test_a_body_that_is_no_json_object_is_told_apart(api: Api, body: bytes, why: str) -> None:
-    status, told, _ = await api.ask("POST", ECHO, data=body, headers=JSON)
-    assert (status, code(told)) in ((400, "invalid_request"), (400, "invalid_params"))
-    assert told["error"]["message"].startswith(why)
+async def test_a_wrong_field_is_named(api: Api) -> None:
+    for path, fields in WRONG_FIELDS:
+        status, told, _ = await api.ask("GET", path)
+        assert (status, told["error"]["code"], told["error"]["detail"]) == (
+            400,
+            "invalid_params",
+            {"fields": fields},
+        ), path
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]
-)
-async def test_a_body_of_another_kind_is_refused(api: Api, kind: str) -> None:
-    status, told, _ = await api.ask("POST", ECHO, data=b"{}", headers={"Content-Type": kind})
-    assert (status, code(told)) == (415, "unsupported_media_type")
+WRONG_BODIES: list[tuple[bytes, str]] = [
+    (b"{", "the body is not valid JSON: Input data was truncated"),
+    (b"{} {}", "the body is not valid JSON: trailing characters (byte 4)"),
+    (b'{"limit":NaN}', "the body is not valid JSON"),
+    (b'{"data":{"x":"\\ud800"}}', "the body is not valid JSON"),
+    (b'{"data":{"x":"\xff"}}', "the body is not valid JSON"),
+    (b"[1]", "the body must be a JSON object"),
+    (b"null", "the body must be a JSON object"),
+    (b"[" * 100_000, "the body is nested more than 64 levels deep"),
+    (b'{"data":{"x":"\\u0000"}}', "data.x must not contain the character U+0000"),
+    (b'{"limit":' + b"9" * 400 + b"}", ""),
+]
+
+
+async def test_a_body_that_is_no_json_object_is_told_apart(api: Api) -> None:
+    for body, why in WRONG_BODIES:
+        status, told, _ = await api.ask("POST", ECHO, data=body, headers=JSON)
+        assert (status, code(told)) in ((400, "invalid_request"), (400, "invalid_params")), body[:60]
+        assert told["error"]["message"].startswith(why), body[:60]
+
+
+async def test_a_body_of_another_kind_is_refused(api: Api) -> None:
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]:
+        status, told, _ = await api.ask("POST", ECHO, data=b"{}", headers={"Content-Type": kind})
+        assert (status, code(told)) == (415, "unsupported_media_type"), kind
 
 
 async def test_utf8_may_be_said(api: Api) -> None:
@@ -140,15 +142,14 @@ async def test_another_method_is_told_which_are_allowed(api: Api) -> None:
     assert told["error"]["hint"] == "use GET, POST"
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "error_code", "waits"),
-    [("all", 409, "conflict", False), ("full", 507, "full", False), ("down", 503, "database_unavailable", True)],
-)
-async def test_what_an_operation_raises_is_answered(
-    api: Api, path: str, status: int, error_code: str, waits: bool
-) -> None:
-    found, told, headers = await api.ask("GET", f"/api/v1/{path}")
-    assert (found, code(told), headers.get("Retry-After") == "1") == (status, error_code, waits)
+async def test_what_an_operation_raises_is_answered(api: Api) -> None:
+    for path, status, error_code, waits in [
+        ("all", 409, "conflict", False),
+        ("full", 507, "full", False),
+        ("down", 503, "database_unavailable", True),
+    ]:
+        found, told, headers = await api.ask("GET", f"/api/v1/{path}")
+        assert (found, code(told), headers.get("Retry-After") == "1") == (status, error_code, waits), path
 
 
 async def test_a_fault_of_the_node_is_an_incident_in_its_log_and_no_traceback(
@@ -177,13 +178,13 @@ def bearer(key: str) -> dict[str, dict[str, str]]:
     return {"headers": {"Authorization": f"Bearer {key}"}}
 
 
-@pytest.mark.parametrize("path", [ECHO, "/metrics", "/api/v1/nothing", "/"])
-async def test_with_keys_everything_but_health_needs_one(start_api: StartApi, path: str) -> None:
+async def test_with_keys_everything_but_health_needs_one(start_api: StartApi) -> None:
     api = await start_api("k:r")
-    status, told, headers = await api.ask("GET", path)
-    assert (status, code(told), headers["WWW-Authenticate"]) == (401, "unauthorized", "Bearer")
-    for probe in ("/healthz", "/readyz"):
-        assert (await api.ask("GET", probe))[0] == 200
+    for path in [ECHO, "/metrics", "/api/v1/nothing", "/"]:
+        status, told, headers = await api.ask("GET", path)
+        assert (status, code(told), headers["WWW-Authenticate"]) == (401, "unauthorized", "Bearer"), path
+        for probe in ("/healthz", "/readyz"):
+            assert (await api.ask("GET", probe))[0] == 200, path
 
 
 async def test_an_unknown_key_is_refused(start_api: StartApi) -> None:
@@ -302,18 +303,15 @@ async def test_metrics(api: Api) -> None:
 # --- what is no HTTP ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
+async def test_what_is_no_http_is_refused_and_the_next_is_served(api: Api) -> None:
+    for request_bytes in [
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         b"hello\r\n\r\n",
-    ],
-)
-async def test_what_is_no_http_is_refused_and_the_next_is_served(api: Api, request_bytes: bytes) -> None:
-    answer = await api.raw(request_bytes)
-    assert b" 400 " in answer.splitlines()[0]
-    assert (await api.ask("GET", "/healthz"))[0] == 200
+    ]:
+        answer = await api.raw(request_bytes)
+        assert b" 400 " in answer.splitlines()[0], request_bytes
+        assert (await api.ask("GET", "/healthz"))[0] == 200, request_bytes
 
 
 async def test_headers_without_end_are_refused(api: Api) -> None:

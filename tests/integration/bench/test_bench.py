@@ -81,7 +81,7 @@ def guest(bench: Bench, pair: list[OwnNode], tmp_path: Path) -> Bench:
     files = [tmp_path / node.name for node in pair]
     for node, file in zip(pair, files, strict=True):
         file.write_text(node.key)
-    one, other = (str(node.door.address) for node in pair)
+    one, other = (str(node.client.address) for node in pair)
 
     def run(what: str, *arguments: str) -> Ended:
         where = ["--server", one, "--key-file", str(files[0])]
@@ -110,9 +110,9 @@ def told(ended: Ended) -> dict[str, Any]:
     [
         (("ingest", "--events", "2000"), 2000),
         (("ingest", "--to", "topic", "--events", "2000", "--durability", "normal", "--in-flight", "2"), 2000),
-        (("ingest", "--duration", "100ms", "--batch", "10", "--in-flight", "3"), None),
+        (("ingest", "--duration", "300ms", "--batch", "10", "--in-flight", "3"), None),
         (("ingest", "--window", "30", "--events", "2000"), 2000),
-        (("ingest", "--window", "7", "--duration", "100ms"), None),
+        (("ingest", "--window", "7", "--duration", "300ms"), None),
         (("federation", "--events", "2000"), 2000),
         (("latency", "--events", "10"), 10),
         (("watch", "--watchers", "3", "--events", "5"), 15),
@@ -126,7 +126,7 @@ def test_nodes_that_run_are_measured_and_left_as_they_were(
 ) -> None:
     result = told(guest(*arguments, "--json"))
     assert result["bench"] == arguments[0]
-    assert result["settings"]["servers"][0] == str(pair[0].door.address)
+    assert result["settings"]["servers"][0] == str(pair[0].client.address)
     assert events is None or result["events"] == events
     assert asyncio.run(_left(pair)) == []
 
@@ -135,8 +135,8 @@ async def _left(nodes: list[OwnNode]) -> list[str]:
     """The groups and topics that nodes hold."""
     left = []
     for node in nodes:
-        left += [one["group"] for one in (await node.door.call("GET", "/api/v1/status"))["groups"]]
-        left += [one["topic"] for one in (await node.door.call("GET", "/v0/topics"))["topics"]]
+        left += [one["group"] for one in (await node.client.call("GET", "/api/v1/status"))["groups"]]
+        left += [one["topic"] for one in (await node.client.call("GET", "/v0/topics"))["topics"]]
     return left
 
 
@@ -144,11 +144,14 @@ async def _left(nodes: list[OwnNode]) -> list[str]:
     ("arguments", "events"),
     [
         (("fanout", "--peers", "2", "--dead", "1", "--events", "2000"), 2000),
-        (("subscriptions", "--subscriptions", "2", "--events", "50"), 50),
+        (("subscriptions", "--subscriptions", "2", "--events", "20"), 20),
     ],
     ids=["fanout", "subscriptions"],
 )
-def test_nodes_of_its_own_are_measured(bench: Bench, arguments: tuple[str, ...], events: int) -> None:
+def test_nodes_of_its_own_are_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], events: int
+) -> None:
+    monkeypatch.setattr("eventd.bench.subscriptions.ONES", 5)
     result = told(bench(*arguments, "-o", "json"))
     assert result["events"] == events
     assert result["settings"]["nodes"] == "own"

@@ -33,8 +33,7 @@ async def _doctor(site: Site) -> tuple[dict[str, Any], dict[str, Any]]:
     return check, action
 
 
-@pytest.mark.parametrize("keys", ["", "secret-key:read"])
-@pytest.mark.parametrize("protocol", ["auto", "v1", "v2"])
+@pytest.mark.parametrize(("protocol", "keys"), [("auto", ""), ("v1", "secret-key:read"), ("v2", "")])
 async def test_an_endpoint_that_is_the_port_of_the_api_is_named(sites: MakeSites, protocol: str, keys: str) -> None:
     a, b = await _pair(sites, **({"api_keys": keys} if keys else {}))
     assert b.running.api_address is not None
@@ -52,8 +51,8 @@ async def test_an_endpoint_that_is_the_port_of_the_api_is_named(sites: MakeSites
     assert (await a.link("b"))["lastError"] == ""
 
 
-@pytest.mark.parametrize("path", ["/v1/events", "/federation"])
-async def test_an_endpoint_with_a_path_that_is_not_served_is_named(sites: MakeSites, path: str) -> None:
+async def test_an_endpoint_with_a_path_that_is_not_served_is_named(sites: MakeSites) -> None:
+    path = "/v1/events"
     a, b = await _pair(sites)
     await a.apply(peer("b", b.port, endpoint=f"http://127.0.0.1:{b.port}{path}"))
     cursor = await a.in_state("b", "blocked", "wrong_path")

@@ -143,7 +143,7 @@ async def test_what_was_seen_before_has_no_effect_at_all_also_after_a_restart(
         membership_of_b = b.running.groups["edge"]
         monkeypatch.setattr(membership_of_b, "wake", heard.append)
         monkeypatch.setattr(membership_of_b, "reopen", heard.append)
-        for _ in range(20):
+        for _ in range(3):
             assert _code(await _send(sender, captured)) == (409, "replayed")
         assert heard == []
         assert membership_of_b.ingress._asked.keys() == ({"x"} if kind == "query" and not restarted else set())
@@ -275,10 +275,10 @@ async def _no_request_left() -> None:
 
 async def test_a_body_over_the_limit_is_refused_while_it_is_being_sent(sites: MakeSites) -> None:
     b, sender = await _one(sites, limits={"maxEventBytes": "64KiB", "maxBatchBytes": "64KiB"})
-    request = sender.batch(raw_body=b"x" * (4 << 20))
+    request = sender.batch(raw_body=b"x" * (1 << 20))
     reply = await _send(sender, request)
     assert _code(reply) == (413, "too_large")
-    chunked = request.partition(b"\r\n\r\n")[0].replace(b"Content-Length: 4194304", b"Transfer-Encoding: chunked")
+    chunked = request.partition(b"\r\n\r\n")[0].replace(b"Content-Length: 1048576", b"Transfer-Encoding: chunked")
     body = b"10000\r\n" + b"x" * 65536 + b"\r\n"
     assert _code(await _send(sender, chunked + b"\r\n\r\n" + body * 4)) == (413, "too_large")
     await _no_request_left()
@@ -310,10 +310,16 @@ async def test_bodies_that_arrive_slowly_cannot_fill_memory(
     await _no_request_left()
 
 
-@pytest.mark.parametrize("wrong", ["unsigned", "another key", "another node", "stale"])
-async def test_who_cannot_prove_himself_is_answered_before_his_body(sites: MakeSites, wrong: str) -> None:
+async def test_who_cannot_prove_himself_is_answered_before_his_body(sites: MakeSites) -> None:
     """With the last byte of the body still missing, and although there is no room to keep any of it."""
     b, sender = await _one(sites)
+    proven = sender.key
+    for wrong in ("unsigned", "another key", "another node", "stale"):
+        sender.key, sender.position = proven, 0
+        await _answered_before_its_body(b, sender, wrong)
+
+
+async def _answered_before_its_body(b: Site, sender: V2Sender, wrong: str) -> None:
     sender.key = Key.hmac("shared", "f" * 32) if wrong == "another key" else None
     whole = sender.batch(line("e1"), to="c" if wrong == "another node" else "", skew=-900 if wrong == "stale" else 0)
     if wrong == "unsigned":
@@ -336,7 +342,7 @@ async def test_who_cannot_prove_himself_is_answered_before_his_body(sites: MakeS
 async def test_a_sender_with_another_key_learns_so_with_a_large_batch_too(sites: MakeSites) -> None:
     b, sender = await _one(sites)
     sender.key = Key.hmac("shared", "f" * 32)
-    head, _, body = sender.batch(raw_body=b"x" * (7 << 20)).partition(b"\r\n\r\n")
+    head, _, body = sender.batch(raw_body=b"x" * (2 << 20)).partition(b"\r\n\r\n")
     headers = dict(text.split(": ", 1) for text in head.decode().split("\r\n")[1:])
     headers = {name: value for name, value in headers.items() if name not in ("Host", "Content-Length")}
     transport = Transport(b.clock)
@@ -382,17 +388,18 @@ async def test_the_lines_of_a_batch_are_counted(sites: MakeSites) -> None:
     assert await b.ids() == []
 
 
-@pytest.mark.parametrize("skew", [-301, 302])
-async def test_a_clock_that_differs_is_told_ours(sites: MakeSites, skew: int) -> None:
+async def test_a_clock_that_differs_is_told_ours(sites: MakeSites) -> None:
     b, sender = await _one(sites)
-    reply = await _send(sender, sender.batch(line("one"), skew=skew))
-    assert _code(reply) == (401, "clock_skew")
-    told = json.loads(reply.body)["error"]
-    assert told["serverTime"].startswith(time.strftime("%Y-%m-%dT", time.gmtime()))
-    assert "s allowed" in told["message"]
-    sender.position = 0
-    assert (await _send(sender, sender.batch(line("one"), skew=290 if skew > 0 else -290))).status == 200
-    assert await b.ids() == ["one"]
+    for number, (skew, allowed) in enumerate(((-301, -290), (302, 290))):
+        sender.position = number
+        reply = await _send(sender, sender.batch(line(f"e{number}"), skew=skew))
+        assert _code(reply) == (401, "clock_skew")
+        told = json.loads(reply.body)["error"]
+        assert told["serverTime"].startswith(time.strftime("%Y-%m-%dT", time.gmtime()))
+        assert "s allowed" in told["message"]
+        sender.position = number
+        assert (await _send(sender, sender.batch(line(f"e{number}"), skew=allowed))).status == 200
+    assert await b.ids() == ["e0", "e1"]
 
 
 async def test_a_clock_that_differs_is_shown_with_the_link(sites: MakeSites) -> None:

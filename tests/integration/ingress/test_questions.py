@@ -99,19 +99,11 @@ async def test_buckets_without_events_and_other_types_are_empty(asked: tuple[Sit
     assert (await _ask(stranger, StateQuery()))["mark"] is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"to": "c"}, (403, "wrong_audience")),
-        ({"group": "other"}, (403, "wrong_group")),
-        ({"skew": -1000}, (401, "clock_skew")),
-    ],
-)
-async def test_a_question_for_others_or_of_another_time_is_refused(
-    asked: tuple[Site, V2Sender], changes: dict[str, Any], expected: tuple[int, str]
-) -> None:
+async def test_a_question_for_others_or_of_another_time_is_refused(asked: tuple[Site, V2Sender]) -> None:
     _, sender = asked
-    assert _code(await _send(sender, sender.ask(STATE, **changes))) == expected
+    assert _code(await _send(sender, sender.ask(STATE, to="c"))) == (403, "wrong_audience")
+    assert _code(await _send(sender, sender.ask(STATE, group="other"))) == (403, "wrong_group")
+    assert _code(await _send(sender, sender.ask(STATE, skew=-1000))) == (401, "clock_skew")
 
 
 async def test_a_question_with_a_wrong_signature_or_another_body_is_refused(asked: tuple[Site, V2Sender]) -> None:
@@ -125,19 +117,21 @@ async def test_a_question_with_a_wrong_signature_or_another_body_is_refused(aske
     assert node.running.groups["edge"].ingress.counts.rejected == 3
 
 
-@pytest.mark.parametrize(
-    "question",
-    [b"", b"{}", b"null", b'{"ask":"all"}', b'{"ask":"sums"}', b'{"ask":"known","ids":[7]}', b"\xff" * 100],
-)
-async def test_what_is_no_question_is_malformed(asked: tuple[Site, V2Sender], question: bytes) -> None:
+async def test_what_is_no_question_is_malformed(asked: tuple[Site, V2Sender]) -> None:
+    """And so is a question about a bucket that the grain does not have."""
     _, sender = asked
-    assert _code(await _send(sender, sender.ask(question))) == (400, "malformed")
-
-
-async def test_a_bucket_that_there_is_not_is_malformed(asked: tuple[Site, V2Sender]) -> None:
-    _, sender = asked
-    question = IdsQuery(**await _about(sender, grain=Grain(1, 2)), buckets=((0, 2),))
-    assert _code(await _send(sender, sender.ask(encode_question(question)))) == (400, "malformed")
+    bucket = IdsQuery(**await _about(sender, grain=Grain(1, 2)), buckets=((0, 2),))
+    for question in (
+        b"",
+        b"{}",
+        b"null",
+        b'{"ask":"all"}',
+        b'{"ask":"sums"}',
+        b'{"ask":"known","ids":[7]}',
+        b"\xff" * 100,
+        encode_question(bucket),
+    ):
+        assert _code(await _send(sender, sender.ask(question))) == (400, "malformed"), question
 
 
 async def test_a_question_that_is_too_large_is_refused_unread(asked: tuple[Site, V2Sender]) -> None:

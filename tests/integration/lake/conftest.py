@@ -19,3 +19,9 @@ def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     at = tmp_path / "lake"
     urls = {"folder": str(at), "file": f"file://{at}", "local": f"local://{at}", "memory": f"memory://{at}"}
     return connect(urls[request.param])
+
+
+@pytest.fixture(params=["folder", "memory"])
+def either_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A folder, and a stand-in for an object store."""
+    return connect(str(tmp_path / "lake") if request.param == "folder" else f"memory://{tmp_path}/lake")

@@ -49,16 +49,16 @@ def retain(storage: Storage, now: int, keep: int) -> list[Done]:
     return list(retaining(storage, ["site-a"], now=now, keep=keep))
 
 
-def test_closed_days_become_a_file_each(any_storage: Storage) -> None:
-    before = some_days(any_storage, 2)
-    assert [done.compacted for done in compact(any_storage)] == [3, 3]
-    found = survey(any_storage)
+def test_closed_days_become_a_file_each(either_storage: Storage) -> None:
+    before = some_days(either_storage, 2)
+    assert [done.compacted for done in compact(either_storage)] == [3, 3]
+    found = survey(either_storage)
     assert [(s.place.tree, s.after, s.upto) for s in found.segments] == [
         (ARCHIVE, 0, 30),
         (ARCHIVE, 30, 60),
         *[(LANDING, after, after + 10) for after in (60, 70, 80)],
     ]
-    assert numbers(any_storage) == [*range(1, 91)]
+    assert numbers(either_storage) == [*range(1, 91)]
     assert found.segments[0].manifest.replaces == tuple(segment.place.name for segment in before[:3])
     assert found.segments[0].manifest.slots == before[0].manifest.slots
     assert found.segments[0].manifest.times == before[0].manifest.times
@@ -199,17 +199,17 @@ def test_each_book_epoch_and_node_keeps_to_itself(storage: Storage) -> None:
     assert {s.manifest.node for s in survey(storage).segments if s.place.tree == ARCHIVE} == {"site-a"}
 
 
-def test_old_days_are_promised_no_longer_and_then_go(any_storage: Storage) -> None:
-    some_days(any_storage, 4)
-    compact(any_storage)
-    retain(any_storage, NOON, 2 * DAY)
-    found = survey(any_storage)
+def test_old_days_are_promised_no_longer_and_then_go(either_storage: Storage) -> None:
+    some_days(either_storage, 4)
+    compact(either_storage)
+    retain(either_storage, NOON, 2 * DAY)
+    found = survey(either_storage)
     assert found.nodes[0].segments[Ledger.EVENTS].after == 60
-    assert numbers(any_storage)[0] == 1  # all files stay for another day, for readers that have them open
-    retain(any_storage, NOON + DAY, 2 * DAY)
-    assert numbers(any_storage)[0] == 61
-    assert survey(any_storage).nodes[0].segments[Ledger.EVENTS].after == 90
-    assert retain(any_storage, NOON + DAY, 2 * DAY) == []
+    assert numbers(either_storage)[0] == 1  # all files stay for another day, for readers that have them open
+    retain(either_storage, NOON + DAY, 2 * DAY)
+    assert numbers(either_storage)[0] == 61
+    assert survey(either_storage).nodes[0].segments[Ledger.EVENTS].after == 90
+    assert retain(either_storage, NOON + DAY, 2 * DAY) == []
 
 
 @pytest.mark.parametrize("where", range(8))

@@ -36,16 +36,16 @@ def files(storage: Storage) -> int:
     return sum(entry.path.endswith(".parquet") for entry in storage.list(LANDING))
 
 
-def test_the_first_run_deletes_nothing(any_storage: Storage) -> None:
-    old_segments(any_storage)
-    assert retain(any_storage, LATER) == Done(expired=3)
-    assert files(any_storage) == 3
-    assert survey(any_storage).nodes[0].segments[Ledger.EVENTS] == SegmentRange(after=30, upto=30)
-    assert retain(any_storage, LATER + DAY - 1) == Done()
-    assert files(any_storage) == 3
-    assert retain(any_storage, LATER + DAY) == Done(removed=3)
-    assert files(any_storage) == 0
-    assert survey(any_storage).troubles == []
+def test_the_first_run_deletes_nothing(either_storage: Storage) -> None:
+    old_segments(either_storage)
+    assert retain(either_storage, LATER) == Done(expired=3)
+    assert files(either_storage) == 3
+    assert survey(either_storage).nodes[0].segments[Ledger.EVENTS] == SegmentRange(after=30, upto=30)
+    assert retain(either_storage, LATER + DAY - 1) == Done()
+    assert files(either_storage) == 3
+    assert retain(either_storage, LATER + DAY) == Done(removed=3)
+    assert files(either_storage) == 0
+    assert survey(either_storage).troubles == []
 
 
 def test_the_time_of_the_mark_is_stored_beside_the_state_and_removed_with_the_last_segment(storage: Storage) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,17 @@ from eventd.lake.compaction import DAY, retaining
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
+from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Step, apply_step
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
-from eventd.testing import draft
-from tests.integration.conftest import MakeSites
+from eventd.testing import ManualClock, draft
 from tests.support.lakes import NOON
-from tests.support.sites import Site
+from tests.support.ledger_store import LedgerStore
 
 MINUTE = 60 * SECOND
+IDS = [f"e{number}" for number in range(10)]
 
 
 class Killed(BaseException):
@@ -46,10 +48,10 @@ class Killed(BaseException):
 class Course:
     """A shipper over a node's database, driven as the node drives it."""
 
-    def __init__(self, site: Site, lake: str, **terms: Any) -> None:
+    def __init__(self, url: str, lake: str, **terms: Any) -> None:
         usual = {"rows": 1000, "payloads": False, "compact_after": 0, "retention": 0, "nice": 0}
-        self.database = Database(site.url)
-        self.shipper = Shipper(Terms(database=site.url, lake=lake, **(usual | terms)), self.database)
+        self.database = Database(url)
+        self.shipper = Shipper(Terms(database=url, lake=lake, **(usual | terms)), self.database)
         self.now = NOON
         self.forgets = False
 
@@ -96,30 +98,42 @@ def ids(lake: str, book: Ledger = Ledger.EVENTS) -> list[str]:
     return [row for segment in chosen for row in read_segment(storage, segment)["id"].to_pylist()]
 
 
+class Shelf(LedgerStore):
+    """The log of a node whose events go to another."""
+
+    def __init__(self, log: EventLog, url: str) -> None:
+        super().__init__(log)
+        self.url = url
+        self._events = 0
+
+    async def deliver(self, *names: str) -> None:
+        """Append events and settle their delivery, one by one."""
+        for name in names:
+            await self.publish(draft(name, node="site-a"))
+            self._events += 1
+            await self.settle("site-b", self._events - 1, self._events)
+
+
 @pytest.fixture
-async def pair(sites: MakeSites) -> Site:
-    """A node with ten events, all delivered to another."""
-    a, b = sites("site-a", "site-b")
-    await a.start()
-    await b.start()
-    await a.join(b)
-    await b.join(a)
-    for number in range(10):
-        await a.emit(f"e{number}")
-    await a.caught_up("site-b")
-    return a
+async def shelf(migrated_sqlite_url: str) -> AsyncIterator[Shelf]:
+    """The database of a node with ten events, all delivered to another."""
+    with closing(Database(migrated_sqlite_url)) as database:
+        log = await EventLog.open(database, ManualClock(NOON))
+        made = Shelf(log, migrated_sqlite_url)
+        await made.declare("site-b", node="site-a")
+        await made.deliver(*IDS)
+        yield made
+        await log.close()
 
 
-@pytest.fixture(params=["folder", "memory"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"memory://{tmp_path}/lake" if request.param == "memory" else str(tmp_path / "lake")
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """A lake over fsspec; the tests of killed processes use a folder."""
+    return f"memory://{tmp_path}/lake"
 
 
-IDS = [f"e{number}" for number in range(10)]
-
-
-async def test_a_round_brings_everything_into_the_lake(pair: Site, lake: str) -> None:
-    with closing(Course(pair, lake)) as course:
+async def test_a_round_brings_everything_into_the_lake(shelf: Shelf, lake: str) -> None:
+    with closing(Course(shelf.url, lake)) as course:
         moved = course.run()
         assert {one.book: one.rows for one in moved if one.rows}.keys() >= {"events", "deliveries", "receipts"}
         assert ids(lake) == ids(lake, Ledger.DELIVERIES) == IDS
@@ -142,40 +156,38 @@ def dying(monkeypatch: pytest.MonkeyPatch, storage: Storage, left: list[int]) ->
 
 @pytest.mark.parametrize("where", range(14))
 async def test_whatever_was_written_last_the_next_process_goes_on(
-    pair: Site, tmp_path: Path, where: int, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, tmp_path: Path, where: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = str(tmp_path / "lake")
-    with monkeypatch.context() as patch, closing(Course(pair, lake)) as course:
+    with monkeypatch.context() as patch, closing(Course(shelf.url, lake)) as course:
         dying(patch, connect(lake), [where])
         with suppress(Killed):
             course.run()
-    await pair.emit("late")
-    await pair.caught_up("site-b")
-    with closing(Course(pair, lake)) as course:
+    await shelf.deliver("late")
+    with closing(Course(shelf.url, lake)) as course:
         course.run()
         assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
 
 
 @pytest.mark.parametrize("where", range(5))
-async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(pair: Site, tmp_path: Path, where: int) -> None:
+async def test_a_segment_that_the_node_did_not_hear_of_is_taken_over(shelf: Shelf, tmp_path: Path, where: int) -> None:
     lake = str(tmp_path / "lake")
-    with closing(Course(pair, lake)) as course:
+    with closing(Course(shelf.url, lake)) as course:
         for _ in range(where):
             course.step()
         course.forgets = True
         with suppress(Killed):
             course.run()
-    await pair.emit("late")
-    await pair.caught_up("site-b")
-    with closing(Course(pair, lake)) as course:
+    await shelf.deliver("late")
+    with closing(Course(shelf.url, lake)) as course:
         moved = course.run()
         assert any(one.adopted for one in moved)
         assert ids(lake) == ids(lake, Ledger.DELIVERIES) == [*IDS, "late"]
 
 
-async def test_what_a_killed_process_had_not_finished_is_removed(pair: Site, tmp_path: Path) -> None:
+async def test_what_a_killed_process_had_not_finished_is_removed(shelf: Shelf, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    with closing(Course(pair, str(lake))) as course:
+    with closing(Course(shelf.url, str(lake))) as course:
         course.run()
     (mine,) = (lake / "landing/events").glob("dt=*/node=*")
     other = mine.with_name("node=other-12345678")
@@ -185,66 +197,83 @@ async def test_what_a_killed_process_had_not_finished_is_removed(pair: Site, tmp
     another.mkdir()
     for folder in (mine, other, state, another):
         (folder / ".x.77.tmp").write_bytes(b"half")
-    with closing(Course(pair, str(lake))) as course:
+    with closing(Course(shelf.url, str(lake))) as course:
         course.run()
     assert {path.parent for path in lake.rglob("*.tmp")} == {other, another}
 
 
 async def test_a_segment_has_so_many_rows_and_the_next_follows(
-    pair: Site, lake: str, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping, "EXTRACT_ROWS", 2)
-    with closing(Course(pair, lake, rows=4)) as course:
+    with closing(Course(shelf.url, lake, rows=4)) as course:
         sizes = [one.rows for one in course.run() if one.book is Ledger.EVENTS]
         assert sizes == [4, 4, 2]
         assert ids(lake) == IDS
 
 
 async def test_rows_that_are_large_make_smaller_segments(
-    pair: Site, lake: str, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping, "PAYLOAD_ROWS", 1)
     monkeypatch.setattr(shipping, "SEGMENT_BYTES", 1)
-    with closing(Course(pair, lake, payloads=True)) as course:
+    with closing(Course(shelf.url, lake, payloads=True)) as course:
         assert [one.rows for one in course.run() if one.book is Ledger.EVENTS] == [1] * 10
         assert ids(lake) == IDS
 
 
-async def test_numbers_without_rows_are_within_the_next_segment(pair: Site, lake: str) -> None:
-    with closing(Course(pair, lake)) as course:
+async def test_numbers_without_rows_are_within_the_next_segment(shelf: Shelf, lake: str) -> None:
+    with closing(Course(shelf.url, lake)) as course:
         course.run()
-        topic = await pair.running.log.topic("group:elsewhere")  # of no group that is declared
-        await pair.running.log.append(topic, [draft("x1"), draft("x2")])
+        topic = await shelf.log.topic("group:elsewhere")  # of no group that is declared
+        await shelf.log.append(topic, [draft("x1"), draft("x2")])
         moved = [one for one in course.run() if one.book is Ledger.EVENTS]
         assert [(one.position, one.upto, one.rows) for one in moved] == [(10, 12, 0)]
-        await pair.emit("late")
+        await shelf.deliver("late")
         course.run()
         assert ids(lake) == [*IDS, "late"]
         spans = [(s.after, s.upto) for s in survey(connect(lake)).segments if s.place.book is Ledger.EVENTS]
         assert spans == [(0, 10), (10, 13)]
 
 
-async def test_a_lost_segment_is_not_covered_up(pair: Site, tmp_path: Path) -> None:
+async def test_a_lost_segment_is_not_covered_up(shelf: Shelf, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     storage = connect(lake)
-    with closing(Course(pair, lake)) as course:
+    with closing(Course(shelf.url, lake)) as course:
         course.run()
     (lost,) = [s.place for s in survey(storage).segments if s.place.book is Ledger.EVENTS]
     storage.delete([lost.manifest, lost.data])
-    await pair.emit("late")
-    with closing(Course(pair, lake)) as course:
+    await shelf.deliver("late")
+    with closing(Course(shelf.url, lake)) as course:
         course.run()
     found = survey(storage)
     assert [(trouble.book, trouble.after, trouble.upto) for trouble in found.troubles] == [("events", 0, 10)]
 
 
-async def test_the_state_is_written_when_there_is_news_and_once_a_minute(pair: Site, lake: str) -> None:
+async def test_an_older_copy_that_claims_the_same_history_ships_nothing(shelf: Shelf, tmp_path: Path) -> None:
+    lake, copy = str(tmp_path / "lake"), tmp_path / "copy.db"
+    file = Path(shelf.url.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    await shelf.deliver("late")
+    with closing(Course(shelf.url, lake)) as course:
+        course.run()
+    with closing(Course(f"sqlite:///{copy}", lake)) as course:
+        assert isinstance(course.step(), CursorsMissing)
+        answer = course.step()
+        assert isinstance(answer, Failure)
+        assert (answer.kind, answer.reason) == ("blocked", "lake_unusable")
+        assert "routerd-eventd migrate --new-epoch" in answer.message
+    assert ids(lake) == [*IDS, "late"]
+
+
+async def test_the_state_is_written_when_there_is_news_and_once_a_minute(shelf: Shelf, lake: str) -> None:
     storage = connect(lake)
 
     def as_of() -> int:
         return max(state.as_of for state in survey(storage).nodes)
 
-    with closing(Course(pair, lake)) as course:
+    with closing(Course(shelf.url, lake)) as course:
         course.run()
         assert as_of() == NOON
         course.now += MINUTE // 2
@@ -254,15 +283,15 @@ async def test_the_state_is_written_when_there_is_news_and_once_a_minute(pair: S
         course.run()
         assert as_of() == NOON + MINUTE
         assert survey(storage).nodes[0].complete_until == NOON + MINUTE - shipping.SETTLING
-        await pair.emit("late")
+        await shelf.deliver("late")
         course.now += SECOND
         course.run()
         assert as_of() == NOON + MINUTE + SECOND
 
 
-async def test_an_idle_node_says_that_it_looked_and_opens_what_was_closed(pair: Site, lake: str) -> None:
+async def test_an_idle_node_says_that_it_looked_and_opens_what_was_closed(shelf: Shelf, lake: str) -> None:
     storage = connect(lake)
-    with closing(Course(pair, lake, interval=5 * SECOND)) as course:
+    with closing(Course(shelf.url, lake, interval=5 * SECOND)) as course:
         course.run()
         course.now += 60 * MINUTE
         closed = [close_node(storage, state.node, now=course.now) for state in survey(storage).nodes]
@@ -273,14 +302,14 @@ async def test_an_idle_node_says_that_it_looked_and_opens_what_was_closed(pair: 
         assert (state.interval, state.closed_at) == (5 * SECOND, 0)
 
 
-async def test_what_somebody_has_removed_is_not_promised_again(pair: Site, tmp_path: Path) -> None:
+async def test_what_somebody_has_removed_is_not_promised_again(shelf: Shelf, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     storage = connect(lake)
-    with closing(Course(pair, lake)) as course:
+    with closing(Course(shelf.url, lake)) as course:
         course.run()
         far = NOON + 1000 * DAY
         assert list(retaining(storage, ["site-a"], now=far, keep=DAY))
-        await pair.emit("late")
+        await shelf.deliver("late")
         course.now = far
         course.run()
         assert survey(storage).troubles == []
@@ -288,12 +317,12 @@ async def test_what_somebody_has_removed_is_not_promised_again(pair: Site, tmp_p
         assert (state.segments[Ledger.EVENTS].after, state.segments[Ledger.EVENTS].upto) == (10, 11)
 
 
-async def test_it_tidies_up_when_it_is_asked_to(pair: Site, lake: str) -> None:
+async def test_it_tidies_up_when_it_is_asked_to(shelf: Shelf, lake: str) -> None:
     def pieces(course: Course) -> Iterator[TidyResult]:
         while isinstance(answer := course.shipper.tidy(course.now), TidyResult) and answer.more:
             yield answer
 
-    with closing(Course(pair, lake, compact_after=DAY, retention=900 * DAY)) as course:
+    with closing(Course(shelf.url, lake, compact_after=DAY, retention=900 * DAY)) as course:
         assert list(pieces(course)) == []  # it has not looked at the lake yet
         course.run()
         course.now = NOON + 500 * DAY

@@ -34,17 +34,19 @@ def change_manifest(storage: Storage, segment: Segment, **changes: Any) -> None:
     storage.put(segment.place.manifest, json.dumps(text).encode())
 
 
-def test_a_whole_lake_has_no_trouble(any_storage: Storage) -> None:
+def test_a_whole_lake_has_no_trouble(either_storage: Storage) -> None:
     for book in Ledger:
-        ship(any_storage, 0, 4, book=book)
-        ship(any_storage, 4, 9, book=book)
-    state = ship_state(any_storage, 9)
-    found = survey(any_storage)
+        ship(either_storage, 0, 4, book=book)
+        ship(either_storage, 4, 9, book=book)
+    state = ship_state(either_storage, 9)
+    found = survey(either_storage)
     assert found.troubles == []
     assert found.nodes == [state]
     assert len(found.segments) == 2 * len(Ledger)
     for segment in found.segments:
-        assert read_segment(any_storage, segment)["number"].to_pylist() == [*range(segment.after + 1, segment.upto + 1)]
+        assert read_segment(either_storage, segment)["number"].to_pylist() == [
+            *range(segment.after + 1, segment.upto + 1)
+        ]
 
 
 def test_the_manifest_tells_what_the_rows_are(storage: Storage) -> None:

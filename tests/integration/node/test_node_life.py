@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from eventd.errors import DatabaseUnusable, Unavailable
+from eventd.node.membership import Membership
 from eventd.node.node import Node
 from eventd.runtime.chance import SYSTEM
 from eventd.settings.model import load
@@ -29,7 +30,7 @@ def _listeners(port: int) -> bool:
 async def test_a_stop_in_the_middle_of_a_declaration_leaves_nothing_open(sites: MakeSites) -> None:
     (a,) = sites("a")
     await a.start()
-    for turn in range(12):
+    for turn in range(0, 12, 2):
         port = free_port()
         text = declare(group("a", port=port, secret=a.secret), peer("x", free_port()))
         await a.ask("resources.apply", sources=[{"name": "test", "text": text}])
@@ -107,6 +108,24 @@ async def test_a_listener_whose_address_is_taken_later_is_had_as_soon_as_it_is_f
     await until(lambda: a.running.readiness()["group edge"] == "ok", "the listener to be had")
     assert _listeners(port)
     assert not _listeners(a.port)
+
+
+async def test_a_group_that_does_not_listen_yet_is_not_ready(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    (a,) = sites("a")
+    await a.start()
+    listen, go_on = Membership._listen, asyncio.Event()
+
+    async def late(membership: Membership) -> None:
+        await go_on.wait()
+        await listen(membership)
+
+    monkeypatch.setattr(Membership, "_listen", late)
+    joining = asyncio.create_task(a.join())  # ends when the group is served
+    await until(lambda: "group edge" in a.running.readiness(), "the group to be there")
+    assert a.running.readiness()["group edge"] == "the group does not listen yet"
+    go_on.set()
+    await joining
+    assert a.running.readiness()["group edge"] == "ok"
 
 
 async def test_a_secret_that_appears_late_lets_everything_go_on(sites: MakeSites) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from eventd.audit.report.figures import NONE, counted
+from eventd.audit.report.figures import NONE
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.pair_status import MEANINGS, VERDICTS, noun
 from eventd.audit.report.report import Report
 from eventd.text.invisible import spelled_out
+from eventd.text.plural import counted
 
 MOST_FINDINGS = 100
 """Maximum number of rows in the table of a kind."""

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from eventd.audit.report import figures
-from eventd.audit.report.figures import NONE, counted, moment, period, span, whole
+from eventd.audit.report.figures import NONE, moment, period, span, whole
 from eventd.audit.report.html.balance import balance, objectives
 from eventd.audit.report.html.evidence import evidence
 from eventd.audit.report.html.findings import findings, number_range
@@ -26,6 +26,7 @@ from eventd.audit.report.html.timeline import lasted, timeline
 from eventd.audit.report.pair_status import SIGNS, VERDICTS, due, groups, reused_segments, share_of
 from eventd.audit.report.report import Report, to_json
 from eventd.text.invisible import printable
+from eventd.text.plural import counted
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The content security policy: the page loads nothing, and only its inline style applies."""

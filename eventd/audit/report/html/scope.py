@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from eventd.audit.report.figures import counted, micros, natural, percent
+from eventd.audit.report.figures import micros, natural, percent
 from eventd.audit.report.pair_status import pair_key
 from eventd.audit.report.report import NodeReport, Pair, Report
+from eventd.text.plural import counted
 
 MOST_NOTES = 12
 """Maximum number of notes on pairs."""
@@ -66,8 +67,7 @@ def _of_evidence(report: Report) -> Iterator[str]:
     if claims := [pair for pair in report.pairs if pair.proof == "claims" and pair.delivered]:
         yield f"On {counted(len(claims), 'pair')} the only evidence of delivery is the sender's claim."
     if count := sum(one.count for one in report.receipts if not one.proves_to_others):
-        proves = "proves" if count == 1 else "prove"
-        yield f"{counted(count, 'receipt')} {proves} nothing to a third party: see Receipts below."
+        yield f"{counted(count, 'receipt proves', 'receipts prove')} nothing to a third party: see Receipts below."
 
 
 def _list_names(names: list[str]) -> str:

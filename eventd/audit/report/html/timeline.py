@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eventd.audit.report.figures import HOUR, NONE, counted, micros, natural, period, short_span
+from eventd.audit.report.figures import HOUR, NONE, micros, natural, period, short_span
 from eventd.audit.report.html.scales import SECOND, Tick, TimeScale
 from eventd.audit.report.pair_status import PairKey
 from eventd.audit.report.report import LostSpan, Report
+from eventd.text.plural import counted
 
 MOST_LANES = 30
 """Maximum number of lanes; the pairs with most missing or lost events are drawn."""

@@ -75,7 +75,7 @@ async def test_it_says_what_the_list_says(
     dice = chance
     monkeypatch.setattr(deliveries, "SPAN", dice.choice([1, 20, 1000]))
     monkeypatch.setattr(deliveries, "LOOKED_AT", dice.choice([1, 10, 1000]))
-    for number in range(60):
+    for number in range(30):
         await happen(books, clock, dice, number)
         for peer in ("b", "c"):
             types = dice.sample(TYPES, dice.choice([0, 0, 1, 2]))
@@ -151,7 +151,7 @@ async def test_what_is_rare_costs_the_same_in_a_long_log(books: GroupLedger, dat
     wanted = Selection(Selector()).wanted_by("b")
     before: dict[str, int] = {}
     for portion in range(2):
-        size = 20 if portion == 0 else 2000
+        size = 20 if portion == 0 else 400
         await books.publish(*(draft(f"e{portion}-{at}") for at in range(size)))
         for _ in range(size // 10):
             await books.settle("b", (await books.log.database.read(read_cursor, name)).position + 10)
@@ -171,11 +171,11 @@ async def test_what_is_rare_costs_the_same_in_a_long_log(books: GroupLedger, dat
 @pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 async def test_what_waits_for_many_peers_is_read_once(books: GroupLedger, database: Database) -> None:
     """Peers that have been away for long do not each have the log gone through."""
-    for number in range(300):
+    for number in range(100):
         await books.publish(draft(f"e{number}"))
     few = steps(database, lambda conn: read_outbound(conn, "g", "", NOW))
     await books.declare("b", *(f"p{number}" for number in range(20)), c="types: [x, y]")
     many = steps(database, lambda conn: read_outbound(conn, "g", "", NOW))
     found = await database.read(read_outbound, "g", "", NOW)
-    assert [link["lagEvents"] for link in found] == [300, 0, *[300] * 20]
+    assert [link["lagEvents"] for link in found] == [100, 0, *[100] * 20]
     assert many < 2 * few

@@ -197,6 +197,7 @@ async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: GroupLed
 # --- lag ----------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_lag_is_judged_by_the_groups_limits(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     clock.advance(85)
@@ -219,6 +220,7 @@ spec: {groupRef: g, delivery: {lagWarnSeconds: 10, lagFailSeconds: 30, expiresSo
     assert [(each["severity"], each["actual"]) for each in slo["violations"]] == [("fail", "maxDeliveryLagSeconds=85")]
 
 
+@on_sqlite
 async def test_an_old_observation_is_no_lag(books: GroupLedger) -> None:
     await books.publish(draft("e1", observed=NOW - 10 * HOUR))
     await books.settle("b", 1)
@@ -328,6 +330,24 @@ async def test_an_event_without_proof_is_missing_after_a_repair_of_earlier_event
     assert found["/b expected delivery"] == ("fail", "2 events neither delivered nor pending: e3a, e3b")
 
 
+async def test_an_event_without_proof_is_missing_after_the_link_was_moved_back(
+    books: GroupLedger, log: EventLog, clock: ManualClock
+) -> None:
+    """The first events were sent again, and only the later batch of them is left: it acknowledges them late."""
+    for number in range(1, 5):
+        await books.publish(draft(f"e{number}"))
+        clock.advance(10)
+        await books.settle("b", number)
+    clock.advance(10)
+    name = link_name("g", "b")
+    await log.database.write(lambda conn: rewind(conn, name, position=4, to=0, now=clock.now()))
+    await books.settle("b", 1)
+    await books.settle("b", 4)
+    await log.database.write(lambda conn: conn.execute(batches.delete().where(batches.c.id.not_in([2, 5]))))
+    found = await examine(books)
+    assert found["/b expected delivery"] == ("fail", "2 events neither delivered nor pending: e3, e4")
+
+
 async def test_events_that_end_otherwise_are_told_apart(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3"), draft("e4", node="b"))
     clock.advance(2)
@@ -389,7 +409,7 @@ async def test_all_gaps_are_counted_and_the_last_is_dated(
     status, detail = (await examine(books))["/hub inbound"]
     assert (status, detail) == (
         "warn",
-        "the sender lost events before it could send them (1002 times, last at 2026-11-20T13:00:00Z)",
+        "the sender lost events before it could send them (1,002 times, last at 2026-11-20T13:00:00Z)",
     )
 
 
@@ -489,13 +509,37 @@ async def test_an_event_of_two_runs_has_succeeded_once(books: GroupLedger) -> No
 
 
 @on_sqlite
+async def test_only_the_newest_successful_runs_are_counted(books: GroupLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run lists up to 1,024 events, and runs are kept for days: to count them all would hold up every doctor."""
+    monkeypatch.setattr("eventd.api.doctor.runs.NEWEST_RUNS", 2)
+    await subscribe(books)
+    await books.publish(*(draft(f"e{number}") for number in range(1, 5)))
+    await run(books, RunStatus.SUCCEEDED, 2, "e1", "e2")
+    assert runs_of(await examine(books)) == ("pass", "2 runs, all succeeded")
+    await run(books, RunStatus.SUCCEEDED, 3, "e3")
+    await run(books, RunStatus.SUCCEEDED, 4, "e4")
+    assert runs_of(await examine(books)) == ("pass", "2 runs or more, all succeeded")
+
+
+@on_sqlite
+async def test_a_backlog_of_more_than_a_page_is_said_to_be_one(books: GroupLedger, clock: ManualClock) -> None:
+    """A page ends at 16 MiB, too, with far fewer than 1,000 events."""
+    await subscribe(books)
+    await books.declare()
+    for turn in range(2):
+        await books.publish(*(draft(f"e{turn}-{number}", payload={"a": "x" * (1 << 20)}) for number in range(9)))
+    clock.advance(6)
+    assert runs_of(await examine(books)) == ("warn", "16 runs: 0 succeeded, 0 failed, 16 pending, or more")
+
+
+@on_sqlite
 async def test_the_number_of_dead_letters_is_exact(books: GroupLedger) -> None:
     name = await subscribe(books)
     await books.publish(*(draft(f"e{number}") for number in range(1, COUNTED + 1)))
     topic, now = (await books.log.database.read(read_cursor, name)).topic_id, books.clock.now()
     parked = [DeadLetter(name, at, topic, f"e{at}", "failed", "", 3, now) for at in range(1, COUNTED + 1)]
     await books.log.settle(Step(name, 0, COUNTED, COUNTED, now, (), parked))
-    assert runs_of(await examine(books)) == ("fail", "1000 runs: 0 succeeded, 1000 failed, 0 pending")
+    assert runs_of(await examine(books)) == ("fail", "1,000 runs: 0 succeeded, 1,000 failed, 0 pending")
 
 
 async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: GroupLedger) -> None:
@@ -568,6 +612,7 @@ async def test_looking_changes_nothing(books: GroupLedger, log: EventLog, clock:
     assert await all_rows(log) == before
 
 
+@on_sqlite
 async def test_a_plan_for_a_healthy_node_is_empty(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
@@ -656,6 +701,7 @@ async def test_fixing_what_needs_a_person_changes_nothing(
     assert await all_rows(log) == before
 
 
+@on_sqlite
 async def test_an_action_that_fails_does_not_stop_the_next(books: GroupLedger) -> None:
     await hold_up(books, LinkState.BLOCKED)
     actions = [Action("check-peer-connectivity", "g", peer, "", "why", safe=True) for peer in ("gone", "b")]
@@ -670,6 +716,7 @@ async def test_an_action_that_fails_does_not_stop_the_next(books: GroupLedger) -
     assert found["changed"] is True
 
 
+@on_sqlite
 async def test_what_is_not_safe_is_left_to_a_person(books: GroupLedger, log: EventLog) -> None:
     before = await all_rows(log)
     (done,) = await carry_out(books.services, [Action("configure-peer-endpoint", "g", "b", "", "why", safe=False)])
@@ -706,6 +753,7 @@ def test_every_action_is_in_the_reference() -> None:
 # --- the node itself ----------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_a_node_that_is_not_ready_fails(books: GroupLedger) -> None:
     told = {"database": "ok", "group g": "cannot listen", "group h": "keys"}
 

@@ -30,6 +30,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database, fetch
 from eventd.store.schema.tables import batches, dead_letters
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.sinks import RunningConsumer, ScriptedSink, run_consumer
 
 NAME = "peer:g/b"
@@ -66,6 +67,7 @@ async def held(link: RunningConsumer, state: LinkState, attempts: int | None = N
 # --- the way of a record ------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_what_is_there_and_what_comes_is_delivered_in_order_with_its_proof(
     log: EventLog, topic: int, clock: ManualClock
 ) -> None:
@@ -105,6 +107,7 @@ async def test_pages_bound_a_parcel(log: EventLog, topic: int) -> None:
     assert [[r.event_id for r in parcel.records] for parcel in sink.batches] == [[*"abc"], [*"def"], [*"g"]]
 
 
+@BOTH_DATABASES
 async def test_a_record_that_is_refused_is_set_aside_and_the_rest_goes_on(log: EventLog, topic: int) -> None:
     await publish(log, topic, "a", "poison", "c")
     sink = ScriptedSink(NAME)
@@ -476,6 +479,7 @@ async def test_when_the_first_fails_those_behind_it_are_given_up_and_sent_again(
 # --- from outside -------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_a_pause_gives_up_what_is_under_way_and_a_resumption_sends_it_at_once(
     log: EventLog, database: Database, topic: int, clock: ManualClock
 ) -> None:
@@ -522,6 +526,7 @@ async def test_a_signal_between_looking_and_resting_is_not_lost(
         await until(lambda: sink.taken == ["a"])
 
 
+@BOTH_DATABASES
 async def test_it_ends_when_the_cursor_is_removed(log: EventLog, database: Database, topic: int) -> None:
     await publish(log, topic, "a")
     sink = ScriptedSink(NAME)
@@ -532,6 +537,7 @@ async def test_it_ends_when_the_cursor_is_removed(log: EventLog, database: Datab
         await asyncio.wait_for(link.task, 5)
 
 
+@BOTH_DATABASES
 async def test_when_somebody_else_moved_the_cursor_it_goes_on_from_there(log: EventLog, topic: int) -> None:
     await publish(log, topic, "a", "b")
     sink = ScriptedSink(NAME)
@@ -546,6 +552,7 @@ async def test_when_somebody_else_moved_the_cursor_it_goes_on_from_there(log: Ev
     assert await rows(log, batches, "after", "upto") == [(1, 2)], "the step that lost its fence left no proof"
 
 
+@BOTH_DATABASES
 async def test_when_another_selection_was_declared_it_settles_nothing_and_waits_to_be_replaced(
     log: EventLog, database: Database, topic: int
 ) -> None:
@@ -618,6 +625,7 @@ async def test_a_destination_that_was_started_is_compared_after_what_is_under_wa
 # --- going back ---------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_a_destination_that_has_less_gets_it_again(log: EventLog, topic: int) -> None:
     await publish(log, topic, *"abcd")
     sink = ScriptedSink(NAME, page=(2, 1 << 20))
@@ -711,6 +719,7 @@ async def test_passing_by_is_written_with_the_next_settle(log: EventLog, topic: 
 REPAIR = "repair:g/b/1"
 
 
+@BOTH_DATABASES
 async def test_a_repair_ends_and_removes_itself(log: EventLog, database: Database, topic: int) -> None:
     await publish(log, topic, *"abcdef")
     sink = ScriptedSink(REPAIR, page=(2, 1 << 20), matches=lambda record: record.event_id != "d")
@@ -728,6 +737,7 @@ async def test_a_repair_without_anything_to_send_ends_too(log: EventLog, databas
     assert await database.read(read_cursors) == []
 
 
+@BOTH_DATABASES
 async def test_what_a_repair_leaves_behind_is_kept_with_the_peer(log: EventLog, database: Database, topic: int) -> None:
     await publish(log, topic, "a", "poison", "c")
     await database.write(create_cursor, NAME, kind="peer", topic_id=topic, position=3, now=NOW)
@@ -796,6 +806,7 @@ async def test_an_error_of_ours_is_shown_in_its_own_words(log: EventLog, topic: 
         assert (cursor.reason, cursor.last_error) == ("invalid_request", "the endpoint is nonsense (correct it)")
 
 
+@BOTH_DATABASES
 @pytest.mark.parametrize("question", ["read_cursor", "read_matching"])
 async def test_trouble_with_the_database_is_no_fault_of_the_link(
     log: EventLog,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from eventd.egress.routers.projection import Guarantee
 from eventd.log.core.eventlog import EventLog
 from eventd.log.topics.topics import DeleteTopic
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.routed import RoutedTopics
 
 TAGS = ("x", "y")
@@ -163,9 +164,12 @@ def meshes(draw: st.DrawFn) -> list[Edge]:
     return [Edge(source, dest, {"fan_in": True}) for source, dest in chosen]
 
 
-rounds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+rounds = settings(
+    max_examples=settings.default.max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
+@BOTH_DATABASES
 @rounds
 @given(tree=trees(), history=st.lists(steps, min_size=4, max_size=14))
 async def test_in_any_tree_each_copy_is_made_once_and_in_order(
@@ -187,6 +191,7 @@ async def test_in_any_tree_each_copy_is_made_once_and_in_order(
     await world.remove()
 
 
+@BOTH_DATABASES
 @rounds
 @given(edges=meshes(), history=st.lists(steps, min_size=4, max_size=14))
 async def test_in_any_mesh_of_identities_each_topic_has_each_record_once_and_in_order(

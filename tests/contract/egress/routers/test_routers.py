@@ -25,6 +25,7 @@ from eventd.log.topics.topics import DeleteTopic
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Connection, execute, fetch
 from eventd.testing import ManualClock, give_turns, until
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.routed import RoutedTopics
 
 
@@ -52,6 +53,7 @@ async def letters(routed: RoutedTopics) -> list[tuple[str, int, str]]:
 # --- what is copied -----------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_what_comes_after_a_router_is_copied_in_order_and_once(routed: RoutedTopics) -> None:
     await routed.make("a")
     await routed.put("a", "before")
@@ -160,6 +162,7 @@ async def test_other_options_hold_from_the_next_record_on(routed: RoutedTopics) 
     assert [(r["data"], r.get("$tag")) for r in await routed.records("b")] == [(1, "t"), (2, None)]
 
 
+@BOTH_DATABASES
 async def test_a_step_by_options_that_were_changed_meanwhile_is_void(routed: RoutedTopics) -> None:
     await routed.route("a->b")
     line = await routed.line("a->b")
@@ -203,6 +206,7 @@ async def test_a_router_that_is_changed_or_removed_while_its_source_is_read_hold
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
+@BOTH_DATABASES
 async def test_two_pumps_over_one_database_make_each_copy_once(routed: RoutedTopics) -> None:
     other = RoutedTopics(routed.log)
     await routed.route("a->b", "b->c")
@@ -221,6 +225,7 @@ async def test_the_same_put_changes_nothing(routed: RoutedTopics) -> None:
     assert await routed.line("a->b") == before
 
 
+@BOTH_DATABASES
 async def test_a_refused_router_leaves_nothing_behind(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->c")
     with pytest.raises(RouterCycle):
@@ -235,6 +240,7 @@ async def test_a_refused_router_leaves_nothing_behind(routed: RoutedTopics) -> N
     assert cursors == [("router:a->b",), ("router:b->c",)]
 
 
+@BOTH_DATABASES
 async def test_routers_go_with_their_topic_and_stop_at_once(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->c", "a->d")
     await routed.put("a", 1)
@@ -262,6 +268,7 @@ async def test_a_router_that_is_removed_copies_nothing_more(routed: RoutedTopics
 # --- destinations without room ------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_a_full_destination_holds_its_own_router_alone(routed: RoutedTopics) -> None:
     await routed.make("full", cap_records=2, discard="reject")
     await routed.route("a->full", "a->free")
@@ -307,6 +314,7 @@ async def test_bytes_are_room_too_and_what_never_fits_is_set_aside(routed: Route
     assert [(cursor, reason) for cursor, _, reason in await letters(routed)] == [("router:a->small", "too_large")]
 
 
+@BOTH_DATABASES
 async def test_caps_of_a_destination_that_discards_take_the_oldest_copies(routed: RoutedTopics) -> None:
     await routed.make("last", cap_records=3)
     await routed.route("a->last")
@@ -318,6 +326,7 @@ async def test_caps_of_a_destination_that_discards_take_the_oldest_copies(routed
 # --- what a source loses -------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_what_a_source_loses_is_a_hole_in_the_destination(routed: RoutedTopics) -> None:
     await routed.make("a", cap_records=3)
     await routed.route("a->b")
@@ -334,6 +343,7 @@ async def test_what_a_source_loses_is_a_hole_in_the_destination(routed: RoutedTo
     assert (line.seq, line.forwarded) == (7, 7)
 
 
+@BOTH_DATABASES
 async def test_what_outlives_its_time_before_it_is_copied_is_lost(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.make("a", ttl_ms=1000)
     await routed.route("a->b")
@@ -348,6 +358,7 @@ async def test_what_outlives_its_time_before_it_is_copied_is_lost(routed: Routed
     assert (await routed.line("a->b")).forwarded == 3
 
 
+@BOTH_DATABASES
 async def test_jobs_that_are_done_are_no_loss_when_their_time_is_over(routed: RoutedTopics, clock: ManualClock) -> None:
     await routed.make("a", type="queue", ttl_ms=1000)
     await routed.route("a->b")
@@ -508,6 +519,7 @@ async def test_a_record_that_was_deleted_does_not_come_back_round(routed: Routed
     assert (await routed.data("a"), await routed.data("b")) == ([2, 3], [])
 
 
+@BOTH_DATABASES
 async def test_a_topic_that_was_restored_gets_back_what_it_had(routed: RoutedTopics) -> None:
     await routed.route("a->b", "b->a", **FAN_IN)
     await routed.stop()
@@ -548,6 +560,7 @@ async def test_what_is_only_passed_over_is_written_down_in_time(routed: RoutedTo
     chore.cancel()
 
 
+@BOTH_DATABASES
 async def test_a_step_that_was_written_and_not_heard_of_is_not_made_again(routed: RoutedTopics) -> None:
     await routed.route("a->b", "a->c")
     await routed.stop()
@@ -596,6 +609,7 @@ async def elsewhere(routed: RoutedTopics, router: str) -> None:
     routed.routing = routing
 
 
+@BOTH_DATABASES
 @pytest.mark.parametrize("question", [read_declared, read_heads], ids=["declared", "heads"])
 async def test_one_fault_leaves_no_router_unloaded_and_no_record_unseen(
     routed: RoutedTopics,

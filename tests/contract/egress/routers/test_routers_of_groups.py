@@ -16,11 +16,12 @@ from eventd.log.core.units import Publish
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import RouterCycle, TopicNotFound
-from eventd.resources.effective import GroupConfig, effective
+from eventd.resources.configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, fetch
 from eventd.store.rows.registry import StoredResource, announce, put_resource
 from eventd.testing import NOW, ManualClock, draft
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.declared import API_VERSION
 from tests.support.routed import RoutedTopics
 from tests.support.stored import read_stored
@@ -57,6 +58,7 @@ async def letters(routed: RoutedTopics) -> list[tuple[str, str, str]]:
     return await routed.log.database.read(fetch, "SELECT cursor, event_id, reason FROM dead_letters ORDER BY position")
 
 
+@BOTH_DATABASES
 async def test_facts_become_records_that_say_who_and_what(routed: RoutedTopics) -> None:
     await routed.route("group:g->seen")
     await publish(routed, "e1", node="far", type="lab.seen", subject="s", payload={"a": "1"})
@@ -76,6 +78,7 @@ async def test_a_fact_that_has_expired_is_passed_over(routed: RoutedTopics, cloc
     assert await routed.losses("seen") == []
 
 
+@BOTH_DATABASES
 async def test_facts_that_retention_took_are_lost_to_the_records(routed: RoutedTopics) -> None:
     await routed.route("group:g->seen")
     await routed.stop()
@@ -87,6 +90,7 @@ async def test_facts_that_retention_took_are_lost_to_the_records(routed: RoutedT
     assert await routed.losses("seen") == [(1, 3, "source_trim")]
 
 
+@BOTH_DATABASES
 async def test_records_become_facts_that_come_back_as_they_were(routed: RoutedTopics) -> None:
     await routed.route("said->group:g", "group:g->heard")
     await routed.add("said", [{"data": {"n": 1.50}, "node": "w", "tag": "t", "meta": [1]}, {"data": None}])
@@ -151,6 +155,7 @@ async def test_a_cycle_through_a_group_needs_identities(routed: RoutedTopics) ->
     assert await letters(routed) == []
 
 
+@BOTH_DATABASES
 async def test_a_group_at_its_ceiling_holds_the_router(routed: RoutedTopics) -> None:
     full = replace(group().retention, max_bytes=700)
     routed.groups = {"g": replace(group(), retention=full)}
@@ -183,6 +188,7 @@ async def test_no_router_leads_to_a_group_that_is_not_there(routed: RoutedTopics
             await routed.route(name)
 
 
+@BOTH_DATABASES
 async def test_routers_go_with_a_group(routed: RoutedTopics) -> None:
     await routed.route("said->group:g", "group:g->heard", "said->kept")
 

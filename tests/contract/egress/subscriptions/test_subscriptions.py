@@ -11,6 +11,7 @@ from eventd.log.core import matching_page
 from eventd.log.core.eventlog import EventLog
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.declared import group
 from tests.support.derived import EXPIRED, OBSERVED, plugin, subscription
 from tests.support.engine import Engine, route
@@ -18,7 +19,6 @@ from tests.support.engine import Engine, route
 MS = 0.001
 
 
-on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 """For what has nothing to do with the database: once is enough."""
 
 
@@ -29,6 +29,7 @@ async def engine(log: EventLog, clock: ManualClock) -> AsyncIterator[Engine]:
     await made.close()
 
 
+@BOTH_DATABASES
 async def test_an_event_becomes_a_part_at_once_and_only_once(engine: Engine) -> None:
     await engine.subscribe()
     await engine.emit("e1", subject="10.88.60.9/32")
@@ -66,7 +67,6 @@ async def test_events_of_one_window_are_one_run(engine: Engine, clock: ManualClo
     await engine.ran(["e1", "e2"])
 
 
-@on_sqlite
 async def test_an_event_puts_off_the_end_of_a_debounce(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"debounce": "80ms"})
     await engine.emit("e1")
@@ -81,7 +81,6 @@ async def test_an_event_puts_off_the_end_of_a_debounce(engine: Engine, clock: Ma
     await engine.ran(["e1", "e2"])
 
 
-@on_sqlite
 async def test_both_together_close_at_whichever_is_first(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "100ms", "debounce": "60ms"})
     await engine.emit("e1")
@@ -97,7 +96,6 @@ async def test_both_together_close_at_whichever_is_first(engine: Engine, clock: 
     await engine.ran(["e1", "e2"], ["e3"])
 
 
-@on_sqlite
 async def test_a_debounce_alone_lasts_a_minute_at_most(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"debounce": "20s"})
     for number, wait in enumerate((20, 20, 20, 15)):
@@ -107,7 +105,6 @@ async def test_a_debounce_alone_lasts_a_minute_at_most(engine: Engine, clock: Ma
     await engine.ran(["e0", "e1", "e2", "e3"])
 
 
-@on_sqlite
 async def test_what_does_not_concern_it_puts_nothing_off(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"debounce": "80ms"})
     await engine.emit("e1")
@@ -132,7 +129,6 @@ async def test_a_full_window_closes_at_once_and_the_rest_comes_next(engine: Engi
     assert engine.plugins.given[1] == [f"e{number:04}" for number in range(1024, 1100)]
 
 
-@on_sqlite
 async def test_four_mebibytes_are_enough(engine: Engine) -> None:
     await engine.subscribe(trigger={"batchWindow": "10s"})
     for first in range(0, 140, 20):
@@ -143,6 +139,7 @@ async def test_four_mebibytes_are_enough(engine: Engine) -> None:
     await engine.gathering(10)
 
 
+@BOTH_DATABASES
 async def test_a_window_survives_a_restart_and_closes_when_it_would_have(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "80ms"})
     await engine.emit("e1")
@@ -201,7 +198,6 @@ async def test_pausing_in_an_open_window_loses_nothing(engine: Engine, clock: Ma
     await engine.ran(["e1", "e2"])
 
 
-@on_sqlite
 async def test_a_window_does_not_wait_for_a_clock_that_was_set_back(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "10s"})
     await engine.emit("e1")
@@ -213,7 +209,6 @@ async def test_a_window_does_not_wait_for_a_clock_that_was_set_back(engine: Engi
     await engine.ran(["e2", "e1"])  # by time of observation, and by that clock e2 is the earlier one
 
 
-@on_sqlite
 @pytest.mark.parametrize("step", [-86400, 86400])
 async def test_a_step_of_the_wall_clock_moves_no_window(engine: Engine, clock: ManualClock, step: int) -> None:
     await engine.subscribe(trigger={"batchWindow": "100s", "debounce": "60s"})
@@ -232,7 +227,6 @@ async def test_a_step_of_the_wall_clock_moves_no_window(engine: Engine, clock: M
     assert sorted(engine.plugins.given[0]) == ["e1", "e2"]
 
 
-@on_sqlite
 async def test_a_new_declaration_of_the_window_holds_for_the_open_one(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "1h"})
     await engine.emit("e1")
@@ -254,7 +248,6 @@ async def test_what_expires_in_the_window_is_not_run(engine: Engine, clock: Manu
     assert [run.event_ids for run in await engine.runs()] == [["long"]]
 
 
-@on_sqlite
 async def test_a_window_in_which_everything_expires_is_no_run(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(trigger={"batchWindow": "10s"})
     await engine.emit("short", ttl="5s")
@@ -268,6 +261,7 @@ async def test_a_window_in_which_everything_expires_is_no_run(engine: Engine, cl
 # --- coalescing -----------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_of_events_with_one_key_the_last_goes_and_every_id_is_accounted_for(
     engine: Engine, clock: ManualClock
 ) -> None:
@@ -285,7 +279,6 @@ async def test_of_events_with_one_key_the_last_goes_and_every_id_is_accounted_fo
     assert [(row["eventId"], row["status"], row["outcome"]) for row in shown] == [("a2", "succeeded", "coalesced")]
 
 
-@on_sqlite
 async def test_a_key_is_one_of_a_type(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(OBSERVED, "t", trigger={"batchWindow": "1s"})
     await engine.emit("a1", dedupeKey="a")
@@ -306,6 +299,7 @@ async def test_a_thousand_and_more_of_one_key_are_one_event(engine: Engine, cloc
     assert sorted([*run.event_ids, *run.coalesced]) == ids
 
 
+@BOTH_DATABASES
 async def test_a_refresh_runs_again_and_renews_the_part(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe()
     await engine.emit("e1", ttl="300s")
@@ -347,7 +341,6 @@ async def test_nothing_to_propose_is_no_part(engine: Engine) -> None:
 # --- selection ------------------------------------------------------------------------------------------------------
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("match", "taken"),
     [
@@ -419,6 +412,7 @@ async def not_any(engine: Engine) -> bool:
     return not await engine.backfills()
 
 
+@BOTH_DATABASES
 async def test_widening_holds_across_a_restart(engine: Engine) -> None:
     await engine.subscribe(match={"subjectPrefixes": ["a"]})
     await engine.emit("a1", "b1", "b2")
@@ -499,7 +493,6 @@ async def test_turning_withdrawal_on_ends_only_what_is_not_observed_again(engine
 # --- what it costs --------------------------------------------------------------------------------------------------
 
 
-@on_sqlite
 async def test_fifty_that_nothing_concerns_take_no_block_apart_and_leave_the_database_alone(
     engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from eventd.plugins.contract.contract import Result, RunRequest
 from eventd.store.parts.claims import FOR_SUBJECT
 from eventd.store.rows.runs import RunStatus
 from eventd.testing import ManualClock, give_turns, until
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.derived import EXPIRED, OBSERVED
 from tests.support.engine import TTL, Engine, fail_for, failure, route
 
@@ -111,7 +112,8 @@ class History:
         assert await self.engine.claims() == {f"claim-{subject}": name for subject, name in last.items()}
 
 
-@pytest.mark.parametrize("number", range(4))
+@BOTH_DATABASES
+@pytest.mark.parametrize("number", range(2))
 async def test_whatever_happens_each_event_comes_to_its_end_once(
     log: EventLog, clock: ManualClock, number: int, chance: random.Random
 ) -> None:

@@ -12,6 +12,7 @@ from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.testing import NOW, ManualClock, give_turns, until
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support.declared import group
 from tests.support.derived import OBSERVED, plugin, subscription
 from tests.support.engine import Engine, fail_for, failure, routes
@@ -19,7 +20,6 @@ from tests.support.engine import Engine, fail_for, failure, routes
 ONCE = {"maxAttempts": 1}
 
 
-on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 """For what has nothing to do with the database: once is enough."""
 
 
@@ -49,6 +49,7 @@ async def no_backfill(engine: Engine) -> None:
 # --- retry ----------------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_what_was_parked_is_tried_once_more(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
     engine.plugins.always = fail_for("e1", "e3")
@@ -94,10 +95,14 @@ async def test_a_retry_begins_to_count_anew(engine: Engine, clock: ManualClock) 
     engine.plugins.always = lambda request: failure()
     await engine.emit("e1", ttl="1000h")
     await engine.emit("e2", ttl="100h")
-    while len(await engine.letters()) < 2:
-        await until(lambda: clock.waits or not engine.plugins.running)
-        clock.advance(1)
-        await give_turns()
+
+    async def both() -> bool:
+        if clock.waits:
+            clock.advance(1)
+            await give_turns()
+        return len(await engine.letters()) == 2
+
+    await until(both, "two dead letters")
     await engine.rested()
     await engine.ask("subscriptions.retry", subscription="claims", ids=["e2"])
     await engine.gathering(1)
@@ -111,6 +116,7 @@ async def test_a_retry_begins_to_count_anew(engine: Engine, clock: ManualClock) 
     assert (last.event_ids, last.attempt) == (["e1"], 1)
 
 
+@BOTH_DATABASES
 async def test_what_cannot_be_tried_again_stays_with_the_reason(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(retry=ONCE)
     engine.plugins.always = lambda request: failure()
@@ -169,6 +175,7 @@ async def test_a_paused_subscription_retries_when_it_is_resumed(engine: Engine) 
 # --- reset ----------------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_from_the_beginning(engine: Engine) -> None:
     await engine.subscribe(retry=ONCE)
     engine.plugins.always = fail_for("e2")
@@ -183,6 +190,7 @@ async def test_from_the_beginning(engine: Engine) -> None:
     assert await engine.letters() == [], "a reset removes the dead letters"
 
 
+@BOTH_DATABASES
 async def test_since_a_time(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe()
     await engine.emit("e1")
@@ -226,6 +234,7 @@ async def test_a_reset_does_not_wait_for_an_open_window(engine: Engine, clock: M
     await engine.ran(["e2"])
 
 
+@BOTH_DATABASES
 async def test_a_reset_forgets_failures(engine: Engine) -> None:
     await engine.subscribe(retry={"maxAttempts": 3, "baseBackoff": "1m"})
     engine.plugins.always = lambda request: failure()
@@ -241,37 +250,32 @@ async def test_a_reset_forgets_failures(engine: Engine) -> None:
 # --- nonsense -------------------------------------------------------------------------------------------------------
 
 
-@on_sqlite
-@pytest.mark.parametrize("operation", ["retry", "reset", "pause", "resume"])
-async def test_who_is_not_there_cannot_be_operated(engine: Engine, operation: str) -> None:
+async def test_who_is_not_there_cannot_be_operated(engine: Engine) -> None:
     await engine.subscribe()
-    for name in ("clams", "EventSubscription/clams"):
-        with pytest.raises(NotFound) as caught:
-            await engine.ask(f"subscriptions.{operation}", subscription=name)
-        assert caught.value.message == "EventSubscription clams is not declared"
-        assert caught.value.hint == "did you mean claims?"
-    with pytest.raises(NotFound, match="EventSubscription claims is not declared in group other"):
-        await engine.ask(f"subscriptions.{operation}", subscription="claims", group="other")
+    for operation in ("retry", "reset", "pause", "resume"):
+        for name in ("clams", "EventSubscription/clams"):
+            with pytest.raises(NotFound) as caught:
+                await engine.ask(f"subscriptions.{operation}", subscription=name)
+            assert caught.value.message == "EventSubscription clams is not declared"
+            assert caught.value.hint == "did you mean claims?"
+        with pytest.raises(NotFound, match="EventSubscription claims is not declared in group other"):
+            await engine.ask(f"subscriptions.{operation}", subscription="claims", group="other")
 
 
-@on_sqlite
-@pytest.mark.parametrize(
-    ("operation", "params", "told"),
-    [
+async def test_nonsense_is_refused(engine: Engine) -> None:
+    await engine.subscribe()
+    nonsense: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("reset", {"since": "1h", "latest": True}, "since and latest name two positions: leave one out"),
         ("runs", {"status": "done"}, "status: 'done' is not one of pending, succeeded, failed"),
         ("runs", {"limit": 0}, "greater than or equal to 1"),
         ("pause", {"by": "x" * 201}, "at most 200 characters"),
-    ],
-)
-async def test_nonsense_is_refused(engine: Engine, operation: str, params: dict[str, Any], told: str) -> None:
-    await engine.subscribe()
-    with pytest.raises(ValidationError) as caught:
-        await engine.ask(f"subscriptions.{operation}", subscription="claims", **params)
-    assert told in str(caught.value)
+    )
+    for operation, params, told in nonsense:
+        with pytest.raises(ValidationError) as caught:
+            await engine.ask(f"subscriptions.{operation}", subscription="claims", **params)
+        assert told in str(caught.value)
 
 
-@on_sqlite
 async def test_a_time_that_is_none_is_refused(engine: Engine) -> None:
     await engine.subscribe()
     with pytest.raises(Invalid, match="since"):
@@ -286,6 +290,7 @@ async def shown(engine: Engine, **asked: Any) -> dict[str, Any]:
     return answer
 
 
+@BOTH_DATABASES
 async def test_runs_are_listed_the_newest_first_in_pages(engine: Engine) -> None:
     await engine.subscribe()
     for number in range(5):
@@ -317,6 +322,7 @@ async def test_runs_are_listed_the_newest_first_in_pages(engine: Engine) -> None
     }
 
 
+@BOTH_DATABASES
 async def test_an_event_is_shown_as_it_stands(engine: Engine) -> None:
     await engine.subscribe(retry={"maxAttempts": 3, "baseBackoff": "1s", "maxBackoff": "1s"})
     engine.plugins.answers.append(failure())
@@ -347,6 +353,7 @@ async def test_one_event_is_found_however_old(engine: Engine) -> None:
     assert (await shown(engine, group="other"))["runs"] == []
 
 
+@BOTH_DATABASES
 async def test_runs_of_a_deleted_subscription_stay(engine: Engine) -> None:
     await engine.subscribe()
     await engine.emit("e1")
@@ -355,6 +362,7 @@ async def test_runs_of_a_deleted_subscription_stay(engine: Engine) -> None:
     assert [row["eventId"] for row in (await shown(engine))["runs"]] == ["e1"]
 
 
+@BOTH_DATABASES
 async def test_states_are_listed_by_group_and_name(engine: Engine) -> None:
     await engine.apply(
         group("onprem"),
@@ -376,6 +384,7 @@ async def test_states_are_listed_by_group_and_name(engine: Engine) -> None:
 # --- gaps -----------------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_what_retention_took_is_told(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe()
     await engine.emit("e0")

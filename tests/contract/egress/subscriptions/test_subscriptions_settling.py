@@ -12,9 +12,10 @@ from eventd.egress.subscriptions import run_effect
 from eventd.errors import DatabaseUnavailable
 from eventd.log.core import commit, units
 from eventd.log.core.eventlog import EventLog
-from eventd.resources.effective import topic_of
+from eventd.resources.configuration import topic_of
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
+from tests.contract.egress.conftest import BOTH_DATABASES
 from tests.support import operations
 from tests.support.declared import group
 from tests.support.derived import EXPIRED, OBSERVED, plugin, subscription
@@ -25,7 +26,6 @@ SEEN = "lab.seen"
 FACT = {"type": SEEN, "subject": "x", "message": "seen", "attributes": {"n": "1"}}
 
 
-on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 """For what has nothing to do with the database: once is enough."""
 
 
@@ -78,6 +78,7 @@ STEPS = (
 )
 
 
+@BOTH_DATABASES
 @pytest.mark.parametrize(
     ("owner", "name", "error", "after"),
     [
@@ -114,6 +115,7 @@ async def test_whatever_fails_at_settling_nothing_is_half_done(
     assert {run.attempt for run in await engine.runs()} == {1}
 
 
+@BOTH_DATABASES
 async def test_a_reset_while_the_plugin_runs_makes_the_run_void(engine: Engine) -> None:
     await engine.subscribe()
     told = engine.plugins.hold()
@@ -131,6 +133,7 @@ async def test_a_reset_while_the_plugin_runs_makes_the_run_void(engine: Engine) 
     assert await engine.statuses() == ["interrupted", "succeeded"]
 
 
+@BOTH_DATABASES
 async def test_another_process_resets_it_while_the_plugin_runs(engine: Engine) -> None:
     """The node has not taken notice yet: what it settles is refused."""
     await engine.subscribe()
@@ -148,6 +151,7 @@ async def test_another_process_resets_it_while_the_plugin_runs(engine: Engine) -
     await engine.ran(["e1"], ["e2"])
 
 
+@BOTH_DATABASES
 async def test_a_subscription_that_is_deleted_while_its_plugin_runs_leaves_nothing(engine: Engine) -> None:
     await engine.subscribe()
     told = engine.plugins.hold()
@@ -163,6 +167,7 @@ async def test_a_subscription_that_is_deleted_while_its_plugin_runs_leaves_nothi
 # --- events that runs emit ------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_a_fact_enters_the_log_with_the_part(engine: Engine) -> None:
     await engine.subscribe()
     engine.plugins.always = answer_with(events=[FACT, {**FACT, "ttl": "5m", "dedupeKey": "k"}])
@@ -210,29 +215,32 @@ async def test_a_name_that_is_taken_is_told(engine: Engine) -> None:
     assert run.error == "not stored, because another event has the id: mine"
 
 
-@on_sqlite
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"type": " "},
-        {**FACT, "ttl": "soon"},
-        {**FACT, "expiresAt": "today"},
-        {**FACT, "payload": {"deep": {"er": 1}}},
-        {**FACT, "subject": "x" * 600},
-        {**FACT, "payload": {"large": "x" * 3_000_000}},
-    ],
+BAD_FACTS: tuple[dict[str, Any], ...] = (
+    {"type": " "},
+    {**FACT, "ttl": "soon"},
+    {**FACT, "expiresAt": "today"},
+    {**FACT, "payload": {"deep": {"er": 1}}},
+    {**FACT, "subject": "x" * 600},
+    {**FACT, "payload": {"large": "x" * 3_000_000}},
 )
-async def test_a_fact_that_cannot_be_stored_fails_the_run(engine: Engine, bad: dict[str, Any]) -> None:
+
+
+async def test_a_fact_that_cannot_be_stored_fails_the_run(engine: Engine) -> None:
     await engine.subscribe(retry={"maxAttempts": 1})
-    engine.plugins.always = lambda request: answer_with(route(request.events[0]), events=[bad])(request)
-    await engine.emit("e1")
-    await until(engine.letters, "a dead letter")
-    ((_, reason, _, words),) = await engine.letters()
-    assert reason == "bad_event"
-    assert "status.events[0]" in words
-    assert await engine.parts() == []
-    (run,) = await engine.runs()
-    assert (run.exit_code, len(run.stdout_digest)) == (0, 64), "the run is reported all the same"
+    for number, bad in enumerate(BAD_FACTS):
+        engine.plugins.always = lambda request, bad=bad: answer_with(route(request.events[0]), events=[bad])(request)  # type: ignore[misc]
+        await engine.emit(f"e{number}")
+        await until(lambda count=number + 1: _has_letters(engine, count), "a dead letter")  # type: ignore[misc]
+        event, reason, _, words = (await engine.letters())[-1]
+        assert (event, reason) == (f"e{number}", "bad_event")
+        assert "status.events[0]" in words
+        assert await engine.parts() == []
+        run = (await engine.runs())[-1]
+        assert (run.exit_code, len(run.stdout_digest)) == (0, 64), "the run is reported all the same"
+
+
+async def _has_letters(engine: Engine, count: int) -> bool:
+    return len(await engine.letters()) == count
 
 
 async def test_one_that_asks_for_what_it_says_does_not_go_in_a_circle(engine: Engine) -> None:
@@ -269,6 +277,7 @@ async def test_two_that_feed_each_other_do_not_go_in_a_circle(engine: Engine) ->
     assert len(engine.plugins.requests) in (2, 3, 4)
 
 
+@BOTH_DATABASES
 async def test_a_full_group_holds_the_run_up_and_nothing_is_blamed(engine: Engine, clock: ManualClock) -> None:
     spec = {"retention": {"maxBytes": 2000}}
     await engine.apply(group("onprem", **spec), plugin("/bin/true"), subscription(retry={"maxAttempts": 1}))
@@ -314,6 +323,7 @@ async def test_a_fact_that_the_node_itself_holds_is_refused(engine: Engine) -> N
 # --- withdrawal -----------------------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_what_has_gone_is_withdrawn_after_its_grace(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(lifetime={"grace": "10s"})
     await engine.emit("e1", "e2")
@@ -398,6 +408,7 @@ async def test_it_may_be_told_not_to_withdraw(engine: Engine, clock: ManualClock
     assert await engine.claims() == {"claim-s": "e1"}
 
 
+@BOTH_DATABASES
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
 async def test_what_a_deleted_subscription_made_ends_after_its_grace(
     engine: Engine, clock: ManualClock, up: bool
@@ -442,6 +453,7 @@ async def test_a_subscription_that_turns_to_another_group_takes_nothing_along(
 # --- again under the same names -------------------------------------------------------------------------------------
 
 
+@BOTH_DATABASES
 async def test_declared_again_it_knows_nothing_of_before(engine: Engine, clock: ManualClock) -> None:
     await engine.subscribe(retry={"maxAttempts": 2, "baseBackoff": "1s"}, lifetime={"grace": "10s"})
     await engine.emit("e1")

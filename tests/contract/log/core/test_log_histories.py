@@ -295,13 +295,13 @@ def test_any_history_keeps_the_log_whole(
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         seeded(lambda: Histories(renew)),
         # Not shrunk: that runs hundreds of histories more, and the one that failed is printed in full.
-        settings=settings(max_examples=8, stateful_step_count=20, phases=[Phase.reuse, Phase.generate]),
+        settings=settings(max_examples=5, stateful_step_count=16, phases=[Phase.reuse, Phase.generate]),
     )
 
 
 # --- real crashes -------------------------------------------------------------------------------------------------
 
-KILLS = 20
+KILLS = 8
 
 
 async def test_writers_that_are_killed_at_any_moment_lose_nothing_they_acknowledged(

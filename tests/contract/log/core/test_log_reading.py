@@ -356,7 +356,7 @@ async def check_places(log: EventLog, model: Model, dice: random.Random) -> None
     assert [*between(model, after, upto)] == [r for r in model.held if since <= r.recorded_at <= until]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 32))
 async def test_every_reader_finds_what_a_look_at_each_record_finds(
     log: EventLog, clock: ManualClock, seed: int
@@ -384,7 +384,7 @@ async def test_every_reader_finds_what_a_look_at_each_record_finds(
                 await prune(log, models[0], dice, passed)
         for model in models:
             await check_places(log, model, dice)
-            for _ in range(8):
+            for _ in range(5):
                 after = max(0, head - dice.randint(0, 30))
                 wanted = some_wanted(dice, model)
                 await check_lines(log, model, dice, wanted, after)

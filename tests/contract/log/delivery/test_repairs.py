@@ -183,12 +183,11 @@ async def test_nothing_to_send_is_refused(books: GroupLedger, clock: ManualClock
         await books.call("deliveries.redeliver", group="g", peer="c", from_seq=3, to_seq=2)
 
 
-@pytest.mark.parametrize(
-    "choice", [{}, {"ids": ["e1"], "from_seq": 1}, {"since": "1h", "to_seq": 3}, {"ids": ["e1"], "until": "1h"}]
-)
-async def test_events_are_chosen_in_one_way(books: GroupLedger, choice: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="in one way"):
-        await books.call("deliveries.redeliver", group="g", peer="b", **choice)
+async def test_events_are_chosen_in_one_way(books: GroupLedger) -> None:
+    choices = ({}, {"ids": ["e1"], "from_seq": 1}, {"since": "1h", "to_seq": 3}, {"ids": ["e1"], "until": "1h"})
+    for choice in choices:
+        with pytest.raises(ValidationError, match="in one way"):
+            await books.call("deliveries.redeliver", group="g", peer="b", **choice)
 
 
 async def test_a_repair_of_a_paused_peer_waits(books: GroupLedger) -> None:

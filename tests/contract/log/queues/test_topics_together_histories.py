@@ -182,10 +182,10 @@ async def test_the_books_are_true_after_any_burst(
         storm = Storm(routed, clock, chance, group)
         for name in QUEUES:
             await routed.make(name, type="queue", lease_ms=100)
-        for burst in range(25):
+        for burst in range(12):
             await _some_cancelled([storm.act() for _ in range(chance.choice([1, 5, 25]))], chance)
             await database.read(check_topics)
-            if burst % 8 == 7:
+            if burst % 5 == 4:
                 await routed.stop()
                 await routed.start()
     finally:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import subprocess
-import sys
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from eventd.runtime.clock import SystemClock
 from eventd.testing import NOW, ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running, programs
 from tests.support.plugins import SECOND, manual_request, plugin_config, write_program, write_script
-from tests.support.source import ROOT
 
 HEAD = '{"apiVersion":"plugin.routerd.net/v1alpha1","kind":"PluginResult","status":'
 EMPTY = HEAD + '{"ttl":"5m"}}'
@@ -159,35 +157,17 @@ async def test_pipes_that_are_closed_before_the_end(plugins: Plugins, tmp_path: 
     assert (await fail(plugins, path)).exit_code == 3
 
 
-async def test_a_flood_of_output_is_stopped(plugins: Plugins, tmp_path: Path) -> None:
-    failed = await fail(plugins, write_script(tmp_path, "#!/bin/sh\nexec head -c 100000000 /dev/zero\n"))
+async def test_a_flood_of_output_is_stopped_and_little_of_it_is_held(plugins: Plugins, tmp_path: Path) -> None:
+    path = write_script(tmp_path, "#!/bin/sh\nexec head -c 100000000 /dev/zero\n")
+    tracemalloc.start()
+    try:
+        failed = await fail(plugins, path)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert failed.reason == "stdout_too_large"
     assert failed.message == "the plugin was killed: it wrote more than 4096 KiB to its output"
-
-
-NODE = """
-import asyncio, resource, sys
-from eventd.runtime.clock import SystemClock
-from eventd.plugins.contract.contract import PluginFailed
-from eventd.plugins.run.plugins import Plugins
-from tests.support.plugins import manual_request, plugin_config
-async def main():
-    plugins = Plugins(SystemClock(), environment={"PATH": "/usr/bin:/bin"})
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
-        await plugins.run(plugin_config(executable=sys.argv[1]), manual_request())
-    except PluginFailed as failed:
-        print(failed.reason, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-asyncio.run(main())
-"""
-
-
-def test_little_of_a_flood_is_held(tmp_path: Path) -> None:
-    path = write_script(tmp_path, "#!/bin/sh\nexec head -c 100000000 /dev/zero\n")
-    done = subprocess.run([sys.executable, "-c", NODE, path], cwd=ROOT, capture_output=True, text=True, check=True)
-    reason, kibibytes = done.stdout.split()
-    assert reason == "stdout_too_large"
-    assert int(kibibytes) < 32 * 1024
+    assert held < 32 << 20
 
 
 async def test_what_is_left_behind_and_holds_the_output_is_waited_for_only_a_second(
@@ -234,84 +214,13 @@ async def test_an_end_is_noticed_without_process_descriptors(
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (b"", "the plugin wrote nothing to its standard output"),
-        (b" \n", "the plugin wrote nothing to its standard output"),
-        (b"null", "the plugin's output is not a mapping"),
-        (b"[1, 2]", "the plugin's output is not a mapping"),
-        (b"hello", "the plugin's output is not a mapping"),
-        (b"\x7fELF\x02\x01\x01\0\0", "neither JSON nor YAML: line 1: the character U+007F is not allowed in YAML"),
-        (b'{"a": "\xff"}', "the plugin's output is not text: byte 7 is not UTF-8"),
-        (b"{", "the plugin's output is neither JSON nor YAML: line 2"),
-        (b"a: 1\na: 2\n", "the plugin's output, line 2: the key a stands twice in one mapping, first on line 1"),
-        (b'{"a": 1,\n"b": {"c": 1, "c": 2}}', "line 2: the key c stands twice in one mapping, first on line 2"),
-        (EMPTY.encode() + b"\n---\nb: 1\n", "the plugin's output continues after its first document, on line 3"),
-        (EMPTY.encode() + b"\n" + EMPTY.encode(), "the plugin's output is neither JSON nor YAML: line 2"),
-        (EMPTY.encode() + b"\ndone\n", "the plugin's output is neither JSON nor YAML: line 2"),
-        (b"a: !!python/object/apply:os.system [id]\n", "is not supported; leave it out"),
-        (b"a: &a [*a]\n", "the alias *a stands inside itself"),
-        (b"[" * 100_000, "is nested more than 64 levels deep"),
-        (b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", "is nested more than 64 levels deep"),
-    ],
-)
-async def test_bytes_that_are_no_answer(plugins: Plugins, tmp_path: Path, answer: bytes, told: str) -> None:
-    failed = await fail(plugins, says(tmp_path, answer))
-    assert failed.reason in ("undecodable", "refused")
-    assert told in failed.message
+async def test_bytes_that_are_no_answer(plugins: Plugins, tmp_path: Path) -> None:
+    """See `test_answers` for what is refused."""
+    failed = await fail(plugins, says(tmp_path, b"[1, 2]"))
+    assert failed.reason == "undecodable"
+    assert failed.message == "the plugin's output is not a mapping"
     assert (failed.exit_code, failed.about_plugin, failed.transient) == (0, False, False)
     assert len(failed.stdout_digest) == 64
-
-
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (EMPTY.replace("net/v1alpha1", "net/v1"), "apiVersion must be plugin.routerd.net/v1alpha1"),
-        (EMPTY.replace("PluginResult", "PluginRequest"), "kind must be PluginResult"),
-        (EMPTY.replace('"status"', '"statues"'), "status is required"),
-        (HEAD + "{}}", "status.ttl is required"),
-        (HEAD + '{"ttl":null}}', "status.ttl is required"),
-        (HEAD + '{"ttl":NaN}}', "status.ttl 'NaN' is not a duration; write 30s, 5m or 168h"),
-        (HEAD + '{"ttl":"1w"}}', "status.ttl '1w' is not a duration; write 30s, 5m or 168h"),
-        (HEAD + '{"ttl":"1h","observedAt":"9999-12-31T23:30:00Z"}}', "status.observedAt is too late"),
-        (HEAD + '{"ttl":"1h","resources":{}}}', "status.resources must be a list"),
-        (HEAD + '{"ttl":"1h","x":.nan}}', "contains a number that is not finite"),
-        (HEAD + '{"ttl":"1h","x":"\\u0000"}}', "contains the character U+0000"),
-        (HEAD + '{"ttl":"1h","x":123456789012345678901234567890}}', "contains a whole number of more than 64 bits"),
-    ],
-)  # fmt: skip
-async def test_answers_that_are_refused(plugins: Plugins, tmp_path: Path, answer: str, told: str) -> None:
-    failed = await fail(plugins, says(tmp_path, answer.encode()))
-    assert failed.reason == "refused"
-    assert told in failed.message
-
-
-@pytest.mark.parametrize("beginning", ["", "# the same as YAML\n"])
-@pytest.mark.parametrize(("lists", "told"), [(61, ""), (62, "is nested more than 64 levels deep")])
-async def test_json_may_be_as_deep_as_yaml(
-    plugins: Plugins, tmp_path: Path, beginning: str, lists: int, told: str
-) -> None:
-    """The mapping, the status, the lists and the number in them."""
-    answer = beginning + HEAD + '{"ttl":"5m","x":' + "[" * lists + "1" + "]" * lists + "}}"
-    path = says(tmp_path, answer.encode())
-    if told:
-        assert told in (await fail(plugins, path)).message
-    else:
-        await run(plugins, path)
-
-
-async def test_a_billion_laughs_are_not_laughed(plugins: Plugins, tmp_path: Path) -> None:
-    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    failed = await fail(plugins, says(tmp_path, "\n".join(lines).encode()))
-    assert "values once its aliases are expanded" in failed.message
-
-
-async def test_one_long_laugh_many_times_is_not_laughed_either(plugins: Plugins, tmp_path: Path) -> None:
-    text = f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 1000)}]\n"
-    failed = await fail(plugins, says(tmp_path, text.encode()))
-    assert failed.message == "the plugin's answer is too large with its aliases expanded"
 
 
 async def test_as_much_as_is_allowed_is_read_while_the_loop_goes_on(plugins: Plugins, tmp_path: Path) -> None:
@@ -346,32 +255,6 @@ async def test_a_small_answer_that_takes_long_to_read_does_not_hold_the_loop(
     assert readers == [False]
 
 
-async def test_yaml_is_an_answer(plugins: Plugins, tmp_path: Path) -> None:
-    answer = """\
-apiVersion: plugin.routerd.net/v1alpha1
-kind: PluginResult
-status:
-  ttl: 10m
-  observedAt: 2026-05-30T12:00:05Z
-  resources:
-    - apiVersion: net.routerd.net/v1alpha1
-      kind: IPv4Route
-      metadata: {name: claim, annotations: {b: "2", a: "1"}, labels: {x: y}}
-      spec: {gateway: 10.99.0.6, enabled: yes}
-"""
-    result = (await run(plugins, says(tmp_path, answer.encode()))).result
-    assert result.observed_at == 1780142405 * SECOND
-    assert result.ttl == 600 * SECOND
-    assert result.resources == [
-        {
-            "apiVersion": "net.routerd.net/v1alpha1",
-            "kind": "IPv4Route",
-            "metadata": {"name": "claim", "annotations": {"a": "1", "b": "2"}},
-            "spec": {"gateway": "10.99.0.6", "enabled": "yes"},
-        }
-    ]
-
-
 async def test_a_result_without_a_time_was_observed_now(tmp_path: Path) -> None:
     plugins = Plugins(ManualClock(), environment={"PATH": "/usr/bin:/bin"})
     path = says(tmp_path, EMPTY.encode())
@@ -382,12 +265,12 @@ async def test_a_result_without_a_time_was_observed_now(tmp_path: Path) -> None:
     await plugins.close()
 
 
-async def test_a_hundred_runs_leave_nothing_behind(plugins: Plugins, tmp_path: Path) -> None:
+async def test_many_runs_leave_nothing_behind(plugins: Plugins, tmp_path: Path) -> None:
     path = says(tmp_path, EMPTY.encode())
     config = plugin_config(executable=path, concurrency=8)
     await asyncio.gather(*[plugins.run(config, manual_request()) for _ in range(8)])  # the guards that are kept
     before = len(descriptors())
-    await asyncio.gather(*[plugins.run(config, manual_request(10)) for _ in range(100)])
+    await asyncio.gather(*[plugins.run(config, manual_request(10)) for _ in range(30)])
     # A guard that is not kept ends after its run was answered.
     await until(lambda: not programs() and len(descriptors()) == before, "what was started to end")
 

@@ -49,16 +49,6 @@ def declared(empty: Database, tmp_path: Path, request: pytest.FixtureRequest) ->
         server.drop_database(url)
 
 
-def test_the_migrations_lead_to_what_is_declared(empty: Database) -> None:
-    empty.write_now(migrations.upgrade, now=NOW)
-
-    def compare(conn: sa.Connection) -> Any:
-        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
-        return compare_metadata(context, metadata)
-
-    assert empty.read_now(compare) == []
-
-
 FACTS = {
     "sqlite": [
         "SELECT name, type, ncol, wr FROM pragma_table_list WHERE schema = 'main' AND name NOT LIKE 'sqlite%'",
@@ -84,21 +74,47 @@ def facts(database: Database) -> list[set[tuple[Any, ...]]]:
     return [{tuple(row) for row in found if "alembic_version" not in str(row)} for found in rows]
 
 
-def test_nor_do_they_differ_in_what_alembic_does_not_compare(empty: Database, declared: Database) -> None:
-    """Keys, checks, partial indexes, tables without row ids, ids that are never used twice."""
+def test_the_migrations_lead_to_what_is_declared(empty: Database, declared: Database) -> None:
+    """Also in what alembic does not compare: keys, checks, partial indexes, tables without row ids, ids that are never
+    used twice."""
     empty.write_now(migrations.upgrade, now=NOW)
+
+    def compare(conn: sa.Connection) -> Any:
+        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
+        return compare_metadata(context, metadata)
+
+    assert empty.read_now(compare) == []
     for migrated, wanted in zip(facts(empty), facts(declared), strict=True):
         assert migrated == wanted
         assert wanted
 
 
-def test_a_second_upgrade_changes_nothing(empty: Database) -> None:
+def test_a_database_is_brought_to_the_newest_schema_once(empty: Database) -> None:
+    """From one that was never migrated to one of a newer program, which is refused in words."""
+    assert empty.read_now(migrations.pending) == ALL
+    with pytest.raises(DatabaseUnusable, match=rf"lacks {len(ALL)} migrations: .*\(run `routerd-eventd migrate`"):
+        migrations.require_current(empty)
     assert empty.write_now(migrations.upgrade, now=NOW) == ALL
     head = empty.read_now(fetch, "SELECT * FROM log_heads")
+    ((position, epoch, incarnation, instance),) = empty.read_now(
+        fetch, "SELECT next_position, epoch, incarnation, instance FROM log_heads"
+    )
+    assert (position, incarnation, len(epoch), len(instance)) == (1, 1, 16, 16)
+    assert epoch != instance
     assert empty.write_now(migrations.upgrade, now=NOW + 1) == []
     assert empty.read_now(fetch, "SELECT * FROM log_heads") == head
     assert empty.read_now(migrations.read_revision) == migrations.NEWEST
     migrations.require_current(empty)
+    assert empty.write_now(migrations.new_epoch) != epoch
+    empty.write_now(lambda conn: conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
+    said = r"has the schema '9999', which this version does not know \(run a newer routerd-eventd, or restore a backup"
+    for attempt in (
+        lambda: empty.write_now(migrations.upgrade, now=NOW),
+        lambda: empty.read_now(migrations.pending),
+        lambda: migrations.require_current(empty),
+    ):
+        with pytest.raises(DatabaseUnusable, match=said):
+            attempt()
 
 
 async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -> None:
@@ -107,7 +123,7 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     empty.write_now(fill_first_schema)
     before = empty.read_now(fetch, "SELECT next_position, epoch, incarnation, registry_version FROM log_heads")
     assert empty.read_now(migrations.pending) == ALL[1:]
-    with pytest.raises(DatabaseUnusable, match=rf"lacks {len(ALL) - 1} migrations \(run `routerd-eventd migrate`"):
+    with pytest.raises(DatabaseUnusable, match=rf"lacks {len(ALL) - 1} migrations: .*\(run `routerd-eventd migrate`"):
         migrations.require_current(empty)
 
     assert empty.write_now(migrations.upgrade, now=NOW) == ALL[1:]
@@ -128,28 +144,28 @@ async def test_a_log_of_the_first_schema_goes_on_where_it_was(empty: Database) -
     assert len(instance) == 16
 
 
-@pytest.mark.parametrize(
-    ("paths", "before", "after"),
-    [
-        ('[""]', '7\t\t{"a":1}\n8\t\t\n9\t\t{"b":"\\t"}\n', '{"a":1}\n\n{"b":"\\t"}\n'),
-        ('["a/b"]', "7\ta/b\t{}\n", "{}\n"),
-        ('["a", "b"]', "7\ta\t{}\n8\tb\t{}\n9\t\t\n", "a\t{}\nb\t{}\n\t\n"),
-        ("", "7\ta\t{}\n", "a\t{}\n"),
-    ],
+LINES = (
+    ('[""]', '7\t\t{"a":1}\n8\t\t\n9\t\t{"b":"\\t"}\n', '{"a":1}\n\n{"b":"\\t"}\n'),
+    ('["a/b"]', "7\ta/b\t{}\n", "{}\n"),
+    ('["a", "b"]', "7\ta\t{}\n8\tb\t{}\n9\t\t\n", "a\t{}\nb\t{}\n\t\n"),
+    ("", "7\ta\t{}\n", "a\t{}\n"),
 )
-def test_lines_lose_their_positions_and_the_path_they_share(
-    empty: Database, paths: str, before: str, after: str
-) -> None:
+"""Paths of a block, its lines as they were, and as they are now."""
+
+
+def test_lines_lose_their_positions_and_the_path_they_share(empty: Database) -> None:
     """On page after page of them."""
     empty.write_now(upgrade_to, "0005")
-    records = before.count("\n")
-    starts = range(7, 7 + 200 * records, records)
-    for at in starts:
+    wanted = []
+    at = 7
+    for paths, before, after in LINES * 100:
+        records = before.count("\n")
         row = (at, 1, at, records, 5, NOW, 1, None, "[]", "[]", paths, before)
         empty.write_now(execute, "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        wanted.append((at, after))
+        at += records
     empty.write_now(migrations.upgrade, now=NOW)
-    found = empty.read_now(fetch, "SELECT position, text FROM blocks ORDER BY position")
-    assert found == [(at, after) for at in starts]
+    assert empty.read_now(fetch, "SELECT position, text FROM blocks ORDER BY position") == wanted
 
 
 def test_a_program_of_the_former_lines_that_still_runs_writes_none(empty: Database) -> None:
@@ -203,15 +219,6 @@ def fill_first_schema(conn: sa.Connection) -> None:
         execute(conn, sql, row)
 
 
-def test_each_new_log_has_an_epoch_and_a_name_of_its_own(empty: Database, declared: Database) -> None:
-    empty.write_now(migrations.upgrade, now=NOW)
-    head = "SELECT next_position, epoch, incarnation, instance FROM log_heads"
-    ((position, epoch, incarnation, instance),) = empty.read_now(fetch, head)
-    assert (position, incarnation, len(epoch), len(instance)) == (1, 1, 16, 16)
-    assert epoch != instance
-    assert empty.write_now(migrations.new_epoch) != epoch
-
-
 def test_the_names_of_a_new_log_come_from_the_seed(tmp_path: Path) -> None:
     made = []
     for name in ("a", "b"):
@@ -219,25 +226,6 @@ def test_the_names_of_a_new_log_come_from_the_seed(tmp_path: Path) -> None:
             database.write_now(migrations.upgrade, now=NOW)
             made.append(database.read_now(fetch, "SELECT epoch, instance FROM log_heads"))
     assert made[0] == made[1]
-
-
-def test_a_database_that_was_never_migrated_says_which_command_to_run(empty: Database) -> None:
-    assert empty.read_now(migrations.pending) == ALL
-    with pytest.raises(DatabaseUnusable, match=rf"lacks {len(ALL)} migrations \(run `routerd-eventd migrate`"):
-        migrations.require_current(empty)
-
-
-def test_a_database_of_a_newer_program_is_refused_in_words(empty: Database) -> None:
-    empty.write_now(migrations.upgrade, now=NOW)
-    empty.write_now(lambda conn: conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
-    said = r"has the schema '9999', which this version does not know \(run a newer routerd-eventd, or restore a backup"
-    for attempt in (
-        lambda: empty.write_now(migrations.upgrade, now=NOW),
-        lambda: empty.read_now(migrations.pending),
-        lambda: migrations.require_current(empty),
-    ):
-        with pytest.raises(DatabaseUnusable, match=said):
-            attempt()
 
 
 def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Database) -> None:

@@ -51,14 +51,14 @@ async def test_an_empty_body_asks_for_the_beginning(server: Server) -> None:
     assert (await server.ask("POST", "/topics/jobs/diff")).data == [1]
 
 
-@pytest.mark.parametrize(
-    ("limit", "count"), [(None, 256), (0, 256), (10, 10), (1000, 1000), (5000, 1000), (2**32 - 1, 1000)]
-)
-async def test_the_limit_is_brought_within_its_bounds(server: Server, limit: int | None, count: int) -> None:
+async def test_the_limit_is_brought_within_its_bounds(server: Server) -> None:
     await server.write("jobs", *range(1200))
-    page = await server.diff("jobs", **({} if limit is None else {"limit": limit}))
-    assert (page.status, len(page.seqs)) == (200, count)
-    assert (page.body["next_from_seq"], page.body["caught_up"], page.body["lag"]) == (count, False, 1200 - count)
+    for limit, count in [(None, 256), (0, 256), (10, 10), (1000, 1000), (5000, 1000), (2**32 - 1, 1000)]:
+        page = await server.diff("jobs", **({} if limit is None else {"limit": limit}))
+        assert (page.status, len(page.seqs)) == (200, count), limit
+        assert (page.body["next_from_seq"], page.body["caught_up"], page.body["lag"]) == (count, False, 1200 - count), (
+            limit
+        )
 
 
 async def test_a_page_has_about_so_many_bytes_and_at_least_one_record(stored: Server) -> None:
@@ -96,11 +96,13 @@ async def test_a_reader_does_not_get_back_what_its_nodes_wrote(stored: Server) -
     assert (await stored.diff("nb", node=["Self", "sel", "self "])).seqs == [1, 2, 3, 4], "byte for byte"
 
 
-@pytest.mark.parametrize("node", ['a"b', "a\\b", "ü", "\u0000", "\n", '","$tag":"', "😀", ""])
-async def test_node_ids_are_compared_byte_for_byte(stored: Server, node: str) -> None:
-    await stored.write_records("nb", {"data": 1, "node": node, "tag": "t"}, {"data": 2, "node": node + "x"})
-    assert (await stored.diff("nb", node=node)).seqs == [2]
-    assert (await stored.diff("nb", node=node + "x")).seqs == [1]
+async def test_node_ids_are_compared_byte_for_byte(stored: Server) -> None:
+    for number, node in enumerate(['a"b', "a\\b", "ü", "\u0000", "\n", '","$tag":"', "😀", ""]):
+        await stored.write_records(
+            f"nb{number}", {"data": 1, "node": node, "tag": "t"}, {"data": 2, "node": node + "x"}
+        )
+        assert (await stored.diff(f"nb{number}", node=node)).seqs == [2], node
+        assert (await stored.diff(f"nb{number}", node=node + "x")).seqs == [1], node
 
 
 async def test_a_topic_may_give_everything_back(stored: Server) -> None:
@@ -173,11 +175,11 @@ async def test_a_topic_that_was_made_again_is_told(stored: Server) -> None:
     assert (await stored.diff("r", 1, epoch=page.body["epoch"])).body["tombstone"] is None
 
 
-@pytest.mark.parametrize("from_seq", [2**31, 2**63 - 1, 2**63, 2**64 - 1])
-async def test_a_seq_beyond_the_head_is_of_another_topic(stored: Server, from_seq: int) -> None:
+async def test_a_seq_beyond_the_head_is_of_another_topic(stored: Server) -> None:
     await stored.write("r", 1)
-    page = await stored.diff("r", from_seq)
-    assert (page.status, page.body["tombstone"]["reason"], page.data) == (200, "recreated", [1])
+    for from_seq in [2**31, 2**63 - 1, 2**63, 2**64 - 1]:
+        page = await stored.diff("r", from_seq)
+        assert (page.status, page.body["tombstone"]["reason"], page.data) == (200, "recreated", [1]), from_seq
 
 
 async def test_a_reader_that_waits_gets_what_is_written_meanwhile(stored: Server) -> None:
@@ -244,47 +246,47 @@ async def test_no_record_is_missed_between_a_read_and_the_wait(server: Server) -
 
     async def read() -> None:
         nonlocal seen
-        while seen < 200:
+        while seen < 60:
             page = await server.diff("jobs", seen, wait_ms=20_000)
             assert page.seqs, "it waited in vain"
             seen = page.body["next_from_seq"]
 
     async def write() -> None:
-        for number in range(200):
+        for number in range(60):
             await server.write("jobs", number)
 
     async with asyncio.timeout(15):
         await asyncio.gather(read(), write())
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"from_seq": -1},
-        {"from_seq": 1.5},
-        {"from_seq": "0"},
-        {"from_seq": None},
-        {"from_seq": 2**64},
-        {"limit": -1},
-        {"limit": 2**32},
-        {"limit": None},
-        {"wait_ms": 2**32},
-        {"wait_ms": True},
-        {"max_batch_bytes": 2**64},
-        {"include_tags": None},
-        {"include_tags": 1},
-        {"include_meta": "true"},
-        {"node": 5},
-        {"node": [5]},
-        {"node": {"a": 1}},
-        {"epoch": 5},
-    ],
-)
-async def test_a_wrong_wish_is_told_by_its_name(server: Server, body: dict[str, Any]) -> None:
+WRONG_WISHES: list[dict[str, Any]] = [
+    {"from_seq": -1},
+    {"from_seq": 1.5},
+    {"from_seq": "0"},
+    {"from_seq": None},
+    {"from_seq": 2**64},
+    {"limit": -1},
+    {"limit": 2**32},
+    {"limit": None},
+    {"wait_ms": 2**32},
+    {"wait_ms": True},
+    {"max_batch_bytes": 2**64},
+    {"include_tags": None},
+    {"include_tags": 1},
+    {"include_meta": "true"},
+    {"node": 5},
+    {"node": [5]},
+    {"node": {"a": 1}},
+    {"epoch": 5},
+]
+
+
+async def test_a_wrong_wish_is_told_by_its_name(server: Server) -> None:
     await server.write("jobs", 1)
-    refused = await server.ask("POST", "/topics/jobs/diff", body)
-    assert (refused.status, refused.code) == (400, "invalid_request")
-    assert next(iter(body)) in refused.body["error"]["message"]
+    for body in WRONG_WISHES:
+        refused = await server.ask("POST", "/topics/jobs/diff", body)
+        assert (refused.status, refused.code) == (400, "invalid_request"), body
+        assert next(iter(body)) in refused.body["error"]["message"], body
 
 
 def all_wait(waiting: Collection[polls.Poll], clients: int) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from eventd.api.bodies import bodies
 from eventd.api.framework import decoding
 from eventd.api.framework.models import Query
+from eventd.api.topics import write
 from eventd.errors import Invalid
 from eventd.testing import until
 from tests.integration.api.topics.conftest import StartServer
@@ -125,7 +126,7 @@ async def test_a_large_body_is_read_beside_the_loop(server: Server, monkeypatch:
     assert len(aside) == 3, "very many small records take as long as few large ones"
 
 
-def records(last: bytes, size: int = 40 * MIB) -> bytes:
+def records(last: bytes, size: int = 4 * MIB) -> bytes:
     """A batch of records of 6 kB each, about so many bytes in all, and one more."""
     one = b'{"data":"' + b"x" * 6000 + b'"}'
     return b'{"records":[' + b",".join([one] * (size // len(one)) + [last]) + b"]}"
@@ -136,28 +137,30 @@ def records(last: bytes, size: int = 40 * MIB) -> bytes:
     [
         (
             "t",
-            lambda: b'{"records":[{"data":"' + b"x" * 40 * MIB + b'"}]}',
+            lambda: b'{"records":[{"data":"' + b"x" * 5 * MIB + b'"}]}',
             400,
-            "its data and meta have 41943042 bytes",
+            "its data and meta have 5242882 bytes",
         ),
-        ("t", lambda: records(b'{"data":1,"node":"' + b"x" * 300 + b'"}'), 400, "record 6977: its node has more than"),
-        ("t", lambda: records(b'{"data":1,"data":2}'), 400, "`records.6977.data` is given twice"),
-        ("t", lambda: records(b'{"data":1,"tag":7}'), 400, "`records[6977].tag` must be text or null, not a whole"),
-        ("t", lambda: records(b'{"data":"\xff"}'), 400, "byte 41945745 is not UTF-8"),
-        ("t", lambda: records(b'{"data":"\xc3\xa9","node":7}'), 400, "`records[6977].node` must be text or null"),
+        ("t", lambda: records(b'{"data":1,"node":"' + b"x" * 300 + b'"}'), 400, "record 697: its node has more than"),
+        ("t", lambda: records(b'{"data":1,"data":2}'), 400, "`records.697.data` is given twice"),
+        ("t", lambda: records(b'{"data":1,"tag":7}'), 400, "`records[697].tag` must be text or null, not a whole"),
+        ("t", lambda: records(b'{"data":"\xff"}'), 400, "byte 4190385 is not UTF-8"),
+        ("t", lambda: records(b'{"data":"\xc3\xa9","node":7}'), 400, "`records[697].node` must be text or null"),
         ("t", lambda: records(b'{"data":1}')[:-1], 400, "the body is not valid JSON: Input data was truncated"),
-        ("t", lambda: b'{"records":[' + b'{"data":1},' * 4 * MIB + b'{"data":1}]}', 400, "at most 10000 records"),
+        ("t", lambda: b'{"records":[' + b'{"data":1},' * (MIB // 2) + b'{"data":1}]}', 400, "at most 10000 records"),
         ("group:g", lambda: records(b'{"data":1}'), 409, "is the topic of an event group"),
     ],
 )
 async def test_a_refused_body_is_not_in_memory_twice(
-    server: Server, topic: str, body: Callable[[], bytes], status: int, words: str
+    server: Server, topic: str, body: Callable[[], bytes], status: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(write, "HUGE_BYTES", MIB)
+    monkeypatch.setattr(write, "_MANY", write.MAX_RECORDS)
     sent = body()
 
     async def parts() -> AsyncIterator[bytes]:  # the client, too, must not hold it again
-        for start in range(0, len(sent), MIB):
-            yield sent[start : start + MIB]
+        for start in range(0, len(sent), 64 << 10):
+            yield sent[start : start + (64 << 10)]
 
     tracemalloc.start()
     try:

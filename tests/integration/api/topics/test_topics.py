@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 
-import pytest
-
 from tests.support.v0 import Server
 
 DEFAULTS = {
@@ -62,23 +60,26 @@ async def test_a_patch_changes_what_it_names_and_null_takes_a_field_back(server:
     assert (await server.ask("PATCH", "/topics/jobs", {"type": "queue"})).code == "topic_exists_incompatible"
 
 
-@pytest.mark.parametrize("name", ["_foo", "-a", ".a", ":a", "a b", "a/b", "ü", "a>b", "a" * 256, "a\x00b", "a\nb"])
-async def test_a_bad_name_makes_no_topic_is_not_there_and_is_deleted_at_once(server: Server, name: str) -> None:
-    path = "/topics/" + "".join(f"%{byte:02X}" for byte in name.encode())
-    assert (await server.ask("PUT", path, {})).code == "invalid_request"
-    assert (await server.ask("POST", path, {"records": [{"data": 1}]})).code == "invalid_request"
-    shown = await server.ask("GET", path)
-    assert (shown.status, shown.code) == (404, "topic_not_found")
-    assert (await server.ask("POST", path + "/diff", {})).code == "topic_not_found"
-    deleted = await server.ask("DELETE", path)
-    assert (deleted.status, deleted.body["deleted"], deleted.body["routers_removed"]) == (200, False, [])
+BAD_NAMES: list[str] = ["_foo", "-a", ".a", ":a", "a b", "a/b", "ü", "a>b", "a" * 256, "a\x00b", "a\nb"]
 
 
-@pytest.mark.parametrize("name", ["a", "0", "A.b_c:d-e", "a" * 255])
-async def test_a_good_name_makes_a_topic_also_percent_encoded(server: Server, name: str) -> None:
-    path = "/topics/" + "".join(f"%{byte:02X}" for byte in name.encode())
-    assert (await server.ask("PUT", path, {})).body["topic"] == name
-    assert (await server.get(name)).status == 200
+async def test_a_bad_name_makes_no_topic_is_not_there_and_is_deleted_at_once(server: Server) -> None:
+    for name in BAD_NAMES:
+        path = "/topics/" + "".join(f"%{byte:02X}" for byte in name.encode())
+        assert (await server.ask("PUT", path, {})).code == "invalid_request", name
+        assert (await server.ask("POST", path, {"records": [{"data": 1}]})).code == "invalid_request", name
+        shown = await server.ask("GET", path)
+        assert (shown.status, shown.code) == (404, "topic_not_found"), name
+        assert (await server.ask("POST", path + "/diff", {})).code == "topic_not_found", name
+        deleted = await server.ask("DELETE", path)
+        assert (deleted.status, deleted.body["deleted"], deleted.body["routers_removed"]) == (200, False, []), name
+
+
+async def test_a_good_name_makes_a_topic_also_percent_encoded(server: Server) -> None:
+    for name in ["a", "0", "A.b_c:d-e", "a" * 255]:
+        path = "/topics/" + "".join(f"%{byte:02X}" for byte in name.encode())
+        assert (await server.ask("PUT", path, {})).body["topic"] == name, name
+        assert (await server.get(name)).status == 200, name
 
 
 async def test_names_tell_large_letters_from_small_ones(server: Server) -> None:
@@ -115,13 +116,11 @@ async def test_reads_are_remembered_unless_they_are_not_to_be(server: Server) ->
     assert touched["effective_priority"] > 400
 
 
-@pytest.mark.parametrize(("priority", "effective"), [(7, 7), (5000, 1000), (-5000, -1000), (0, 0)])
-async def test_a_priority_is_kept_as_it_is_sent_and_acts_within_bounds(
-    server: Server, priority: int, effective: int
-) -> None:
-    made = await server.put("jobs", priority=priority)
-    assert made.body["config"]["priority"] == priority
-    assert (await server.get("jobs")).body["effective_priority"] == effective
+async def test_a_priority_is_kept_as_it_is_sent_and_acts_within_bounds(server: Server) -> None:
+    for priority, effective in [(7, 7), (5000, 1000), (-5000, -1000), (0, 0)]:
+        made = await server.put("jobs", priority=priority)
+        assert made.body["config"]["priority"] == priority, (priority, effective)
+        assert (await server.get("jobs")).body["effective_priority"] == effective, (priority, effective)
 
 
 async def test_a_topic_that_does_not_go_by_its_readers_has_no_priority(server: Server) -> None:
@@ -130,24 +129,23 @@ async def test_a_topic_that_does_not_go_by_its_readers_has_no_priority(server: S
     assert (await server.get("jobs")).body["effective_priority"] == 0
 
 
-@pytest.mark.parametrize(
-    ("said", "durable", "durability"),
-    [
-        ({"durable": True}, True, "fsync"),
-        ({"durable": False}, False, "disk"),
-        ({"durability": "fsync"}, True, "fsync"),
-        ({"durability": "memory", "durable": True}, False, "memory"),
-        ({"durability": None, "durable": True}, True, "fsync"),
-        ({"durability": "ephemeral"}, False, "ephemeral"),
-    ],
-)
-async def test_the_durability_is_always_told(
-    server: Server, said: dict[str, object], durable: bool, durability: str
-) -> None:
-    config = (await server.put("jobs", **said)).body["config"]
-    assert (config["durable"], config["durability"]) == (durable, durability)
-    listed = (await server.ask("GET", "/topics")).body["topics"][0]
-    assert listed["durable"] == durable
+DURABILITIES: list[tuple[dict[str, object], bool, str]] = [
+    ({"durable": True}, True, "fsync"),
+    ({"durable": False}, False, "disk"),
+    ({"durability": "fsync"}, True, "fsync"),
+    ({"durability": "memory", "durable": True}, False, "memory"),
+    ({"durability": None, "durable": True}, True, "fsync"),
+    ({"durability": "ephemeral"}, False, "ephemeral"),
+]
+
+
+async def test_the_durability_is_always_told(server: Server) -> None:
+    for said, durable, durability in DURABILITIES:
+        config = (await server.put("jobs", **said)).body["config"]
+        assert (config["durable"], config["durability"]) == (durable, durability), said
+        listed = (await server.ask("GET", "/topics")).body["topics"][0]
+        assert listed["durable"] == durable, said
+        await server.delete("jobs")
 
 
 async def test_leases_and_jitter_are_brought_within_their_bounds(server: Server) -> None:
@@ -167,11 +165,14 @@ async def test_a_queue_has_jobs_and_stays_a_queue(stored: Server) -> None:
     assert (await stored.get("jobs")).body["type"] == "queue"
 
 
-@pytest.mark.parametrize(("type_", "letters"), [("log", "_bad"), ("queue", "a b"), ("queue", "jobs"), ("log", "")])
-async def test_dead_letters_need_a_topic_that_can_be(server: Server, type_: str, letters: str) -> None:
-    refused = await server.put("jobs", type=type_, dead_letter=letters)
-    assert (refused.status, refused.code, refused.detail) == (400, "invalid_request", {"dead_letter": letters})
-    assert (await server.get("jobs")).status == 404
+async def test_dead_letters_need_a_topic_that_can_be(server: Server) -> None:
+    for type_, letters in [("log", "_bad"), ("queue", "a b"), ("queue", "jobs"), ("log", "")]:
+        refused = await server.put("jobs", type=type_, dead_letter=letters)
+        assert (refused.status, refused.code, refused.detail) == (400, "invalid_request", {"dead_letter": letters}), (
+            type_,
+            letters,
+        )
+        assert (await server.get("jobs")).status == 404, (type_, letters)
 
 
 async def test_a_patch_is_looked_at_with_all_that_stays(server: Server) -> None:
@@ -186,42 +187,42 @@ async def test_a_log_may_name_itself_for_dead_letters(server: Server) -> None:
     assert (await server.put("jobs", dead_letter="jobs")).body["config"]["dead_letter"] == "jobs"
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"ttl_ms": -1},
-        {"ttl_ms": 1.5},
-        {"ttl_ms": "1"},
-        {"ttl_ms": None},
-        {"ttl_ms": 2**64},
-        {"cap_records": True},
-        {"cap_bytes": [1]},
-        {"discard": "new"},
-        {"discard": None},
-        {"type": "stack"},
-        {"durability": "cloud"},
-        {"durable": None},
-        {"durable": 1},
-        {"priority": 2**31},
-        {"priority": "high"},
-        {"auto_create": "yes"},
-        {"dead_letter": 5},
-    ],
-)
-async def test_a_wrong_setting_is_told_by_its_name(server: Server, config: dict[str, object]) -> None:
-    refused = await server.ask("PUT", "/topics/jobs", config)
-    assert (refused.status, refused.code) == (400, "invalid_request")
-    assert next(iter(config)) in refused.body["error"]["message"]
-    assert (await server.get("jobs")).status == 404
+WRONG_SETTINGS: list[dict[str, object]] = [
+    {"ttl_ms": -1},
+    {"ttl_ms": 1.5},
+    {"ttl_ms": "1"},
+    {"ttl_ms": None},
+    {"ttl_ms": 2**64},
+    {"cap_records": True},
+    {"cap_bytes": [1]},
+    {"discard": "new"},
+    {"discard": None},
+    {"type": "stack"},
+    {"durability": "cloud"},
+    {"durable": None},
+    {"durable": 1},
+    {"priority": 2**31},
+    {"priority": "high"},
+    {"auto_create": "yes"},
+    {"dead_letter": 5},
+]
 
 
-@pytest.mark.parametrize("field", ["ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"])
-async def test_the_largest_numbers_are_taken_and_do_no_harm(stored: Server, field: str) -> None:
-    made = await stored.put("jobs", **{field: 2**64 - 1})
-    assert made.body["config"][field] == 2**64 - 1
-    written = await stored.write("jobs", 1, 2, idempotency_key="k")
-    assert (written.status, written.body["head_seq"]) == (200, 2)
-    assert (await stored.diff("jobs")).data == [1, 2]
+async def test_a_wrong_setting_is_told_by_its_name(server: Server) -> None:
+    for config in WRONG_SETTINGS:
+        refused = await server.ask("PUT", "/topics/jobs", config)
+        assert (refused.status, refused.code) == (400, "invalid_request"), config
+        assert next(iter(config)) in refused.body["error"]["message"], config
+        assert (await server.get("jobs")).status == 404, config
+
+
+async def test_the_largest_numbers_are_taken_and_do_no_harm(stored: Server) -> None:
+    for field in ["ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"]:
+        made = await stored.put(field, **{field: 2**64 - 1})
+        assert made.body["config"][field] == 2**64 - 1, field
+        written = await stored.write(field, 1, 2, idempotency_key="k")
+        assert (written.status, written.body["head_seq"]) == (200, 2), field
+        assert (await stored.diff(field)).data == [1, 2], field
 
 
 async def test_unknown_settings_are_passed_over(server: Server) -> None:
@@ -252,38 +253,47 @@ async def test_names_are_in_the_order_of_their_bytes(stored: Server) -> None:
     assert [topic["topic"] for topic in listed] == sorted(names, key=str.encode)
 
 
-@pytest.mark.parametrize(
-    "cursor",
-    ["%21%21notbase64", "e30=", "bnVsbA==", "eyJhZnRlciI6NX0=", "eyJhZnRlciI6Ilx1MDAwMCJ9", "W1tb", "%00", "ZQ"],
-)
-async def test_a_cursor_that_is_none_is_refused(server: Server, cursor: str) -> None:
-    refused = await server.ask("GET", f"/topics?cursor={cursor}")
-    assert (refused.status, refused.code) == (400, "invalid_request")
+WRONG_CURSORS: list[str] = [
+    "%21%21notbase64",
+    "e30=",
+    "bnVsbA==",
+    "eyJhZnRlciI6NX0=",
+    "eyJhZnRlciI6Ilx1MDAwMCJ9",
+    "W1tb",
+    "%00",
+    "ZQ",
+]
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [
-        ("?page_size=0", 1),
-        ("?page_size=2", 2),
-        ("?page_size=99999", 3),
-        ("?page_size=-1", 3),
-        ("?page_size=x", 3),
-        ("?page_size=1.5", 3),
-        ("?page_size=", 3),
-        ("?prefix=", 3),
-        ("?prefix=_", 0),
-        ("?prefix=%C3%28", 0),
-        ("?prefix=%C3%BC", 0),
-        ("?prefix=b", 1),
-        ("?nonsense=1", 3),
-    ],
-)
-async def test_a_query_that_cannot_be_read_is_the_default(stored: Server, query: str, count: int) -> None:
+async def test_a_cursor_that_is_none_is_refused(server: Server) -> None:
+    for cursor in WRONG_CURSORS:
+        refused = await server.ask("GET", f"/topics?cursor={cursor}")
+        assert (refused.status, refused.code) == (400, "invalid_request"), cursor
+
+
+QUERIES: list[tuple[str, int]] = [
+    ("?page_size=0", 1),
+    ("?page_size=2", 2),
+    ("?page_size=99999", 3),
+    ("?page_size=-1", 3),
+    ("?page_size=x", 3),
+    ("?page_size=1.5", 3),
+    ("?page_size=", 3),
+    ("?prefix=", 3),
+    ("?prefix=_", 0),
+    ("?prefix=%C3%28", 0),
+    ("?prefix=%C3%BC", 0),
+    ("?prefix=b", 1),
+    ("?nonsense=1", 3),
+]
+
+
+async def test_a_query_that_cannot_be_read_is_the_default(stored: Server) -> None:
     for name in ("a", "b", "c"):
         await stored.put(name)
-    listed = await stored.ask("GET", f"/topics{query}")
-    assert (listed.status, len(listed.body["topics"])) == (200, count)
+    for query, count in QUERIES:
+        listed = await stored.ask("GET", f"/topics{query}")
+        assert (listed.status, len(listed.body["topics"])) == (200, count), query
 
 
 async def test_a_query_that_no_name_can_hold_is_refused(stored: Server) -> None:

@@ -9,7 +9,7 @@ from eventd.egress.routers.graph import Graph
 from eventd.egress.routers.projection import Options, Router
 from tests.support.v0 import Server
 
-GRAPHS = 25
+GRAPHS = 8
 MOST = 400
 """Copies of one record beyond which a graph is left out: it would take long, and say no more."""
 KINDS = (Options(), Options(), Options(allow_cycle=True), Options(fan_in=True), Options(fan_in=True))

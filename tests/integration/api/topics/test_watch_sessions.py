@@ -23,26 +23,25 @@ from tests.support.streams import (
 )
 from tests.support.v0 import Server
 
+WRONG_SESSIONS: list[tuple[dict[str, Any], str]] = [
+    ({"topics": {}}, "1 to 256"),
+    ({"topics": {f"t{n}": {} for n in range(257)}}, "257"),
+    ({}, "topics"),
+    ({"topics": {"jobs": {"from_seq": -1}}}, "from_seq"),
+    ({"topics": {"jobs": {"from_seq": 2**64}}}, "from_seq"),
+    ({"topics": {"jobs": {}}, "limit": 1.5}, "limit"),
+    ({"topics": {"jobs": {}}, "max_batch_bytes": 2**64}, "max_batch_bytes"),
+    ({"topics": {"jobs": {}}, "consistency": "maybe"}, "consistency"),
+    ({"topics": {"jobs": None}}, "topics"),
+]
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        ({"topics": {}}, "1 to 256"),
-        ({"topics": {f"t{n}": {} for n in range(257)}}, "257"),
-        ({}, "topics"),
-        ({"topics": {"jobs": {"from_seq": -1}}}, "from_seq"),
-        ({"topics": {"jobs": {"from_seq": 2**64}}}, "from_seq"),
-        ({"topics": {"jobs": {}}, "limit": 1.5}, "limit"),
-        ({"topics": {"jobs": {}}, "max_batch_bytes": 2**64}, "max_batch_bytes"),
-        ({"topics": {"jobs": {}}, "consistency": "maybe"}, "consistency"),
-        ({"topics": {"jobs": None}}, "topics"),
-    ],
-)
-async def test_a_session_that_cannot_be_is_refused(server: Server, asked: dict[str, Any], why: str) -> None:
+
+async def test_a_session_that_cannot_be_is_refused(server: Server) -> None:
     await server.put("jobs")
-    told = await server.ask("POST", "/watch", asked)
-    assert (told.status, told.code) == (400, "invalid_request")
-    assert why in told.body["error"]["message"]
+    for asked, why in WRONG_SESSIONS:
+        told = await server.ask("POST", "/watch", asked)
+        assert (told.status, told.code) == (400, "invalid_request"), why
+        assert why in told.body["error"]["message"], why
 
 
 async def test_a_topic_that_is_not_there_is_refused_unless_the_client_is_lenient(server: Server) -> None:
@@ -363,22 +362,23 @@ LONG = [f"{'n' * 60}-{number:03}" for number in range(256)]
 
 
 async def test_a_watch_of_many_topics_goes_on_behind_any_event_that_the_client_names(server: Server) -> None:
-    for name in LONG:
+    many = LONG[:64]
+    for name in many:
         await server.write(name, 1, 2)
-    wid = (await begin_session(server, *LONG, limit=1)).body["wid"]
+    wid = (await begin_session(server, *many, limit=1)).body["wid"]
     told: list[Event] = []
     async with open_stream(server, wid) as stream:
-        while sum(event.kind == "caught-up" for event in told) < len(LONG):
+        while sum(event.kind == "caught-up" for event in told) < len(many):
             event = await stream.next()
             assert event is not None
             told.append(event)
     assert max(len(event.id) for event in told) <= 256
-    for at in (0, 1, 300, len(told) - 1):
+    for at in (0, 1, 100, len(told) - 1):
         behind = [(e.data["topic"], e.seqs) for e in told[at + 1 :] if e.kind == "record"]
         again: list[Event] = []
         async with open_stream(server, wid, last=told[at].id) as stream:
             assert stream.status == 200
-            while sum(event.kind == "caught-up" for event in again) < len(LONG):
+            while sum(event.kind == "caught-up" for event in again) < len(many):
                 event = await stream.next()
                 assert event is not None
                 again.append(event)

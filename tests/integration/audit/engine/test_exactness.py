@@ -22,19 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOUR = 3600 * SECOND
-SMALL = FullSettings(nodes=5, events=1500, span=6 * HOUR, skew=40 * SECOND)
+SMALL = FullSettings(nodes=4, events=500, span=3 * HOUR, skew=40 * SECOND)
 HARMLESS: dict[str, Any] = {"expire": 9, "dead_letter": 9, "retry": 20, "pending": 5}
-FAULTS: dict[str, dict[str, int]] = {
-    "missing": {"lose": 12},
-    "duplicate": {"duplicate": 7},
-    "forged": {"forge": 6},
-    "loop": {"loop": 6},
-    "disagreement": {"disagree": 6},
-    "corrupt": {"corrupt": 5},
-    "epoch": {"epoch": 2},
-}
-EVERY_FAULT = {name: count for fault in FAULTS.values() for name, count in fault.items()}
-INVOLVED = {"nodes": 8, "silent": 1, "groups": 2, "in_path": True, "selectors": True, "events": 3000}
+EVERY_FAULT = {"lose": 12, "duplicate": 7, "forge": 6, "loop": 6, "disagree": 6, "corrupt": 5, "epoch": 2}
+INVOLVED = {"nodes": 6, "silent": 1, "groups": 2, "in_path": True, "selectors": True}
+MANY = {"events": 1300, "span": 6 * HOUR}
 
 
 def audited(folder: Path, settings: FullSettings, spark: SparkSession | None = None) -> tuple[Report, Truth]:
@@ -55,14 +47,12 @@ def require_exact(report: Report, truth: Truth) -> None:
         assert (report.totals.events, report.totals.deliveries) == (truth.totals["events"], truth.totals["deliveries"])
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_faults_of_one_kind_are_found_and_nothing_else(tmp_path: Path, kind: str) -> None:
-    report, truth = audited(tmp_path, replace(SMALL, **FAULTS[kind]))
+def test_in_damaged_books_only_the_damage_is_found(tmp_path: Path) -> None:
+    report, truth = audited(tmp_path, replace(SMALL, corrupt=4))
     require_exact(report, truth)
-    assert report.totals.by_kind.keys() == {kind}
-    assert report.verdict != "complete"
-    if kind == "corrupt":
-        assert report.totals.completeness is None, "what the damaged books would say is not known"
+    assert report.totals.by_kind == {"corrupt": 4}
+    assert report.verdict == "incomplete"
+    assert report.totals.completeness is None, "what the damaged books would say is not known"
 
 
 @pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED, {"peers": 2}], ids=["mesh", "involved", "ring"])
@@ -75,16 +65,17 @@ def test_in_books_that_are_in_order_nothing_is_found(tmp_path: Path, options: di
         assert (report.verdict, report.totals.completeness, report.totals.unproven) == ("complete", 100.0, 0)
 
 
-@pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED], ids=["mesh", "involved"])
-@pytest.mark.parametrize("seed", [1, 2])  # others may forge a receipt in the last hour, which an audit cannot judge yet
-def test_faults_of_every_kind_are_told_apart(tmp_path: Path, options: dict[str, Any], seed: int) -> None:
-    report, truth = audited(tmp_path, replace(SMALL, **(options | EVERY_FAULT | {"seed": seed})))
+# Other seeds may forge a receipt in the last hour, which an audit cannot judge yet.
+@pytest.mark.parametrize("options", [{"seed": 1}, INVOLVED | {"seed": 2}], ids=["mesh", "involved"])
+def test_faults_of_every_kind_are_told_apart(tmp_path: Path, options: dict[str, Any]) -> None:
+    report, truth = audited(tmp_path, replace(SMALL, **(HARMLESS | options | EVERY_FAULT | MANY)))
     require_exact(report, truth)
     assert report.totals.by_kind.keys() == set(Kind)
 
 
+@pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_as_its_stand_in(spark: SparkSession, tmp_path: Path) -> None:
-    settings = replace(SMALL, **(HARMLESS | INVOLVED | EVERY_FAULT | {"seed": 1}))
+    settings = replace(SMALL, **(HARMLESS | INVOLVED | EVERY_FAULT | MANY | {"seed": 1}))
     report, truth = audited(tmp_path / "spark", settings, spark)
     local, _ = audited(tmp_path / "local", settings)
     require_exact(report, truth)
@@ -93,7 +84,9 @@ def test_spark_finds_the_same_as_its_stand_in(spark: SparkSession, tmp_path: Pat
 
 
 def test_what_is_no_fault_is_counted_as_what_it_is(tmp_path: Path) -> None:
-    report, _ = audited(tmp_path, replace(SMALL, **HARMLESS, lose=4))
+    report, truth = audited(tmp_path, replace(SMALL, **HARMLESS, lose=4))
+    require_exact(report, truth)
+    assert (report.verdict, report.totals.by_kind) == ("incomplete", {"missing": 4})
     peers = SMALL.nodes - 1
     told = msgspec.structs.asdict(report.totals)
     assert {name: told[name] for name in ("missing", "expired", "dead_lettered", "pending", "expected")} == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,35 @@ BOOKS = FullSettings(nodes=2, events=1500, span=6 * 3600 * SECOND, segment_rows=
 SOUND = FullSettings(nodes=2, events=300, span=3600 * SECOND)
 
 
+@pytest.fixture(scope="module")
+def audits(tmp_path_factory: pytest.TempPathFactory) -> dict[FullSettings, tuple[Path, Report]]:
+    """Lakes that were audited once, each with the report."""
+    made = {}
+    for settings in (BOOKS, SOUND):
+        folder = tmp_path_factory.mktemp("audited")
+        generate(settings, str(folder / "lake"))
+        made[settings] = folder, audited(folder)
+    return made
+
+
+@pytest.fixture
+def first(audits: dict[FullSettings, tuple[Path, Report]], tmp_path: Path) -> Report:
+    """The report of the first audit of BOOKS, which are in the folder of the test."""
+    return copied(audits, BOOKS, tmp_path)
+
+
+@pytest.fixture
+def sound(audits: dict[FullSettings, tuple[Path, Report]], tmp_path: Path) -> Report:
+    """The same of SOUND."""
+    return copied(audits, SOUND, tmp_path)
+
+
+def copied(audits: dict[FullSettings, tuple[Path, Report]], settings: FullSettings, folder: Path) -> Report:
+    made, report = audits[settings]
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    return report
+
+
 def audited(folder: Path, **how: Any) -> Report:
     return run_audit(AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"), **how))
 
@@ -36,9 +66,7 @@ def told(report: Report) -> tuple[object, ...]:
     return (report.verdict, report.headline, report.totals, report.findings, report.pairs, report.hours, report.nodes)
 
 
-def test_what_is_kept_may_be_damaged_and_is_not_heaped_up(tmp_path: Path) -> None:
-    generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(tmp_path)
+def test_what_is_kept_may_be_damaged_and_is_not_heaped_up(first: Report, tmp_path: Path) -> None:
     index, state = tmp_path / "out" / INDEX, tmp_path / "out" / "state"
     kept = len(list(state.iterdir()))
     index.write_bytes(index.read_bytes()[:100])  # cut short
@@ -50,9 +78,7 @@ def test_what_is_kept_may_be_damaged_and_is_not_heaped_up(tmp_path: Path) -> Non
     assert len(list(state.iterdir())) == kept
 
 
-def test_segments_that_were_compacted_are_read_again_and_count_once(tmp_path: Path) -> None:
-    generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(tmp_path)
+def test_segments_that_were_compacted_are_read_again_and_count_once(first: Report, tmp_path: Path) -> None:
     nodes = [node.name for node in first.nodes]
     done = list(compacting(connect(str(tmp_path / "lake")), nodes, now=BOOKS.end + 2 * DAY, after=0))
     again = audited(tmp_path)
@@ -62,9 +88,7 @@ def test_segments_that_were_compacted_are_read_again_and_count_once(tmp_path: Pa
     assert told(again) == told(first)
 
 
-def test_a_file_of_the_state_that_is_gone_is_made_anew(tmp_path: Path) -> None:
-    generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(tmp_path)
+def test_a_file_of_the_state_that_is_gone_is_made_anew(first: Report, tmp_path: Path) -> None:
     files = sorted((tmp_path / "out" / "state").glob("cells-*.parquet"))
     files[0].unlink()
     again = audited(tmp_path)
@@ -73,9 +97,7 @@ def test_a_file_of_the_state_that_is_gone_is_made_anew(tmp_path: Path) -> None:
     assert again.work.segments_read + again.work.segments_known == first.lake.segments
 
 
-def test_a_file_of_the_state_with_other_bytes_is_made_anew(tmp_path: Path) -> None:
-    generate(BOOKS, str(tmp_path / "lake"))
-    first = audited(tmp_path)
+def test_a_file_of_the_state_with_other_bytes_is_made_anew(first: Report, tmp_path: Path) -> None:
     for file in (tmp_path / "out" / "state").glob("cells-*.parquet"):
         flip(file)
     again = audited(tmp_path)
@@ -91,18 +113,17 @@ def flip(file: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"full": True}, {"recheck": 100.0}])
-def test_evidence_that_changed_after_it_was_audited_is_found(tmp_path: Path, how: dict[str, Any]) -> None:
-
-    generate(SOUND, str(tmp_path / "lake"))
-    first = audited(tmp_path)
-    assert first.verdict == "complete"
+def test_evidence_that_changed_after_it_was_audited_is_found(
+    sound: Report, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    assert sound.verdict == "complete"
     (changed, *_) = sorted((tmp_path / "lake" / "landing" / "events").glob("*/*/*.parquet"))
     flip(changed)
     unread = audited(tmp_path, recheck=0)
     assert (unread.verdict, unread.work.segments_rechecked) == ("complete", 0)
     assert unread.work.segments_known == unread.lake.segments
     assert unread.work.oldest_read is not None
-    assert unread.work.oldest_read < first.made_at
+    assert unread.work.oldest_read < sound.made_at
     assert reused_segments(unread.work) == (
         f"; {unread.lake.segments} segments not read again, the oldest since {moment(unread.work.oldest_read)}"
     )
@@ -116,10 +137,8 @@ def test_evidence_that_changed_after_it_was_audited_is_found(tmp_path: Path, how
     assert later.findings == report.findings, "it is read in each run, until it is what it was"
 
 
+@pytest.mark.usefixtures("sound")
 def test_a_segment_that_was_rewritten_with_its_manifest_is_told(tmp_path: Path) -> None:
-
-    generate(SOUND, str(tmp_path / "lake"))
-    audited(tmp_path)
     storage = connect(str(tmp_path / "lake"))
     segment = next(one for one in survey(storage).segments if one.place.book is Ledger.EVENTS)
     rows = read_segment(storage, segment)

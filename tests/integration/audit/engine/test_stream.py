@@ -25,7 +25,7 @@ from tests.support.local_spark import run_audit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.xdist_group("spark")  # one session serves all tests of the group
 
 HOUR = 3600 * SECOND
 BOOKS = FullSettings(nodes=2, events=3000, span=6 * HOUR, types=2, segment_rows=1000)
@@ -106,7 +106,7 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     growing.grow()
     late = follow(spark, growing.lake, out, watermark=HOUR // 2)
     assert (late.report.verdict, late.report.totals.missing) == ("complete", 0)
-    anew = run_audit(AuditRequest(str(growing.lake), str(tmp_path / "other")), spark)
+    anew = run_audit(AuditRequest(str(growing.lake), str(tmp_path / "other")))
     assert (late.report.totals, late.report.findings) == (anew.totals, anew.findings)
     final, told = latest(out), hours(out)
     assert final == {key: told[key] for key in final}

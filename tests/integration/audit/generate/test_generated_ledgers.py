@@ -27,27 +27,17 @@ from tests.support.plain_balance import LakeRows, balance, read_books
 
 SMALL = FullSettings(nodes=4, events=400, span=6 * 3600 * SECOND, seed=1)
 OPTIONS = {
-    "plain": {},
-    "two nodes": {"nodes": 2},
-    "a ring": {"nodes": 6, "peers": 2},
-    "groups": {"groups": 3},
-    "one type": {"types": 1},
-    "many types": {"types": 40},
-    "one hour": {"span": 3600 * SECOND},
-    "nine days": {"span": 9 * 24 * 3600 * SECOND},
-    "clocks": {"skew": 90 * SECOND},
-    "short segments": {"events": 3000, "segment_rows": 1000},
-    "payloads": {"payloads": True},
+    "two nodes": {"nodes": 2, "types": 1, "span": 3600 * SECOND},
+    "a ring": {"nodes": 6, "peers": 2, "types": 40, "skew": 90 * SECOND},
+    "groups": {"groups": 3, "payloads": True},
+    "nine days": {"nodes": 2, "span": 9 * 24 * 3600 * SECOND},
+    "short segments": {"nodes": 2, "events": 1500, "segment_rows": 1000},
     "relayed": {"nodes": 6, "in_path": True},
-    "selections": {"selectors": True, "span": 4 * 24 * 3600 * SECOND},
-    "relayed selections": {"nodes": 6, "in_path": True, "selectors": True},
-    "expired": {"expire": 9},
-    "refused": {"dead_letter": 9},
-    "tried again": {"retry": 20},
-    "pending": {"pending": 7},
+    "selections": {"selectors": True, "span": 2 * 24 * 3600 * SECOND},
+    "no fault": {"expire": 9, "dead_letter": 9, "retry": 20, "pending": 7},
     "silent nodes": {"nodes": 6, "silent": 2},
     "everything": {
-        **{"nodes": 7, "events": 1500, "groups": 2, "skew": 40 * SECOND, "in_path": True, "selectors": True},
+        **{"nodes": 7, "groups": 2, "skew": 40 * SECOND, "in_path": True, "selectors": True},
         **{"expire": 5, "dead_letter": 5, "retry": 9, "pending": 4},
     },
 }
@@ -77,9 +67,13 @@ def memory_lake() -> Iterator[str]:
     fsspec.filesystem("memory").rm(url, recursive=True)
 
 
-def made(url: str, settings: FullSettings) -> LakeRows:
-    generate(settings, url)
-    return read_books(url)
+@pytest.fixture(scope="module")
+def books() -> LakeRows:
+    """All rows of a lake in which everything occurs that is not a fault, for reading only."""
+    options = {"nodes": 6, "in_path": True, "selectors": True, "skew": 30 * SECOND, "retry": 10}
+    with memory_lake() as url:
+        generate(replace(SMALL, **options, dead_letter=5, expire=2), url)
+        return read_books(url)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -94,19 +88,14 @@ def test_books_in_which_nothing_is_hidden_balance(lake: str, options: dict[str, 
     assert own == asked.events or asked.silent
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_of_one_kind_is_what_it_is_said_to_be(lake: str, kind: str, chance: random.Random) -> None:
-    truth = generate(replace(SMALL, seed=chance.getrandbits(32), **FAULTS[kind]), lake)
-    (planted,) = FAULTS[kind].values()
-    assert {finding.kind for finding in truth.findings} == {kind}
-    assert sum(finding.events for finding in truth.findings) == planted
-    assert Counter(balance(lake)) == Counter(truth.findings)
-
-
-@pytest.mark.parametrize("options", ["plain", "a ring", "groups", "clocks", "everything", "selections", "silent nodes"])
-def test_faults_of_every_kind_do_not_touch_each_other(lake: str, options: str) -> None:
-    truth = generate(replace(SMALL, **(OPTIONS[options] | EVERY_FAULT | {"events": 3000})), lake)
-    assert Counter(finding.kind for finding in truth.findings).keys() == set(FAULTS)
+@pytest.mark.parametrize("options", ["a ring", "groups", "everything", "selections", "silent nodes"])
+def test_faults_of_every_kind_do_not_touch_each_other(lake: str, options: str, chance: random.Random) -> None:
+    asked = replace(SMALL, **(OPTIONS[options] | EVERY_FAULT | {"events": 1000, "seed": chance.getrandbits(32)}))
+    truth = generate(asked, lake)
+    planted: Counter[str] = Counter()
+    for finding in truth.findings:
+        planted[finding.kind] += finding.events
+    assert planted == {kind: sum(counts.values()) for kind, counts in FAULTS.items()}
     assert Counter(balance(lake)) == Counter(truth.findings)
 
 
@@ -123,7 +112,7 @@ def any_settings(draw: st.DrawFn) -> FullSettings:
     return FullSettings(
         nodes=nodes,
         peers=None if through else draw(st.none() | st.integers(2, nodes - 1)),
-        events=draw(st.integers(700, 1200)),
+        events=draw(st.integers(720, 800)),
         seed=draw(st.integers(0, 2**32 - 1)),
         groups=draw(st.integers(1, 3)),
         types=draw(st.integers(1, 12)),
@@ -137,7 +126,7 @@ def any_settings(draw: st.DrawFn) -> FullSettings:
     )
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(any_settings())
 def test_whatever_is_asked_for_is_what_is_hidden(asked: FullSettings) -> None:
     with memory_lake() as url:
@@ -155,26 +144,24 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_the_same_settings_make_the_same_files(tmp_path: Path) -> None:
-    asked = replace(SMALL, **(OPTIONS["everything"] | EVERY_FAULT | {"events": 3000}))
-    truths = [generate(asked, str(tmp_path / name)) for name in ("one", "two")]
-    truths.append(generate(asked, str(tmp_path / "by two"), processes=2))
-    assert truths[0] == truths[1] == truths[2]
-    assert digests(tmp_path / "one") == digests(tmp_path / "two") == digests(tmp_path / "by two")
+    asked = replace(SMALL, **(OPTIONS["everything"] | EVERY_FAULT | {"events": 1000}))
+    truths = [generate(asked, str(tmp_path / str(processes)), processes=processes) for processes in (1, 2)]
+    assert truths[0] == truths[1]
+    assert digests(tmp_path / "1") == digests(tmp_path / "2")
 
 
-def test_another_seed_makes_other_books(tmp_path: Path) -> None:
-    one, two = (generate(replace(SMALL, seed=seed, lose=3), str(tmp_path / str(seed))) for seed in (1, 2))
-    assert one.findings != two.findings
+def test_another_seed_makes_other_books() -> None:
+    asked = FullSettings(nodes=2, events=100, span=3600 * SECOND, lose=3)
+    with memory_lake() as one, memory_lake() as two:
+        assert generate(replace(asked, seed=1), one).findings != generate(replace(asked, seed=2), two).findings
 
 
-def test_the_lake_says_that_it_is_whole(lake: str) -> None:
-    seen = made(lake, replace(SMALL, skew=30 * SECOND)).seen
-    assert seen.troubles == []
-    assert {state.node for state in seen.nodes} == {"site-01", "site-02", "site-03", "site-04"}
+def test_the_lake_says_that_it_is_whole(books: LakeRows) -> None:
+    assert books.seen.troubles == []
+    assert {state.node for state in books.seen.nodes} == {f"site-0{number}" for number in range(1, 7)}
 
 
-def test_numbers_and_times_rise_as_they_would(lake: str) -> None:
-    books = made(lake, replace(SMALL, skew=30 * SECOND, retry=10))
+def test_numbers_and_times_rise_as_they_would(books: LakeRows) -> None:
     for node in {state.node for state in books.seen.nodes}:
         log = [row for row in books.rows[Ledger.EVENTS] if row["node"] == node]
         assert [row["position"] for row in log] == list(range(1, len(log) + 1))
@@ -185,8 +172,7 @@ def test_numbers_and_times_rise_as_they_would(lake: str) -> None:
         assert row["recorded_at"] <= row["attempt_at"] < row["done_at"]
 
 
-def test_ranges_of_a_link_follow_each_other(lake: str) -> None:
-    books = made(lake, replace(SMALL, nodes=6, in_path=True, selectors=True))
+def test_ranges_of_a_link_follow_each_other(books: LakeRows) -> None:
     links = {(row["node"], row["peer"]) for row in books.rows[Ledger.RECEIPTS]}
     for link in links:
         ranges = [
@@ -199,8 +185,7 @@ def test_ranges_of_a_link_follow_each_other(lake: str) -> None:
         assert all(one[1] == two[0] for one, two in pairwise(ranges))
 
 
-def test_receipts_read_as_the_real_thing(lake: str) -> None:
-    books = made(lake, replace(SMALL, dead_letter=5, expire=2))
+def test_receipts_read_as_the_real_thing(books: LakeRows) -> None:
     given = {row["batch_id"]: row for row in books.rows[Ledger.INBOUND]}
     refused = 0
     for row in books.rows[Ledger.RECEIPTS]:
@@ -218,8 +203,7 @@ def test_receipts_read_as_the_real_thing(lake: str) -> None:
     assert refused == 5
 
 
-def test_both_ends_have_the_same_events(lake: str) -> None:
-    books = made(lake, SMALL)
+def test_both_ends_have_the_same_events(books: LakeRows) -> None:
     same = ("id", "type", "subject", "event_at", "expires_at", "bytes", "fingerprint", "digest")
     by_id: dict[str, set[object]] = {}
     for row in books.rows[Ledger.EVENTS]:

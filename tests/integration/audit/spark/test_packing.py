@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import py4j
 import pyspark
 import pytest
 
@@ -32,13 +33,14 @@ def test_our_zip_and_the_archive_are_all_that_a_task_needs_beside_spark(tmp_path
     ship(lake, 0, 5)
     ours = tmp_path / "code.zip"
     write_code(ours)
-    packages = tmp_path / "environment"
-    for source, name in environment():
-        target = packages / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(source)
-    spark = sorted(str(path) for path in (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
-    bare = [sys.executable, "-E", "-S", "-c", TASK, lake.url, str(ours), str(packages), *spark]
+    packages, spark = tmp_path / "environment", tmp_path / "spark"
+    for folder in (packages, spark):
+        folder.mkdir()
+    for name, source in {name.split("/")[0]: str(source).removesuffix(name) for source, name in environment()}.items():
+        (packages / name).symlink_to(Path(source, name))
+    for package in (pyspark, py4j):
+        (spark / package.__name__).symlink_to(Path(package.__file__).parent)
+    bare = [sys.executable, "-E", "-S", "-c", TASK, lake.url, str(ours), str(packages), str(spark)]
     done = subprocess.run(bare, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.splitlines() == ["1 2 3 4 5", repr({str(ours).removesuffix(".zip")})], done.stderr
 

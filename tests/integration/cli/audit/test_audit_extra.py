@@ -21,10 +21,8 @@ main()
 @pytest.mark.parametrize(
     ("package", "command"),
     [
-        ("numpy", ("run", "--out", "out")),
         ("pyspark", ("run", "--out", "out")),
         ("pandas", ("stream", "--out", "out", "--once")),
-        ("numpy", ("stream", "--out", "out", "--once")),
         ("numpy", ("generate",)),
         ("pyarrow", ("generate",)),
     ],

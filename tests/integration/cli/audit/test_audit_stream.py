@@ -15,6 +15,7 @@ from eventd.runtime.clock import SECOND
 from tests.integration.cli.conftest import Control
 from tests.support.processes import CONTROL, Process, Processes
 from tests.support.spark import require_spark
+from tests.support.spark_cluster import quick_spark
 from tests.support.waiting import wait_for
 
 HOUR = 3600 * SECOND
@@ -68,7 +69,7 @@ def test_it_tells_of_news_outlives_its_lake_and_ends_when_it_is_told_to(processe
     lake, out = tmp_path / "lake", tmp_path / "out"
     generate(GeneratorSettings(nodes=2, events=200, span=HOUR, lose=1), str(lake))
     asked = ["audit", "stream", "--lake", str(lake), "--out", str(out), "--every", "1s", "-o", "json"]
-    stream = processes.start("stream", [*CONTROL, *asked, "--memory", "1GiB"])
+    stream = processes.start("stream", [*CONTROL, *asked, "--memory", "1GiB"], env=quick_spark(tmp_path))
     (first,) = wait_for(lambda: batches(stream), "the first batch", seconds=90)
     assert {name: first[name] for name in ("verdict", "expected", "delivered", "missing", "findings", "failed")} == {
         **{"verdict": "incomplete", "expected": 200, "delivered": 199, "missing": 1},
@@ -79,7 +80,7 @@ def test_it_tells_of_news_outlives_its_lake_and_ends_when_it_is_told_to(processe
     assert (second.returncode, f"process {stream.pid} writes an audit to {out}" in second.stderr) == (1, True)
 
     lake.rename(tmp_path / "away")
-    wait_for(lambda: "trying again in" in stream.log(), "the lake to be missed", seconds=30)
+    wait_for(lambda: "trying again in" in stream.log(), "the lake to be missed", seconds=60)
     (tmp_path / "away").rename(lake)
     said = next(lake.glob("nodes/*/*.json"))
     state = json.loads(said.read_text())

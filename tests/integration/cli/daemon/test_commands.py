@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from eventd.cli.gateway.local import LocalGateway
+from eventd.errors import DatabaseUnusable
 from eventd.runtime.clock import SystemClock
 from eventd.settings.model import load
 from eventd.store.engine.foreign_file import refuse_foreign
+from tests.support.fresh import make_current
 from tests.support.processes import DAEMON, Processes
 from tests.support.waiting import wait_for
 
@@ -37,6 +39,11 @@ class Daemon:
     def run(self, *arguments: str, env: dict[str, str] | None = None) -> Ended:
         settings = {"EVENTD_DATA_DIR": str(self.folder), "EVENTD_API_LISTEN": "127.0.0.1:0"}
         return self.processes.run([*DAEMON, *arguments], env={**settings, **(env or {})})
+
+    def make_database(self) -> None:
+        """Make a database with the current schema and an empty log, which no node has served."""
+        self.folder.mkdir(mode=0o700)
+        make_current(f"sqlite:///{self.file}", now=SystemClock().now())
 
 
 @pytest.fixture
@@ -56,18 +63,23 @@ def one_line(ended: Ended, code: int) -> str:
 
 
 def test_a_node_serves_drains_and_serves_again(processes: Processes) -> None:
+    """A killed one too: it leaves no lock behind."""
     node = processes.serve("node", empty=True)
+    assert (processes.directory / "node").stat().st_mode & 0o777 == 0o700
     assert re.fullmatch(r"127\.0\.0\.1:\d+\n", node.port_file.read_text())
     assert json.loads(node.get("/healthz")[1])["status"] == "ok"
     assert b"routerd_eventd_log_head_position" in node.get("/metrics")[1]
     assert node.terminate() == 0
     assert not node.port_file.exists()
     node.start().wait_ready()
+    node.kill9()
+    node.start().wait_ready()
     assert node.terminate() == 0
     lines = [json.loads(line) for line in node.log().splitlines()]
     assert [line["msg"] for line in lines if line["logger"] == "eventd.serve"] == [
         "schema upgraded",
         *("ready", "stopping", "stopped"),
+        "ready",
         *("ready", "stopping", "stopped"),
     ]
 
@@ -94,19 +106,9 @@ def test_sighup_reads_the_keys_again_and_keeps_the_old_ones_when_it_cannot(
     assert node.terminate() == 0
 
 
-def test_a_killed_node_leaves_no_lock_behind(processes: Processes) -> None:
-    node = processes.serve("node")
-    node.kill9()
-    node.start().wait_ready()
-    assert node.terminate() == 0
-
-
-def test_the_data_folder_is_made_for_its_user_alone(processes: Processes) -> None:
-    processes.serve("node").terminate()
-    assert (processes.directory / "node").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_second_node_on_the_same_file_is_refused_by_name(processes: Processes, daemon: Daemon) -> None:
+def test_beside_a_running_node_a_second_is_refused_by_name_and_all_checks_pass(
+    processes: Processes, daemon: Daemon
+) -> None:
     node = processes.serve("node")
     told = one_line(daemon.run("serve"), 1)
     assert told == (
@@ -114,6 +116,12 @@ def test_a_second_node_on_the_same_file_is_refused_by_name(processes: Processes,
         " (stop it first, or use another data folder)"
     )
     assert one_line(daemon.run("migrate", "--new-epoch"), 1) == told
+    checked = json.loads(daemon.run("check", "-o", "json").stdout)
+    assert checked["ok"] is True
+    states = {check["name"]: check["state"] for check in checked["checks"]}
+    assert states.pop("folder") in ("ok", "warning")  # what is free is the machine's affair
+    assert states == dict.fromkeys(("api keys", "database", "integrity", "schema", "writing", "node"), "ok")
+    assert f"process {node.pid} serves this database" in json.dumps(checked)
     assert node.get("/readyz")[0] == 200
 
 
@@ -130,9 +138,13 @@ def test_an_api_without_keys_is_not_opened_to_others(daemon: Daemon) -> None:
     assert not daemon.folder.exists()
 
 
-def test_it_opens_when_that_is_said_to_be_meant(processes: Processes) -> None:
-    node = processes.serve("node", "--api-listen", "0.0.0.0:0", "--allow-insecure-no-auth")
+def test_it_opens_when_that_is_said_to_be_meant_and_warns_of_an_unknown_variable(processes: Processes) -> None:
+    open_to_others = ("--api-listen", "0.0.0.0:0", "--allow-insecure-no-auth")
+    node = processes.serve("node", *open_to_others, env={"EVENTD_DRAIN_TIMEUOT": "5s"})
     assert node.terminate() == 0
+    first = json.loads(node.log().splitlines()[0])
+    assert (first["level"], first["msg"]) == ("warning", "setting questionable")
+    assert first["warning"] == "EVENTD_DRAIN_TIMEUOT is not a setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
 
 
 NOT_OURS = {
@@ -147,12 +159,9 @@ HOT = {
 """Copied with their write-ahead logs while a program had them open."""
 
 
-@pytest.mark.parametrize("how", ["bytes", "short", *NOT_OURS, *HOT])
-def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_it_is(
-    daemon: Daemon, tmp_path: Path, how: str
-) -> None:
-    """Its bytes, its mode, what exists next to it; nor is a data folder made for it."""
-    file = tmp_path / "theirs" / "app.db"
+def _of_another_program(folder: Path, how: str) -> tuple[Path, str]:
+    """A file of another program, and how the message about it begins."""
+    file = folder / "theirs" / "app.db"
     file.parent.mkdir()
     for sql in NOT_OURS.get(how, ()):
         _sql(file, sql)
@@ -161,19 +170,38 @@ def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_i
     elif how not in NOT_OURS:
         file.write_bytes(b"this is no database, however long it is" * (100 if how == "bytes" else 1))
     file.chmod(0o664)
-    before = _contents(file.parent)
     holds = dict.fromkeys([*NOT_OURS, *HOT], "customers") | {"alembic": "alembic_version"}
-    why = (
-        f", but contains {holds[how]} (name another file" if how in holds else ": file is not a database (name another"
-    )
+    why = f", but contains {holds[how]}" if how in holds else ": file is not a database"
+    return file, f"{file} is not a database of routerd-eventd{why}"
+
+
+@pytest.mark.parametrize("how", ["bytes", "short", *NOT_OURS, *HOT])
+def test_a_file_of_another_program_is_recognised_and_left_as_it_is(tmp_path: Path, how: str) -> None:
+    """Its bytes, its mode, and what exists next to it."""
+    file, told = _of_another_program(tmp_path, how)
+    before = _contents(file.parent)
+    with pytest.raises(DatabaseUnusable) as refused:
+        refuse_foreign(file)
+    assert refused.value.message == told
+    assert refused.value.hint.startswith("name another file")
+    assert (_contents(file.parent), file.stat().st_mode & 0o777) == (before, 0o664)
+
+
+@pytest.mark.parametrize("how", ["bytes", "hot wal"])
+def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_it_is(
+    daemon: Daemon, tmp_path: Path, how: str
+) -> None:
+    """Nor is a data folder made for it."""
+    file, why = _of_another_program(tmp_path, how)
+    before = _contents(file.parent)
     env = {"EVENTD_DATABASE_URL": f"sqlite:///{file}"}
     for command in ("serve", "migrate"):
         ended = daemon.run(command, env=env)
-        assert one_line(ended, 1).startswith(f"{file} is not a database of routerd-eventd{why}")
+        assert one_line(ended, 1).startswith(f"{why} (name another file")
         assert len(ended.stderr.splitlines()) == 1, "no warning about its mode"
     for command in (["get", "EventGroup"], ["doctor"], ["db", "backup", str(tmp_path / "copy")]):
         ended = daemon.processes.control(*command, env=env)
-        assert one_line(ended, 1).startswith(f"{file} is not a database of routerd-eventd{why}")
+        assert one_line(ended, 1).startswith(f"{why} (name another file")
     checked = daemon.run("check", env=env)
     assert (checked.returncode, "is not a database of routerd-eventd" in checked.stdout) == (4, True)
     assert (_contents(file.parent), file.stat().st_mode & 0o777) == (before, 0o664)
@@ -182,7 +210,7 @@ def test_a_file_of_another_program_is_judged_alike_by_all_commands_and_left_as_i
 
 def test_a_database_of_ours_is_known_by_its_log(daemon: Daemon, tmp_path: Path) -> None:
     """All its tables may still be there, when it is copied before the first checkpoint."""
-    assert daemon.run("migrate").returncode == 0
+    daemon.make_database()
     with closing(sqlite3.connect(daemon.file)) as made:
         rows = made.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND sql NOT LIKE '%sqlite_%'")
         schema = [sql for (sql,) in rows]
@@ -212,7 +240,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_database_of_a_newer_program_is_left_alone(daemon: Daemon) -> None:
-    assert daemon.run("migrate").returncode == 0
+    daemon.make_database()
     _sql(daemon.file, "UPDATE alembic_version SET version_num = '9999'")
     for command in ("serve", "migrate"):
         told = one_line(daemon.run(command), 1)
@@ -255,15 +283,6 @@ def test_a_wrong_flag_is_a_wrong_usage(daemon: Daemon) -> None:
     assert one_line(daemon.run("serve", env={"EVENTD_LOG_LEVEL": "loud"}), 1).startswith("EVENTD_LOG_LEVEL: 'loud'")
 
 
-def test_an_unknown_variable_is_logged_with_a_guess(processes: Processes) -> None:
-    node = processes.serve("node", env={"EVENTD_DRAIN_TIMEUOT": "5s"})
-    node.terminate()
-    first = json.loads(node.log().splitlines()[0])
-    assert first["level"] == "warning"
-    assert first["msg"] == "setting questionable"
-    assert first["warning"] == "EVENTD_DRAIN_TIMEUOT is not a setting (did you mean EVENTD_DRAIN_TIMEOUT?)"
-
-
 @pytest.mark.postgres
 def test_postgres_is_migrated_only_when_told_to(processes: Processes, daemon: Daemon, postgres_url: str) -> None:
     env = {"EVENTD_DATABASE_URL": postgres_url}
@@ -299,7 +318,7 @@ def test_migrate_says_what_it_did(daemon: Daemon) -> None:
 
 
 def test_a_new_epoch_is_told_with_the_old_one(daemon: Daemon) -> None:
-    daemon.run("migrate")
+    daemon.make_database()
     (before,) = _sql(daemon.file, "SELECT epoch FROM log_heads")[0]
     told = daemon.run("migrate", "--new-epoch").stdout.splitlines()[-1]
     (after,) = _sql(daemon.file, "SELECT epoch FROM log_heads")[0]
@@ -326,17 +345,6 @@ def test_check_before_the_first_start_is_fine_and_makes_nothing(daemon: Daemon) 
     assert re.search(r"^data_dir +\S+/node +EVENTD_DATA_DIR$", checked.stdout, re.MULTILINE)
     assert "does not exist yet: `serve` creates it" in checked.stdout
     assert not daemon.folder.exists()
-
-
-def test_check_beside_a_running_node(processes: Processes, daemon: Daemon) -> None:
-    node = processes.serve("node")
-    checked = json.loads(daemon.run("check", "-o", "json").stdout)
-    assert checked["ok"] is True
-    states = {check["name"]: check["state"] for check in checked["checks"]}
-    assert states.pop("folder") in ("ok", "warning")  # what is free is the machine's affair
-    assert states == dict.fromkeys(("api keys", "database", "integrity", "schema", "writing", "node"), "ok")
-    assert f"process {node.pid} serves this database" in json.dumps(checked)
-    assert node.get("/readyz")[0] == 200
 
 
 def test_check_names_every_setting_that_is_wrong(daemon: Daemon) -> None:
@@ -377,7 +385,7 @@ def test_check_prints_its_rows_in_every_format(daemon: Daemon) -> None:
 
 
 def test_check_finds_a_damaged_file(daemon: Daemon) -> None:
-    daemon.run("migrate")
+    daemon.make_database()
     _sql(daemon.file, "PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(daemon.file.read_bytes())
     content[3 * 8192 : 4 * 8192] = b"\xff" * 8192
@@ -453,7 +461,7 @@ def test_doctor_fails_beside_a_node_that_is_not_ready(processes: Processes, daem
         port = taken.getsockname()[1]
         declared = GROUP % (secret, port)
         assert processes.control("apply", "-f", "-", stdin=declared, env=here).returncode == 0
-        wait_for(lambda: node.get("/readyz")[0] == 503, "the group to find its port taken")
+        wait_for(lambda: node.get("/readyz")[0] == 503, "the group to find its port taken", every=0.1)
         told = processes.control("doctor", env=here)
         assert told.returncode == 4, told
         line = next(line for line in told.stdout.splitlines() if "node readiness" in line)
@@ -463,7 +471,7 @@ def test_doctor_fails_beside_a_node_that_is_not_ready(processes: Processes, daem
         far = {"EVENTD_SERVER": node.url, "EVENTD_API_KEY": keys.partition(":")[0]}
         told = processes.control("doctor", env=far)
         assert (told.returncode, "cannot listen on" in told.stdout) == (4, True), told
-    wait_for(lambda: node.get("/readyz")[0] == 200, "the group to listen")
+    wait_for(lambda: node.get("/readyz")[0] == 200, "the group to listen", every=0.25)
     told = processes.control("doctor", env=here)
     assert (told.returncode, "readiness" in told.stdout) == (0, False), told
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.support.processes import DAEMON, Processes
+from tests.support.processes import Processes
 
-CLIENTS = 600
+CLIENTS = 300
 REQUEST = b"GET /v0/topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def limited(soft: int, hard: int) -> list[str]:
     """A command that serves with these limits on open files."""
-    limits = f"import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))"
-    return [sys.executable, "-c", f"{limits}; os.execv({DAEMON[0]!r}, {[*DAEMON, 'serve']!r})"]
+    limits = f"import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))"
+    return [sys.executable, "-c", f"{limits}; from eventd.cli.routerd_eventd import main; main()", "serve"]
 
 
 def settings(processes: Processes, name: str) -> dict[str, str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import EDGE, Api, Control
+from tests.integration.cli.federation.test_watching import without_settings
+from tests.support.fork_server import spawn
 from tests.support.processes import CONTROL
 from tests.support.waiting import wait_for
 
@@ -28,15 +30,14 @@ def edge(control: Control) -> Control:
 @contextmanager
 def emitting(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """An `emit --stdin` whose standard input is open, as in a shell of its own."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
-    process = subprocess.Popen(
+    process: subprocess.Popen[str] = spawn(
         [*CONTROL, *EMIT, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=env | {"PYTHONPATH": str(Path(__file__).parents[4])},
+        env=without_settings(),
         start_new_session=True,
     )
     try:

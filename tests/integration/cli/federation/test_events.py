@@ -11,6 +11,7 @@ import pytest
 from eventd.cli.federation.events import Status
 from eventd.log.delivery.states import DeliveryState
 from tests.integration.cli.conftest import EDGE, Control
+from tests.integration.cli.federation.conftest import everywhere
 
 HEADER = ["ID", "GROUP", "SOURCE", "TYPE", "SUBJECT", "OBSERVED", "EXPIRES"]
 
@@ -26,6 +27,7 @@ def lines_of(*events: object) -> str:
     return "".join(f"{json.dumps(event)}\n" for event in events)
 
 
+@everywhere
 def test_an_emitted_event_is_shown_as_it_is_stored(edge: Control) -> None:
     told = edge(
         *("federation", "event", "emit", "--group", "edge", "--type", "routerd.client.ipv4.observed"),
@@ -71,32 +73,32 @@ def test_an_id_that_is_there_already_is_noted_or_refused(edge: Control) -> None:
     assert edge(*emit, "--type", "other", code=1).err.startswith("error: the id i is taken in group edge")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["--type", "t", "--group", "egde"], 3, "error: EventGroup egde is not declared (did you mean edge?)"),
-        ([], 2, "error: add --type, or read events with --stdin"),
-        (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is not KEY=VALUE"),
-        (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is not KEY=VALUE"),
-        (["--type", "t", "--ttl", "5"], 1, "error: the event cannot be stored: ttl '5' is not a duration; write 30s"),
-        (["--type", "t", "--observed-at", "now"], 1, "error: the event cannot be stored: 'now' is not an RFC 3339"),
-        (["--type", "t" * 600], 1, "error: the event cannot be stored: federation event type is longer than 512"),
-        (["--stdin", "--id", "i"], 2, "error: --id applies to one event: with --stdin, each line has its own id"),
-        (["--stdin", "--ttl", "soon"], 1, "error: --ttl 'soon' is not a duration; write 30s, 5m or 168h"),
-        (["extra"], 2, "error: got unexpected extra argument"),
-    ],
-)
-def test_a_wrong_emit_is_one_line(edge: Control, arguments: list[str], code: int, message: str) -> None:
-    told = edge("fed", "event", "emit", *arguments, code=code)
-    assert told.err.startswith(message)
-    assert told.err.count("\n") == 1
+WRONG = [
+    (["--type", "t", "--group", "egde"], 3, "error: EventGroup egde is not declared (did you mean edge?)"),
+    ([], 2, "error: add --type, or read events with --stdin"),
+    (["--type", "t", "--payload", "novalue"], 2, "error: --payload 'novalue' is not KEY=VALUE"),
+    (["--type", "t", "--payload", " =x"], 2, "error: --payload ' =x' is not KEY=VALUE"),
+    (["--type", "t", "--ttl", "5"], 1, "error: the event cannot be stored: ttl '5' is not a duration; write 30s"),
+    (["--type", "t", "--observed-at", "now"], 1, "error: the event cannot be stored: 'now' is not an RFC 3339"),
+    (["--type", "t" * 600], 1, "error: the event cannot be stored: federation event type is longer than 512"),
+    (["--stdin", "--id", "i"], 2, "error: --id applies to one event: with --stdin, each line has its own id"),
+    (["--stdin", "--ttl", "soon"], 1, "error: --ttl 'soon' is not a duration; write 30s, 5m or 168h"),
+    (["extra"], 2, "error: got unexpected extra argument"),
+]
+
+
+def test_a_wrong_emit_is_one_line(edge: Control) -> None:
+    for arguments, code, message in WRONG:
+        told = edge("fed", "event", "emit", *arguments, code=code)
+        assert told.err.startswith(message), arguments
+        assert told.err.count("\n") == 1, arguments
     assert edge("fed", "event", "list", "--include-expired", "-o", "json").json == []
 
 
 def test_many_events_come_from_the_standard_input(edge: Control) -> None:
     given = lines_of(*({"type": "t", "id": f"e{n:05}", "payload": {"n": str(n)}} for n in range(2300)))
     told = edge("fed", "event", "emit", "--stdin", stdin=given)
-    assert told.lines == ["2300 events accepted: 2300 new"]
+    assert told.lines == ["2,300 events accepted: 2,300 new"]
     listed = edge("fed", "event", "list", "--limit", "0", "-o", "json").json
     assert [event["id"] for event in listed] == [f"e{n:05}" for n in range(2300)]
     assert edge("fed", "event", "emit", "--stdin", "-o", "json", stdin=given).json["duplicate"] == 2300
@@ -269,6 +271,7 @@ def test_the_states_of_the_command_are_those_of_the_books() -> None:
     assert [str(state) for state in Status] == [str(state) for state in DeliveryState]
 
 
+@everywhere
 def test_prune_says_what_it_removed(edge: Control) -> None:
     edge("fed", "event", "emit", "--stdin", stdin=lines_of(*({"type": "t"} for _ in range(20))))
     unbounded = edge("fed", "event", "prune", "--group", "edge")

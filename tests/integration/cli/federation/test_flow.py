@@ -17,6 +17,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import record_gap
 from tests.integration.cli.conftest import Control
+from tests.integration.cli.federation.conftest import everywhere
 from tests.support.group_ledger import GroupLedger
 
 LINK = link_name("edge", "cloud")
@@ -97,6 +98,7 @@ def test_the_summary_has_a_line_for_each_peer(edge: Control, consumer: Consumer)
     assert edge("fed", "deliveries", "summary", "--peer", "x", code=3).err.startswith("error: group edge has no peer x")
 
 
+@everywhere
 def test_links_show_why_a_peer_waits(edge: Control, consumer: Consumer) -> None:
     consumer.fail(4)
     told = edge("federation", "links")
@@ -128,6 +130,7 @@ def test_pause_and_resume(edge: Control) -> None:
     )
 
 
+@everywhere
 def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consumer: Consumer) -> None:
     consumer.settle(3)
     dry = edge("federation", "redeliver", "cloud", "--from-seq", "2", "--dry-run")
@@ -146,6 +149,7 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     assert both.err.startswith("error: choose events in one way: --id, --from-seq")
 
 
+@everywhere
 def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str) -> None:
     assert edge("federation", "gaps", "-o", "json").json == []
     with closing(Database(routerctl_url)) as database:
@@ -177,6 +181,7 @@ def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str)
     assert edge("fed", "gaps", "--group", "egde", code=3).err.startswith("error: EventGroup egde is not declared")
 
 
+@everywhere
 def test_dead_letters_are_listed_retried_and_dropped(edge: Control, consumer: Consumer) -> None:
     consumer.settle(1, refused=1)
     consumer.settle(2, refused=2)

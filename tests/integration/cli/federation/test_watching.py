@@ -6,29 +6,32 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import EDGE, Control
+from tests.support.fork_server import shell_command, shell_files, spawn
 from tests.support.processes import CONTROL
-from tests.support.tether import tethered
+
+
+def without_settings() -> dict[str, str]:
+    """This environment without variables that would configure a command."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
 
 
 class Watch:
     """A `routerctl` that stays."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
-        self.process = subprocess.Popen(
-            tethered([*CONTROL, *arguments], farewell=signal.SIGKILL),
+        self.process: subprocess.Popen[str] = spawn(
+            [*CONTROL, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=folder,
-            env=env | {"PYTHONPATH": str(Path(__file__).parents[4])},
+            env=without_settings(),
         )
 
     def line(self) -> str:
@@ -104,14 +107,13 @@ def test_a_watch_and_newest_do_not_go_together(edge: Control) -> None:
 def test_a_reader_that_goes_away_ends_the_command_quietly(edge: Control) -> None:
     lines = "".join(f'{{"type":"t","payload":{{"k":"{"v" * 500}"}}}}\n' for _ in range(1000))
     edge("fed", "event", "emit", "--stdin", stdin=lines)
-    command = f"{sys.executable} -m eventd.cli.routerctl fed event list --limit 0 -o json | head -1"
-    env = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
     told = subprocess.run(
-        ["sh", "-c", command],
+        ["sh", "-c", f"{shell_command(CONTROL[-1])} fed event list --limit 0 -o json | head -1"],
         capture_output=True,
         text=True,
         cwd=edge.folder,
-        env=env | {"PYTHONPATH": str(Path(__file__).parents[4])},
+        env=without_settings(),
+        pass_fds=shell_files(),
         timeout=60,
         check=False,
     )

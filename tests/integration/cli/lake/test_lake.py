@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +21,9 @@ from eventd.log.cursors.cursors import LinkState, Postponement, postpone
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.store.engine.database import Connection, Database
 from tests.integration.cli.conftest import Control
+from tests.support.fork_server import spawn
 from tests.support.lakes import EPOCH, ship, ship_state
-from tests.support.source import ROOT
+from tests.support.processes import CONTROL
 
 BEGUN = SystemClock().now() - 10 * DAY
 
@@ -182,7 +182,7 @@ def test_a_rehearsal_says_that_nothing_was_changed(control: Control, lake: str) 
 
 @pytest.mark.parametrize(
     ("options", "answer", "code", "marked"),
-    [((), b"n\n", 1, 0), ((), b"\n", 1, 0), ((), b"y\n", 0, 30), (("--yes",), b"", 0, 30), (("--dry-run",), b"", 0, 0)],
+    [((), b"\n", 1, 0), ((), b"y\n", 0, 30), (("--yes",), b"", 0, 30), (("--dry-run",), b"", 0, 0)],
 )
 def test_on_a_terminal_it_asks_first(
     lake: str, tmp_path: Path, options: tuple[str, ...], answer: bytes, code: int, marked: int
@@ -194,20 +194,14 @@ def test_on_a_terminal_it_asks_first(
         os.write(keyboard, answer)
         keep = SystemClock().now() - BEGUN - DAY  # of the two days, the first
         command = ["lake", "retain", "--lake", lake, "--keep", f"{keep // SECOND}s", *options]
-        done = subprocess.run(
-            [sys.executable, "-m", "eventd.cli.routerctl", *command],
-            stdin=terminal,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=60,
-        )
-    assert done.returncode == code, done.stderr
+        pipe = subprocess.PIPE
+        done = spawn([*CONTROL, *command], env=os.environ, stdin=terminal, stdout=pipe, stderr=pipe, cwd=tmp_path)
+        told = done.communicate(timeout=60)[1].decode()
+    assert done.returncode == code, told
     assert survey(connect(lake)).nodes[0].segments[Ledger.EVENTS].after == marked
-    asked = "site-a, events: mark 3 segments as expired, delete 0 segments\nContinue? [y/N]" in done.stderr
+    asked = "site-a, events: mark 3 segments as expired, delete 0 segments\nContinue? [y/N]" in told
     assert asked == (not options)
-    assert ("nothing was changed" in done.stderr) == (marked == 0)
+    assert ("nothing was changed" in told) == (marked == 0)
 
 
 def test_a_node_that_is_out_of_service_is_closed(control: Control, lake: str) -> None:

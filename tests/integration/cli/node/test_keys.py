@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import EDGE, Api, Control
+from tests.support.processes import CONTROL
+from tests.support.source import ROOT
 
 
 def test_a_key_is_printed_alone_and_once(routerctl: Control) -> None:
@@ -21,8 +22,8 @@ def test_a_key_is_printed_alone_and_once(routerctl: Control) -> None:
     assert key not in listed.out + listed.err
 
 
-def test_the_list_tells_everything_but_the_key(control: Control, sqlite_url: str) -> None:
-    at = ("--database", sqlite_url)
+def test_the_list_tells_everything_but_the_key(control: Control, migrated_sqlite_url: str) -> None:
+    at = ("--database", migrated_sqlite_url)
     first = control("key", "create", "ci", "--scope", "rw", "--expires", "2999-01-01T00:00:00Z", *at).lines[0]
     second = control("key", "create", "ops", "-o", "json", *at).json
     assert (second["name"], second["scopes"]) == ("ops", ["read", "write", "delete", "admin"])
@@ -37,9 +38,9 @@ def test_the_list_tells_everything_but_the_key(control: Control, sqlite_url: str
 
 
 def test_a_key_ends_when_it_is_revoked_and_its_name_is_free_when_it_is_forgotten(
-    control: Control, sqlite_url: str
+    control: Control, migrated_sqlite_url: str
 ) -> None:
-    at = ("--database", sqlite_url)
+    at = ("--database", migrated_sqlite_url)
     control("key", "create", "ci", *at)
     told = control("key", "create", "ci", *at, code=1).err
     assert told.startswith("error: the name ci belongs to a key that is in use (choose another name, or free this one:")
@@ -76,10 +77,9 @@ def test_making_the_first_key_makes_the_database(control: Control, tmp_path: Pat
     ],
 )
 def test_a_mistake_is_one_line(
-    control: Control, sqlite_url: str, arguments: tuple[str, ...], code: int, told: str
+    control: Control, migrated_sqlite_url: str, arguments: tuple[str, ...], code: int, told: str
 ) -> None:
-    control("key", "create", "other", "--database", sqlite_url)
-    found = control("key", *arguments, "--database", sqlite_url, code=code)
+    found = control("key", *arguments, "--database", migrated_sqlite_url, code=code)
     assert found.err.startswith(told)
     assert (found.out, found.err.count("\n")) == ("", 1)
 
@@ -96,13 +96,11 @@ def test_keys_over_the_api_need_the_scope_admin(control: Control, sqlite_url: st
         assert told.startswith("error: this key is limited to some names")
 
 
-@pytest.mark.parametrize("format", ["table", "json"])
-def test_a_key_that_could_not_be_written_is_said_to_be_in_force(control: Control, tmp_path: Path, format: str) -> None:
-    where = ("--data-dir", str(tmp_path / "node"))
-    routerctl = [sys.executable, "-c", "from eventd.cli.routerctl import main; main()"]
+def test_a_key_that_could_not_be_written_is_said_to_be_in_force(control: Control, migrated_sqlite_url: str) -> None:
+    where = ("--database", migrated_sqlite_url)
     with Path("/dev/full").open("w") as full:
-        command = [*routerctl, "key", "create", "ci", "-o", format, *where]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        command = [*CONTROL, "key", "create", "ci", *where]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert done.returncode == 1
     assert done.stderr.startswith("error: the key ci is active, but could not be printed: No space left on device (")
     assert "routerctl key revoke ci --forget" in done.stderr

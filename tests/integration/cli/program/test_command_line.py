@@ -20,9 +20,11 @@ from typer._click.core import ParameterSource
 from eventd.cli import routerctl_commands, routerd_eventd_commands
 from eventd.cli.gateway.session import _run
 from eventd.testing import NOW
+from tests.integration.cli.conftest import Control
 from tests.integration.cli.program.test_reference import commands
 from tests.support.fresh import make_current
 from tests.support.processes import CONTROL, DAEMON
+from tests.support.source import ROOT
 
 PROGRAMS = {"routerctl": routerctl_commands.app, "routerd-eventd": routerd_eventd_commands.app}
 MAY_BE_EMPTY = {
@@ -179,21 +181,22 @@ async def test_a_signal_while_a_command_lets_go_of_its_node_ends_it_without_a_tr
     assert ended.value.code == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-"])
-def test_a_standard_stream_may_be_closed(closed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", [">&-", "<&- 2>&-"])
+def test_a_standard_stream_may_be_closed(closed: str, control: Control) -> None:
     """Without its output a command does nothing: a key would be made and never shown."""
-    make = [*CONTROL, "key", "create", "ci", "--data-dir", str(tmp_path)]
-    subprocess.run([*DAEMON, "migrate", "--data-dir", str(tmp_path)], check=True, capture_output=True)
-    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *make], capture_output=True, text=True)
-    kept = subprocess.run([*CONTROL, "key", "list", "-o", "name", "--data-dir", str(tmp_path)], capture_output=True)
+    where = ["--data-dir", str(control.folder)]
+    make_current(f"sqlite:///{control.folder / 'eventd.db'}", now=NOW)
+    make = [*CONTROL, "key", "create", "ci", *where]
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *make], capture_output=True, text=True, cwd=ROOT)
+    kept = control("key", "list", "-o", "name", *where).lines
     if closed == ">&-":
         assert done.returncode == 1
         assert done.stderr == "error: standard output is closed (redirect it to /dev/null to discard it)\n"
-        assert kept.stdout == b""
+        assert kept == []
     else:
         assert done.returncode == 0
         assert done.stdout.startswith("evk_")
-        assert b"ci" in kept.stdout
+        assert kept == ["ci"]
 
 
 def test_a_daemon_needs_no_standard_stream(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ REQUIRED = {
     "audit stream": ["--out", "report"],
     "audit generate": ["--out", "lake"],
 }
+"""Required options; required arguments are filled in."""
 DAEMON_COMMANDS = ("migrate",)
 """Commands in the tables that are of `routerd-eventd`; all others are of `routerctl`."""
-"""Required options; required arguments are filled in."""
 
 
 @cache
@@ -80,15 +80,32 @@ def with_value(name: str, option: str) -> list[str]:
     return [option, "given"] if program(name).shared.get(RENAMED_OPTIONS.get(option, option), True) else [option]
 
 
-UNUSED = [(path, option) for path in UNUSED_OPTIONS for option in unused_options(f"routerctl {path}")]
-REFUSED = [(path, option, words) for path, options in REFUSED_OPTIONS.items() for option, words in options.items()]
-TAKING_A_RENAMED_OPTION = [
-    (name, path.partition(" ")[2], old)
-    for name, app in APPS.items()
-    for path, command in commands(app, name)
+def all_options(command: Any) -> set[str]:
+    return {option for param in command.params for option in param.opts}
+
+
+UNUSED = {path: unused_options(f"routerctl {path}") for path in UNUSED_OPTIONS}
+TAKING_A_RENAMED_OPTION = {
+    old: [
+        (name, path.partition(" ")[2])
+        for name, app in APPS.items()
+        for path, command in commands(app, name)
+        if new in all_options(command)
+    ]
     for old, new in RENAMED_OPTIONS.items()
-    if new in {option for param in command.params for option in param.opts}
-]
+}
+
+
+def old_options() -> dict[tuple[str, str], set[str]]:
+    """The old options of each command: by its program and its path."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for table in (UNUSED, REFUSED_OPTIONS):
+        for path, options in table.items():
+            found.setdefault((program_of(path), path), set()).update(options)
+    for old, taking in TAKING_A_RENAMED_OPTION.items():
+        for command in taking:
+            found.setdefault(command, set()).add(old)
+    return found
 
 
 class Call:
@@ -118,36 +135,37 @@ def call(clean: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return Call(monkeypatch, capsys)
 
 
-@pytest.mark.parametrize(("path", "option"), UNUSED)
-def test_an_option_without_effect_is_accepted_with_one_notice(path: str, option: str, call: Call) -> None:
-    name = program_of(path)
-    usual, words = typed(path), with_value(name, option)
+@pytest.mark.parametrize("path", UNUSED)
+def test_an_option_without_effect_is_accepted_with_one_notice(path: str, call: Call) -> None:
+    name, usual = program_of(path), typed(path)
     assert call(name, path, usual) == ""
     without = call.given
     assert without is not None
-    lines = [[*usual, *words], [*words, *usual], [*words, *usual, *words]]
-    if len(words) == 2:
-        lines.append([*usual, "=".join(words)])
-    for line in lines:
-        assert call(name, path, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
-        assert (call.code, call.given) == (0, without)
-    for synonym in spellings_of(path):
-        line = [*synonym.split(), *usual[len(path.split()) :], *words]
-        assert call(name, synonym, line) == f'note: {option} has no effect on "{path}"; leave it out\n'
-        assert (call.code, call.given) == (0, without)
+    for option in UNUSED[path]:
+        words = with_value(name, option)
+        lines = [(path, [*words, *usual]), (path, [*words, *usual, *words])]
+        if len(words) == 2:
+            lines.append((path, [*usual, "=".join(words)]))
+        arguments = usual[len(path.split()) :]
+        lines += [(spelling, [*spelling.split(), *arguments, *words]) for spelling in spellings_of(path)]
+        for spelling, line in lines:
+            told = call(name, spelling, line)
+            assert told == f'note: {option} has no effect on "{path}"; leave it out\n', line
+            assert (call.code, call.given) == (0, without), line
 
 
-@pytest.mark.parametrize(("name", "path", "old"), TAKING_A_RENAMED_OPTION)
-def test_a_renamed_option_works_with_one_notice(name: str, path: str, old: str, call: Call) -> None:
-    usual = typed(path) if name == "routerctl" else path.split()
-    assert call(name, path, [*usual, RENAMED_OPTIONS[old], "given"]) == ""
-    expected = call.given
-    assert expected is not None
-    assert "given" in expected.values()
-    for line in ([*usual, old, "given"], [old, "given", *usual], [*usual, f"{old}=x", f"{old}=given"]):
-        notice = f"note: {old} is now called {RENAMED_OPTIONS[old]}; the old name still works\n"
-        assert call(name, path, line) == notice
-        assert (call.code, call.given) == (0, expected)
+@pytest.mark.parametrize(("old", "new"), RENAMED_OPTIONS.items())
+def test_a_renamed_option_works_with_one_notice(old: str, new: str, call: Call) -> None:
+    for name, path in TAKING_A_RENAMED_OPTION[old]:
+        usual = typed(path) if name == "routerctl" else path.split()
+        assert call(name, path, [*usual, new, "given"]) == ""
+        expected = call.given
+        assert expected is not None
+        assert "given" in expected.values()
+        for line in ([*usual, old, "given"], [old, "given", *usual], [*usual, f"{old}=x", f"{old}=given"]):
+            notice = f"note: {old} is now called {new}; the old name still works\n"
+            assert call(name, path, line) == notice, line
+            assert (call.code, call.given) == (0, expected), line
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_COMMANDS.items())
@@ -160,36 +178,31 @@ def test_a_renamed_command_works_with_one_notice(old: str, new: str, call: Call)
         assert (call.code, call.given) == (0, expected)
 
 
-@pytest.mark.parametrize(("path", "option", "words"), REFUSED)
-def test_an_option_that_cannot_work_is_refused_with_a_remedy(path: str, option: str, words: str, call: Call) -> None:
-    for line in ([*typed(path), option], [*typed(path), f"{option}=3"]):
-        told = call("routerctl", path, line)
-        assert told == f"error: no such option: {option} ({words}; see routerctl {path} --help)\n"
-        assert (call.code, call.given) == (2, None)
+@pytest.mark.parametrize("path", REFUSED_OPTIONS)
+def test_an_option_that_cannot_work_is_refused_with_a_remedy(path: str, call: Call) -> None:
+    for option, words in REFUSED_OPTIONS[path].items():
+        for line in ([*typed(path), option], [*typed(path), f"{option}=3"]):
+            told = call("routerctl", path, line)
+            assert told == f"error: no such option: {option} ({words}; see routerctl {path} --help)\n"
+            assert (call.code, call.given) == (2, None)
 
 
-OLD = [
-    *((program_of(path), path, option) for path, option in UNUSED),
-    *(("routerctl", path, option) for path, option, _ in REFUSED),
-    *TAKING_A_RENAMED_OPTION,
-]
-
-
-@pytest.mark.parametrize(("name", "path", "option"), OLD)
-def test_an_old_option_is_in_neither_help_nor_completion_nor_suggestions(
-    name: str, path: str, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        program(name).main(args=[*path.split(), "--help"], prog_name=name)
-    assert option not in [word.rstrip(",") for word in capsys.readouterr().out.split()]
-    completed = BashComplete(program(name), {}, name, "_COMPLETE").get_completions([*path.split(), option, "x"], "--")
-    assert completed
-    assert option not in [item.value for item in completed]
-    with pytest.raises(SystemExit):
-        program(name).main(args=[*path.split(), f"{option}x"], prog_name=name)
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"error: no such option: {option}x (")
-    assert option not in captured.err.replace(f"{option}x", "").replace(",", " ").replace(")", " ").split()
+def test_an_old_option_is_in_neither_help_nor_completion_nor_suggestions(capsys: pytest.CaptureFixture[str]) -> None:
+    for (name, path), options in old_options().items():
+        with pytest.raises(SystemExit):
+            program(name).main(args=[*path.split(), "--help"], prog_name=name)
+        shown = {word.rstrip(",") for word in capsys.readouterr().out.split()}
+        assert not options & shown, path
+        for option in options:
+            before = [*path.split(), option, "x"]
+            completed = BashComplete(program(name), {}, name, "_COMPLETE").get_completions(before, "--")
+            assert completed, before
+            assert option not in [item.value for item in completed], before
+            with pytest.raises(SystemExit):
+                program(name).main(args=[*path.split(), f"{option}x"], prog_name=name)
+            told = capsys.readouterr().err
+            assert told.startswith(f"error: no such option: {option}x ("), before
+            assert option not in told.replace(f"{option}x", "").replace(",", " ").replace(")", " ").split(), before
 
 
 @pytest.mark.parametrize("old", RENAMED_COMMANDS)
@@ -203,17 +216,16 @@ def test_an_old_command_is_in_neither_help_nor_completion(old: str, capsys: pyte
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("path", UNUSED_OPTIONS)
-def test_an_option_without_effect_is_one_that_the_command_does_not_offer(path: str) -> None:
-    name = program_of(path)
-    offered = {option for param in command_named(name, path).params for option in param.opts}
-    assert not offered & {*UNUSED_OPTIONS[path], *REFUSED_OPTIONS.get(path, ())}
-    assert set(UNUSED_OPTIONS[path]) <= set(program(name).shared)
+def test_an_option_without_effect_is_one_that_the_command_does_not_offer() -> None:
+    for path, unused in UNUSED_OPTIONS.items():
+        name = program_of(path)
+        assert not all_options(command_named(name, path)) & {*unused, *REFUSED_OPTIONS.get(path, ())}, path
+        assert set(unused) <= set(program(name).shared), path
 
 
 def test_migrate_accepts_every_setting_that_it_accepted_before() -> None:
     """A setting that is added later is not among them."""
-    offered = {option for param in command_named("routerd-eventd", "migrate").params for option in param.opts}
+    offered = all_options(command_named("routerd-eventd", "migrate"))
     assert {*offered, *UNUSED_OPTIONS["migrate"]} >= set(shared_flags())
 
 
@@ -270,17 +282,16 @@ def test_the_reference_lists_the_old_spellings() -> None:
 
 
 @pytest.mark.parametrize(("path", "option"), SPARK_SIZES.items())
-@pytest.mark.parametrize(
-    ("old", "now"), [("2g", "2GiB"), ("512mb", "512MiB"), ("2G", "2GiB"), ("4194304k", "4194304KiB"), ("1t", "1TiB")]
-)
-def test_memory_may_be_given_in_the_notation_of_spark(path: str, option: str, old: str, now: str, call: Call) -> None:
+def test_memory_may_be_given_in_the_notation_of_spark(path: str, option: str, call: Call) -> None:
     usual = typed(path)
-    assert call("routerctl", path, [*usual, option, now]) == ""
-    expected = call.given
-    for words in ([option, old], [f"{option}={old}"]):
-        notice = f"note: {option} {old} is now written {now}; the old spelling still works\n"
-        assert call("routerctl", path, [*usual, *words]) == notice
-        assert (call.code, call.given) == (0, expected)
+    sizes = {"2g": "2GiB", "512mb": "512MiB", "2G": "2GiB", "4194304k": "4194304KiB", "1t": "1TiB"}
+    for old, now in sizes.items():
+        assert call("routerctl", path, [*usual, option, now]) == ""
+        expected = call.given
+        for words in ([option, old], [f"{option}={old}"]):
+            notice = f"note: {option} {old} is now written {now}; the old spelling still works\n"
+            assert call("routerctl", path, [*usual, *words]) == notice
+            assert (call.code, call.given) == (0, expected)
 
 
 @pytest.mark.parametrize(

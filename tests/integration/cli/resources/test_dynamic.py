@@ -1,4 +1,4 @@
-"""`routerctl dynamic` on each database and on an API: the parts of plugins, and how they are changed and removed."""
+"""`routerctl dynamic` on a database and on an API: the parts of plugins, and how they are changed and removed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from eventd.store.engine.database import Database
 from eventd.store.parts.parts import put_part
 from eventd.testing import event
 from tests.integration.cli.conftest import Control
+from tests.integration.cli.resources.conftest import everywhere
 from tests.unit.dynamic.samples import HOUR, mask, route
 
 FALLBACK = """
@@ -81,6 +82,7 @@ def test_nothing_derived(routerctl: Control) -> None:
     }
 
 
+@everywhere
 def test_list_says_what_became_of_each_part(routerctl: Control, give: Give) -> None:
     give("e1", [route("r1"), route("r2")], action_plans=[{"name": "assign"}])
     over = give("e2", [route("r3")], age=2 * HOUR)

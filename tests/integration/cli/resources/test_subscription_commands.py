@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.cli.conftest import EDGE, Control
+from tests.integration.cli.resources.conftest import everywhere
 
 CLAIMS = """
 apiVersion: plugin.routerd.net/v1alpha1
@@ -36,6 +37,7 @@ def cells(line: str) -> list[str]:
     return line.split()
 
 
+@everywhere
 def test_the_state_of_each_is_listed(declared: Control) -> None:
     emit(declared, "e1")
     emit(declared, "e2", "another.kind")

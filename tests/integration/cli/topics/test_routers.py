@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.integration.cli.conftest import Control
+from tests.integration.cli.topics.conftest import beside_a_file_too, everywhere
 
 
+@everywhere
 def test_a_router_copies_what_is_written_from_then_on(routerctl: Control) -> None:
     routerctl("topic", "write", "a", "0")
     assert routerctl("router", "put", "a->b", "--filter", "public:*").out == "router/a->b created\n"
@@ -28,6 +28,7 @@ def test_a_router_copies_what_is_written_from_then_on(routerctl: Control) -> Non
     assert routerctl("router", "delete", "a->b", "--ignore-not-found").out == ""
 
 
+@beside_a_file_too
 def test_routers_are_listed_as_asked(routerctl: Control) -> None:
     for name in ("a->b", "a->c", "x->d"):
         routerctl("router", "put", name)
@@ -39,31 +40,30 @@ def test_routers_are_listed_as_asked(routerctl: Control) -> None:
     assert routerctl("router", "list").lines[3].split() == ["mirror", "b", "e", "exactly_once", "no", "0"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (("get", "ghost"), 3, "error: router 'ghost' does not exist"),
-        (
-            ("put", "ghost"),
-            1,
-            "error: router ghost has no source or no destination (add --source and --dest, or name it",
-        ),
-        (("put", "x->x"), 1, "error: "),
-        (("put", "b->a"), 1, "error: "),
-        (("put", "c->b"), 1, "error: "),
-        (("put", "a->b", "--dest", "z"), 1, "error: "),
-        (("put", "x->y", "--no-create"), 3, "error: topic 'y' does not exist"),
-        (("put", "x->y", "--map", "{"), 1, "error: --map is not valid JSON: "),
-        (("put", "x->y", "--map", "[]"), 1, "error: --map must be an object"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    control: Control, sqlite_url: str, arguments: tuple[str, ...], code: int, told: str
-) -> None:
+MISTAKES = [
+    (("get", "ghost"), 3, "error: router 'ghost' does not exist"),
+    (
+        ("put", "ghost"),
+        1,
+        "error: router ghost has no source or no destination (add --source and --dest, or name it",
+    ),
+    (("put", "x->x"), 1, "error: "),
+    (("put", "b->a"), 1, "error: "),
+    (("put", "c->b"), 1, "error: "),
+    (("put", "a->b", "--dest", "z"), 1, "error: "),
+    (("put", "x->y", "--no-create"), 3, "error: topic 'y' does not exist"),
+    (("put", "x->y", "--map", "{"), 1, "error: --map is not valid JSON: "),
+    (("put", "x->y", "--map", "[]"), 1, "error: --map must be an object"),
+]
+
+
+def test_a_mistake_is_one_line(control: Control, sqlite_url: str) -> None:
     control("router", "put", "a->b", "--database", sqlite_url)
-    found = control("router", *arguments, "--database", sqlite_url, code=code)
-    assert found.err.startswith(told)
-    assert (found.out, found.err.count("\n")) == ("", 1)
+    for arguments, code, told in MISTAKES:
+        found = control("router", *arguments, "--database", sqlite_url, code=code)
+        assert found.err.startswith(told), arguments
+        assert (found.out, found.err.count("\n")) == ("", 1), arguments
+    assert control("router", "list", "-o", "name", "--database", sqlite_url).lines == ["a->b"]
 
 
 # --- topology -------------------------------------------------------------------------------------------------------
@@ -74,6 +74,7 @@ def problems(routerctl: Control, *arguments: str, stdin: str = "", code: int = 4
     return [(found["problem"], found["at"]) for found in told["problems"]]
 
 
+@beside_a_file_too
 def test_what_is_in_order_is_drawn(routerctl: Control) -> None:
     told = routerctl("topology", "check")
     assert (told.out, told.err) == ("", "no routers\n")
@@ -149,34 +150,28 @@ def test_routers_come_from_files(routerctl: Control) -> None:
     assert problems(routerctl, "-f", "-", "--remove", "a->b", stdin=text, code=0) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text", "told"),
-    [
-        (("--add", "a"), "", "error: router a has no source or no destination"),
-        (("--add", "a->_b"), "", "error: "),
-        (("--add", "a->\udcff"), "", "error: "),
-        (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is not one of allow_cycle, fan_in, exactly_once"),
-        (("-f", "-"), "a: [", "error: <stdin>: line 2: is not valid YAML"),
-        (("-f", "-"), "- 1", "error: -: each router is a mapping"),
-        (("-f", "-"), "router: a->b\nfilter: [tag, Regex, x]", "error: no operator 'Regex'"),
-        (("-f", "-"), "router: a->b\nfanin: true", "error: -: router a->b: a router has no field 'fanin'"),
-        (("-f", "-"), "router: a->b\nguarantee: twice", "error: router a->b: Invalid enum value 'twice'"),
-        (("-f", "nowhere.yaml"), "", "error: nowhere.yaml: No such file or directory"),
-    ],
-)
-def test_what_cannot_be_checked_is_one_line(
-    control: Control, sqlite_url: str, arguments: tuple[str, ...], text: str, told: str
-) -> None:
-    control("topic", "put", "there", "--database", sqlite_url)
-    found = control("topology", "check", *arguments, "--database", sqlite_url, stdin=text, code=1)
-    assert found.err.startswith(told)
-    assert (found.out, found.err.count("\n")) == ("", 1)
+NOT_CHECKED = [
+    (("--add", "a"), "", "error: router a has no source or no destination"),
+    (("--add", "a->_b"), "", "error: "),
+    (("--add", "a->\udcff"), "", "error: "),
+    (("--add", "a->b,fanin"), "", "error: --add: 'fanin' is not one of allow_cycle, fan_in, exactly_once"),
+    (("-f", "-"), "a: [", "error: <stdin>: line 2: is not valid YAML"),
+    (("-f", "-"), "- 1", "error: -: each router is a mapping"),
+    (("-f", "-"), "router: a->b\nfilter: [tag, Regex, x]", "error: no operator 'Regex'"),
+    (("-f", "-"), "router: a->b\nfanin: true", "error: -: router a->b: a router has no field 'fanin'"),
+    (("-f", "-"), "router: a->b\nguarantee: twice", "error: router a->b: Invalid enum value 'twice'"),
+    (("-f", "nowhere.yaml"), "", "error: nowhere.yaml: No such file or directory"),
+]
 
 
-def test_a_router_that_is_not_there_cannot_be_taken_out(control: Control, sqlite_url: str) -> None:
+def test_what_cannot_be_checked_is_one_line(control: Control, sqlite_url: str) -> None:
     control("topic", "put", "there", "--database", sqlite_url)
-    told = control("topology", "check", "--remove", "x", "--database", sqlite_url, code=3)
-    assert told.err.startswith("error: router x does not exist")
+    for arguments, text, told in NOT_CHECKED:
+        found = control("topology", "check", *arguments, "--database", sqlite_url, stdin=text, code=1)
+        assert found.err.startswith(told), arguments
+        assert (found.out, found.err.count("\n")) == ("", 1), arguments
+    told = control("topology", "check", "--remove", "x", "--database", sqlite_url, code=3).err
+    assert told.startswith("error: router x does not exist")
 
 
 def test_what_the_commands_show_of_routers_can_be_checked(routerctl: Control) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import Api, Control
-from tests.integration.cli.federation.test_watching import Watch
+from tests.integration.cli.federation.test_watching import Watch, without_settings
+from tests.support.fork_server import spawn
 from tests.support.ports import free_port
 from tests.support.processes import CONTROL
 from tests.support.waiting import wait_for
@@ -120,15 +120,14 @@ def test_over_the_api_a_watch_goes_on_when_the_node_is_back(control: Control, sq
 @contextmanager
 def writing(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A `topic write -` whose standard input is open."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
-    process = subprocess.Popen(
+    process: subprocess.Popen[str] = spawn(
         [*CONTROL, "topic", "write", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=env | {"PYTHONPATH": str(Path(__file__).parents[4])},
+        env=without_settings(),
     )
     try:
         yield process

@@ -1,4 +1,4 @@
-"""routerctl topic: the same on each database and over the API."""
+"""routerctl topic: its messages and tables, and each command on a database and over the API."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.integration.cli.conftest import Control
+from tests.integration.cli.topics.conftest import beside_a_file_too, everywhere
 
 
 def rows(out: str) -> list[list[str]]:
@@ -14,6 +15,7 @@ def rows(out: str) -> list[list[str]]:
     return [line.split() for line in out.splitlines()[1:]]
 
 
+@everywhere
 def test_a_topic_from_its_beginning_to_its_end(routerctl: Control) -> None:
     assert routerctl("topic", "put", "jobs", "--set", "ttl_ms=10m", "--set", "type=queue").out == "topic/jobs created\n"
     assert routerctl("topic", "put", "jobs", "--set", "type=queue").out == "topic/jobs configured\n"
@@ -41,6 +43,7 @@ def test_a_configuration_comes_from_a_file(routerctl: Control) -> None:
     assert (again["created"], again["config"]) == (False, config)
 
 
+@beside_a_file_too
 def test_what_is_written_is_read(routerctl: Control) -> None:
     told = routerctl("topic", "write", "jobs", '{"n": 1}', '"text"', "--tag", "t:1", "--node", "me", "--meta", "[7]")
     assert told.out == "topic/jobs: 2 records written at 1 to 2\n"
@@ -89,22 +92,22 @@ def test_what_one_topic_gives_another_takes(routerctl: Control) -> None:
     assert there == here
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("{", "line 3 of the standard input is not valid JSON: "),
-        ("[1]", "line 3 of the standard input is not an object"),
-        ('{"tag": "t"}', "line 3 of the standard input has no member data"),
-        ('{"data": 1, "tag": 2}', "line 3 of the standard input: tag must be text"),
-        ('{"data": 1, "dtaa": 2}', "line 3 of the standard input has a member 'dtaa', which records do not have"),
-    ],
-)
-def test_a_line_that_is_no_record_is_named(control: Control, sqlite_url: str, line: str, told: str) -> None:
-    text = f'{{"data": 1}}\n\n{line}\n'
-    found = control("topic", "write", "jobs", "-", "--records", "--database", sqlite_url, stdin=text, code=1)
-    assert found.err.startswith(f"error: {told}")
-    assert found.err.count("\n") == 1
-    assert control("topic", "list", "-o", "name", "--database", sqlite_url, code=None).out == ""
+NO_RECORDS = [
+    ("{", "line 3 of the standard input is not valid JSON: "),
+    ("[1]", "line 3 of the standard input is not an object"),
+    ('{"tag": "t"}', "line 3 of the standard input has no member data"),
+    ('{"data": 1, "tag": 2}', "line 3 of the standard input: tag must be text"),
+    ('{"data": 1, "dtaa": 2}', "line 3 of the standard input has a member 'dtaa', which records do not have"),
+]
+
+
+def test_a_line_that_is_no_record_is_named(control: Control, sqlite_url: str) -> None:
+    for line, told in NO_RECORDS:
+        text = f'{{"data": 1}}\n\n{line}\n'
+        found = control("topic", "write", "jobs", "-", "--records", "--database", sqlite_url, stdin=text, code=1)
+        assert found.err.startswith(f"error: {told}"), line
+        assert found.err.count("\n") == 1, line
+        assert control("topic", "list", "-o", "name", "--database", sqlite_url, code=None).out == "", line
 
 
 def test_what_is_missing_is_said_beside_the_table(routerctl: Control) -> None:
@@ -116,6 +119,7 @@ def test_what_is_missing_is_said_beside_the_table(routerctl: Control) -> None:
     assert told.err == ("gap: topic jobs: records 1 to 2 are lost (evicted by the caps of the topic)\n")
 
 
+@beside_a_file_too
 def test_a_purge_says_what_it_took(routerctl: Control) -> None:
     for n in range(4):
         routerctl("topic", "write", "jobs", str(n), "--tag", f"t:{n}")
@@ -125,6 +129,7 @@ def test_a_purge_says_what_it_took(routerctl: Control) -> None:
     assert routerctl("topic", "purge", "jobs", code=2).err.startswith("error: select records with --before SEQ, ")
 
 
+@beside_a_file_too
 def test_describe_tells_all_of_it(routerctl: Control) -> None:
     routerctl("topic", "put", "jobs", "--set", "type=queue", "--set", "max_deliveries=3")
     routerctl("topic", "write", "jobs", "1")
@@ -134,7 +139,7 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
     for line in (
         "Name:         jobs",
         "Type:         queue",
-        "Records:      1, 1 byte",
+        "Records:      1 (1 byte)",
         "Seqs:         1 to 1",
         "Queue:        ready 1, in flight 0, dead lettered 0",
         "max_deliveries: 3",
@@ -150,44 +155,43 @@ def test_describe_tells_all_of_it(routerctl: Control) -> None:
     assert gone.lines == ["topic/jobs deleted", "router/in deleted", "router/jobs->audit deleted"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (("get", "ghost"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
-        (("describe", "ghost"), 3, "error: topic 'ghost' does not exist"),
-        (("read", "ghost"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
-        (("read", "ghost", "--last", "1"), 3, "error: topic 'ghost' does not exist"),
-        (("purge", "ghost", "--before", "1"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
-        (("set", "ghost", "ttl_ms=1"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
-        (("delete", "ghost"), 3, "error: topic ghost does not exist ("),
-        (("write", "ghost", "1", "--no-create"), 3, "error: topic 'ghost' does not exist"),
-        (("put", "_x"), 1, "error: "),
-        (("put", "x", "--set", "ttl_ms"), 1, "error: 'ttl_ms' is not FIELD=VALUE (write it"),
-        (("put", "x", "--set", "capp_records=1"), 1, "error: a topic has no field 'capp_records' (did you mean"),
-        (("put", "x", "--set", "cap_records=many"), 1, "error: the configuration is not valid: Expected `int`, got"),
-        (("put", "x", "--set", "cap_records=-1"), 1, "error: "),
-        (("put", "x", "--set", "ttl_ms=10 apples"), 1, "error: ttl_ms: '10 apples' is not a duration; write"),
-        (("put", "x", "-f", "missing.yaml"), 1, "error: missing.yaml: No such file or directory"),
-        (("write", "x", "{"), 1, "error: value 1 is not valid JSON"),
-        (("write", "x", "hello"), 1, "error: value 1 is not valid JSON"),
-        (("write", "x", "1", "-"), 2, "error: - must be the only value"),
-        (("write", "x", "-", "--idempotency-key", "k"), 2, "error: - must be the only value"),
-        (("read", "x", "--after", "-1"), 2, "error: "),
-        (("get", "\udcff"), 1, "error: '\\udcff' is not text: it contains bytes that are not UTF-8"),
-        (("list", "--prefix", "\udcff"), 1, "error: '\\udcff' is not text"),
-        (("write", "x", "1", "--tag", "\udcff"), 1, "error: '\\udcff' is not text"),
-        (("write", "x", '"\udcff"'), 1, "error: value 1 is not valid UTF-8"),
-        (("set", "there", "dead_letter=\udcff"), 1, "error: '\\udcff' is not text"),
-        (("read", "there", "--exclude-node", "\udcff"), 1, "error: '\\udcff' is not text"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    control: Control, sqlite_url: str, arguments: tuple[str, ...], code: int, told: str
-) -> None:
+MISTAKES = [
+    (("get", "ghost"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
+    (("describe", "ghost"), 3, "error: topic 'ghost' does not exist"),
+    (("read", "ghost"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
+    (("read", "ghost", "--last", "1"), 3, "error: topic 'ghost' does not exist"),
+    (("purge", "ghost", "--before", "1"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
+    (("set", "ghost", "ttl_ms=1"), 3, "error: topic 'ghost' does not exist (`routerctl topic list` shows"),
+    (("delete", "ghost"), 3, "error: topic ghost does not exist ("),
+    (("write", "ghost", "1", "--no-create"), 3, "error: topic 'ghost' does not exist"),
+    (("put", "_x"), 1, "error: "),
+    (("put", "x", "--set", "ttl_ms"), 1, "error: 'ttl_ms' is not FIELD=VALUE (write it"),
+    (("put", "x", "--set", "capp_records=1"), 1, "error: a topic has no field 'capp_records' (did you mean"),
+    (("put", "x", "--set", "cap_records=many"), 1, "error: the configuration is not valid: Expected `int`, got"),
+    (("put", "x", "--set", "cap_records=-1"), 1, "error: "),
+    (("put", "x", "--set", "ttl_ms=10 apples"), 1, "error: ttl_ms: '10 apples' is not a duration; write"),
+    (("put", "x", "-f", "missing.yaml"), 1, "error: missing.yaml: No such file or directory"),
+    (("write", "x", "{"), 1, "error: value 1 is not valid JSON"),
+    (("write", "x", "hello"), 1, "error: value 1 is not valid JSON"),
+    (("write", "x", "1", "-"), 2, "error: - must be the only value"),
+    (("write", "x", "-", "--idempotency-key", "k"), 2, "error: - must be the only value"),
+    (("read", "x", "--after", "-1"), 2, "error: "),
+    (("get", "\udcff"), 1, "error: '\\udcff' is not text: it contains bytes that are not UTF-8"),
+    (("list", "--prefix", "\udcff"), 1, "error: '\\udcff' is not text"),
+    (("write", "x", "1", "--tag", "\udcff"), 1, "error: '\\udcff' is not text"),
+    (("write", "x", '"\udcff"'), 1, "error: value 1 is not valid UTF-8"),
+    (("set", "there", "dead_letter=\udcff"), 1, "error: '\\udcff' is not text"),
+    (("read", "there", "--exclude-node", "\udcff"), 1, "error: '\\udcff' is not text"),
+]
+
+
+def test_a_mistake_is_one_line(control: Control, sqlite_url: str) -> None:
     control("topic", "put", "there", "--database", sqlite_url)
-    found = control("topic", *arguments, "--database", sqlite_url, code=code)
-    assert found.err.startswith(told)
-    assert (found.out, found.err.count("\n")) == ("", 1)
+    for arguments, code, told in MISTAKES:
+        found = control("topic", *arguments, "--database", sqlite_url, code=code)
+        assert found.err.startswith(told), arguments
+        assert (found.out, found.err.count("\n")) == ("", 1), arguments
+    assert control("topic", "list", "-o", "name", "--database", sqlite_url).lines == ["there"]
 
 
 def test_a_write_that_is_said_twice_is_written_once(routerctl: Control) -> None:
@@ -201,7 +205,7 @@ def test_a_full_topic_says_how_much_was_written_before(routerctl: Control) -> No
     lines = "".join(f"{n}\n" for n in range(2500))
     told = routerctl("topic", "write", "jobs", "-", stdin=lines, code=1)
     note, error = told.err.splitlines()
-    assert note == "note: 1000 records written before the error, the last at seq 1000"
+    assert note == "note: 1,000 records written before the error, the last at seq 1000"
     assert error.startswith("error: ")
 
 

@@ -21,7 +21,7 @@ async def _mesh(*nodes: Site) -> None:
 async def test_three_nodes_come_to_hold_all_events_once_and_in_source_order(sites: MakeSites) -> None:
     nodes = sites("a", "b", "c")
     await _mesh(*nodes)
-    said = {node.name: [f"{node.name}-{number}" for number in range(40)] for node in nodes}
+    said = {node.name: [f"{node.name}-{number}" for number in range(15)] for node in nodes}
     await asyncio.gather(*(node.emit(event) for node in nodes for event in said[node.name]))
     everything = [event for events in said.values() for event in events]
     for node in nodes:
@@ -129,9 +129,9 @@ async def test_a_visible_event_is_there_within_milliseconds(sites: MakeSites) ->
     await b.holds("warm")
     loop = asyncio.get_running_loop()
     waits = []
-    for number in range(30):
+    for number in range(10):
         begun = loop.time()
         await a.emit(f"e{number}")
         await b.holds(f"e{number}")
         waits.append(loop.time() - begun)
-    assert sorted(waits)[15] < 0.25, f"half of the events took longer than {sorted(waits)[15]:.3f} s"
+    assert sorted(waits)[5] < 0.25, f"half of the events took longer than {sorted(waits)[5]:.3f} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -142,6 +143,32 @@ async def test_a_claim_that_was_lost_is_taken_again(postgres_url: str, caplog: p
         assert not keeping.done()
         assert refused(postgres_url) == "process 1 on here serves the database DB"
         keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def test_an_end_waits_for_a_claim_that_is_being_taken_again(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    with claim_on(postgres_url) as claim:
+        take, sleep = claim.take, Sleep()
+
+        def slowly() -> None:
+            begun.set()
+            go_on.wait(20)
+            take()
+
+        monkeypatch.setattr(claim, "take", slowly)
+        keeping = asyncio.ensure_future(claim.keep(sleep))
+        end_claims(postgres_url)
+        sleep.end()
+        await until(begun.is_set)
+        keeping.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not keeping.done(), "the session that is opened later would stay open"
+        go_on.set()
         await asyncio.gather(keeping, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_default_executor()
 

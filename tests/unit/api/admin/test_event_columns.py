@@ -15,7 +15,7 @@ from eventd.api.admin.emitted import BadEvents, EventsTooLarge, drafts_from, dra
 from eventd.api.admin.event_columns import drafts_of, read_events
 from eventd.errors import EventdError
 from eventd.log.core.values import Drafts
-from eventd.resources.effective import effective
+from eventd.resources.configuration import effective
 from eventd.testing import NOW
 from tests.unit.resources.samples import GROUP, rows
 

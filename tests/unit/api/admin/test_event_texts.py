@@ -12,7 +12,7 @@ from eventd.api.admin import event_texts
 from eventd.api.admin.emitted import BadEvents, EventsTooLarge, drafts_from
 from eventd.api.admin.event_texts import are_texts, decode_texts
 from eventd.errors import EventdError
-from eventd.resources.effective import GroupConfig
+from eventd.resources.configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
 from eventd.testing import NOW
 from tests.unit.api.admin.test_event_columns import EDGE as GROUP

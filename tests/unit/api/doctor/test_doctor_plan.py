@@ -184,7 +184,7 @@ def test_what_waits_for_too_long_does_not_keep_a_limit(found: LinkFacts, waited:
 def test_what_was_not_looked_at_is_said() -> None:
     (found,) = of(link(), looked_at=5000, in_full=False)
     assert found[:2] == ("not-looked-at", "skip")
-    assert "the newest 5000" in found[2]
+    assert "the newest 5,000" in found[2]
 
 
 def test_dead_letters_of_no_use_are_a_warning() -> None:

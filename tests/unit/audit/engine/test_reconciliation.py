@@ -30,19 +30,18 @@ from eventd.audit.report.report import Pair, Totals
 from eventd.errors import Invalid
 from eventd.lake.manifest import LakeHead
 from eventd.lake.reader import Survey
-from eventd.lake.schema import COLUMNS, Ledger, arrow_schema
-from eventd.lake.schema import Type as Form
+from eventd.lake.schema import COLUMNS, ColumnType, Ledger, arrow_schema
 from eventd.runtime.clock import SECOND
 
-EMPTY: dict[Form, Any] = {
-    Form.INT64: 0,
-    Form.INT32: 0,
-    Form.INT16: 0,
-    Form.BOOL: False,
-    Form.STRING: "",
-    Form.WORD: "",
-    Form.TIME: 0,
-    Form.DIGEST: b"\0" * 32,
+EMPTY: dict[ColumnType, Any] = {
+    ColumnType.INT64: 0,
+    ColumnType.INT32: 0,
+    ColumnType.INT16: 0,
+    ColumnType.BOOL: False,
+    ColumnType.STRING: "",
+    ColumnType.WORD: "",
+    ColumnType.TIME: 0,
+    ColumnType.DIGEST: b"\0" * 32,
 }
 MINUTE = 60 * SECOND
 
@@ -51,8 +50,8 @@ def table(book: Ledger, rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows of a book; what is not given is empty, or null where that may be."""
     columns = []
     for column, field in zip(COLUMNS[book], arrow_schema(book), strict=True):
-        values = [row.get(column.name, None if column.null else EMPTY[column.kind]) for row in rows]
-        form = pa.string() if column.kind is Form.WORD else field.type
+        values = [row.get(column.name, None if column.null else EMPTY[column.type]) for row in rows]
+        form = pa.string() if column.type is ColumnType.WORD else field.type
         columns.append(pa.array(values, form).cast(field.type))
     return pa.Table.from_arrays(columns, schema=arrow_schema(book))
 

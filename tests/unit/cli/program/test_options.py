@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from types import FunctionType
 from typing import Any
@@ -48,9 +49,16 @@ def written_of(command: Any) -> Any:
     return inspect.unwrap(command)
 
 
-def reached(command: Any) -> Iterator[ast.AST]:
+@cache
+def nodes_of(function: Any) -> list[ast.AST]:
+    """Every node of the source of a function or class."""
+    return [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
+
+
+@cache
+def reached(command: Any) -> list[ast.AST]:
     """Every node of the code that a command may run, as far as that is code of commands."""
-    waiting, seen = list[Any](), set[Any]()
+    waiting, seen, reach = list[Any](), set[Any](), list[ast.AST]()
     while (inner := getattr(command, "__wrapped__", None)) is not None:
         waiting.append(command := inner)
     waiting = waiting or [command]
@@ -62,12 +70,13 @@ def reached(command: Any) -> Iterator[ast.AST]:
             continue
         seen.add(found)
         names = vars(import_module(found.__module__))
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(found)))):
-            yield node
+        reach += nodes_of(found)
+        for node in nodes_of(found):
             if isinstance(node, ast.Name) and node.id in names:
                 waiting.append(names[node.id])
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eventd.cli"):
                 waiting += [getattr(import_module(str(node.module)), alias.name) for alias in node.names]
+    return reach
 
 
 def attributes(command: Any) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import socket
 from contextlib import ExitStack
 
@@ -43,7 +45,10 @@ async def test_a_connection_that_is_refused_names_host_and_port_and_no_secret(ur
     assert "pw" not in caught.value.detail
 
 
-async def test_a_connection_that_is_not_made_in_time_is_no_late_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seconds", [30, 0.2])
+async def test_a_connection_that_is_not_made_in_time_is_no_late_answer(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
     monkeypatch.setattr("eventd.egress.peers.transport.CONNECT_SECONDS", 0.2)
     transport = Transport(ManualClock())
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as clients:
@@ -54,12 +59,27 @@ async def test_a_connection_that_is_not_made_in_time_is_no_late_answer(monkeypat
             client.connect_ex(place)
         try:
             with pytest.raises(LinkUnavailable) as caught:
-                await transport.post(f"http://127.0.0.1:{place[1]}", b"", {}, seconds=30)
+                await transport.post(f"http://127.0.0.1:{place[1]}", b"", {}, seconds=seconds)
         finally:
             await transport.close()
     assert (caught.value.reason, caught.value.detail) == (
         "timeout",
         f"no connection to 127.0.0.1:{place[1]} within 0.2 s",
+    )
+
+
+async def test_a_connection_that_the_system_gives_up_is_told_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def give_up(*_: object, **__: object) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", give_up)
+    transport = Transport(ManualClock())
+    with pytest.raises(LinkUnavailable) as caught:
+        await transport.post("http://[fd00::1]:8787", b"", {}, seconds=30)
+    await transport.close()
+    assert (caught.value.reason, caught.value.detail) == (
+        "unreachable",
+        "cannot connect to [fd00::1]:8787: Connection timed out",
     )
 
 

@@ -11,9 +11,9 @@ from eventd.egress.routers.projection import (
     CYCLE_HOPS,
     FAN_IN_HOPS,
     MOST_KEYS,
+    CopySource,
     Guarantee,
     Options,
-    Origin,
     Router,
     Shape,
     copy_of,
@@ -22,7 +22,7 @@ from eventd.egress.routers.projection import (
 from eventd.log.core.records import parse_record_id, read_body, record_id, write_body
 from eventd.log.routers.source import CopyPage, Original
 
-ORIGIN = Origin("orders", 7, 12345, "epoch1")
+SOURCE = CopySource("orders", 7, 12345, "epoch1")
 AT = 1_700_000_000_000_000
 
 
@@ -37,7 +37,7 @@ def shape(**options: Any) -> Shape:
 
 
 def stamped(meta: str | None) -> Any:
-    copy = copy_of(original(meta=meta), shape(guarantee=Guarantee.EXACTLY_ONCE), ORIGIN)
+    copy = copy_of(original(meta=meta), shape(guarantee=Guarantee.EXACTLY_ONCE), SOURCE)
     told = read_body(copy.body).meta
     assert told is not None
     return json.loads(told)
@@ -54,15 +54,15 @@ STAMP = {
 
 
 def test_a_copy_has_the_very_text_of_its_original() -> None:
-    copy = copy_of(original(meta='{"m":1}'), shape(), ORIGIN)
+    copy = copy_of(original(meta='{"m":1}'), shape(), SOURCE)
     assert copy.body is original(meta='{"m":1}').body or copy.body == original(meta='{"m":1}').body
     assert (copy.position, copy.seq, copy.id, copy.path) == (41, 9, "", "1")
 
 
 def test_a_copy_leaves_out_what_is_not_preserved() -> None:
-    bare = read_body(copy_of(original(meta="[1]"), shape(preserve_node=False, preserve_tag=False), ORIGIN).body)
+    bare = read_body(copy_of(original(meta="[1]"), shape(preserve_node=False, preserve_tag=False), SOURCE).body)
     assert (bare.node, bare.tag, bare.data, bare.meta) == (None, None, '{"z":1,"a":[1.50]}', "[1]")
-    assert read_body(copy_of(original(), shape(preserve_node=False), ORIGIN).body).tag == "t"
+    assert read_body(copy_of(original(), shape(preserve_node=False), SOURCE).body).tag == "t"
 
 
 def test_a_stamp_joins_the_members_of_meta() -> None:
@@ -76,12 +76,12 @@ def test_a_meta_that_is_no_object_is_wrapped(meta: str) -> None:
 
 
 def test_the_key_of_a_copy_outlives_the_history_and_tells_records_of_one_seq_apart() -> None:
-    def key(origin: Origin, recorded_at: int) -> str:
-        copy = copy_of(original()._replace(recorded_at=recorded_at), shape(guarantee=Guarantee.EXACTLY_ONCE), origin)
+    def key(source: CopySource, recorded_at: int) -> str:
+        copy = copy_of(original()._replace(recorded_at=recorded_at), shape(guarantee=Guarantee.EXACTLY_ONCE), source)
         return str(json.loads(read_body(copy.body).meta or "")["_topics_router"]["idempotency_key"])
 
-    assert key(ORIGIN, AT) == key(ORIGIN._replace(epoch="epoch2"), AT)
-    assert key(ORIGIN, AT) != key(ORIGIN, AT + 1000)
+    assert key(SOURCE, AT) == key(SOURCE._replace(epoch="epoch2"), AT)
+    assert key(SOURCE, AT) != key(SOURCE, AT + 1000)
 
 
 def test_a_meta_that_is_full_is_wrapped() -> None:
@@ -97,12 +97,12 @@ def test_the_stamp_of_a_router_takes_the_place_of_that_of_the_one_before() -> No
 
 
 def test_an_identity_is_that_of_the_first_record() -> None:
-    first = copy_of(original(), shape(fan_in=True), ORIGIN)
-    assert first.id == record_id(ORIGIN.instance, 9, AT)
+    first = copy_of(original(), shape(fan_in=True), SOURCE)
+    assert first.id == record_id(SOURCE.instance, 9, AT)
     assert first.path == f"1 {first.id}"
-    second = copy_of(original(hops=1, kept=first.id), shape(fan_in=True), Origin("copies", 8, 999, "epoch1"))
+    second = copy_of(original(hops=1, kept=first.id), shape(fan_in=True), CopySource("copies", 8, 999, "epoch1"))
     assert (second.id, second.path) == (first.id, f"2 {first.id}")
-    anew = copy_of(original(hops=1, kept=first.id), shape(), ORIGIN)
+    anew = copy_of(original(hops=1, kept=first.id), shape(), SOURCE)
     assert (anew.id, anew.path) == ("", "2")
 
 
@@ -140,7 +140,7 @@ def test_options_are_stored_as_they_were() -> None:
 def test_a_cut_knows_which_copies_a_topic_may_have_written() -> None:
     ids = [record_id(5, 1, AT), "an-event", record_id(6, 2, AT)]
     originals = [original(hops=1, kept=kept) for kept in ids]
-    cut = CopyPage.of_records([copy_of(each, shape(fan_in=True), ORIGIN) for each in originals])
+    cut = CopyPage.of_records([copy_of(each, shape(fan_in=True), SOURCE) for each in originals])
     assert cut.drafts.event_ids == (*ids,)
     assert cut.made_here == {5: {0: parse_record_id(ids[0])}, 6: {2: parse_record_id(ids[2])}}
     assert cut.sizes == [18, 18, 18]

@@ -63,7 +63,7 @@ def test_those_that_are_behind_go_first_and_no_further_than_where_the_next_stand
 def test_who_is_held_or_lost_or_has_seen_all_does_not_move() -> None:
     source = upstream(line("r1"), line("r2"), line("r3"), line("r4", at=20))
     source.routers["r1"].held = "full"
-    source.routers["r2"].lost = True
+    source.routers["r2"].overtaken = True
     assert names(source.next_batch(9).routers) == ["r3"]
     source.tip = 10
     assert (source.next_batch(9).routers, source.is_due) == ([], False)

@@ -86,11 +86,11 @@ def test_cycles_are_found_in_whatever_order_routers_came() -> None:
 
 
 def test_a_long_chain_is_followed_without_recursion() -> None:
-    topics = [f"t{n}" for n in range(5000)]
+    topics = [f"t{n}" for n in range(1500)]
     there = Graph(Router(f"{a}->{b}", a, b) for a, b in pairwise(topics))
     assert not there.is_cyclic(there.routers["t0->t1"])
     assert there.cycle_closed_by(Router("back", topics[-1], topics[0])) is not None
-    assert there.draw().count("\n") == 5000
+    assert there.draw().count("\n") == 1500
 
 
 def test_what_is_upstream_of_a_topic_comes_the_farthest_first() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.resources.effective import SubscriptionConfig, subscriptions
+from eventd.resources.configuration import SubscriptionConfig, subscriptions
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
 from tests.unit.resources.samples import BACKING, SUBSCRIPTION, accepted, problems, rows, subscription
 

@@ -8,7 +8,7 @@ import pytest
 
 from eventd.errors import NotFound
 from eventd.resources.apply import plan, plan_delete
-from eventd.resources.effective import effective, startup, subscriptions
+from eventd.resources.configuration import effective, startup, subscriptions
 from eventd.resources.kinds.registry import KINDS
 from eventd.resources.reading.documents import load_text
 from eventd.resources.reading.yaml_text import write_yaml
