@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import threading
@@ -25,6 +26,9 @@ from tests.support.child_processes import child_processes, reap_orphans
 _TURNS_TO_END = 20
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.01
+_TESTS_BETWEEN_FULL_COLLECTIONS = 100
+"""What was in use when it was frozen is collected only then."""
+_TESTS = itertools.count(1)
 _OF_LOOP = "asyncio_"
 """Threads of the loop's own pool, which end with it: `no_task_survives` waits for them."""
 
@@ -35,8 +39,10 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     before = set(threading.enumerate())
     dispositions = _dispositions()
     there = {child.pid for child in child_processes() if child.state != "Z"}
+    if next(_TESTS) % _TESTS_BETWEEN_FULL_COLLECTIONS == 0:
+        gc.unfreeze()
     gc.collect()  # the loop of the test before ends after that test's own collection
-    gc.freeze()  # for good: each collection looks at what one test made and not at the whole suite
+    gc.freeze()  # each collection looks at what one test made and not at the whole suite
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("no_task_survives")
     yield
