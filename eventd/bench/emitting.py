@@ -11,7 +11,7 @@ from eventd.bench.ledger import Ledger
 from eventd.bench.result import Show
 from eventd.bench.site import BenchPlan
 from eventd.bench.targets import GroupTarget, StoredEvent
-from eventd.bench.wire import LOOK_SECONDS, LoadResult, NodeClient, cpu_now, now
+from eventd.bench.wire import LOOK_SECONDS, LoadResult, NodeClient, cpu_now, nothing_sent, now
 from eventd.client import Client
 from eventd.client.publishing import Publisher
 from eventd.runtime.clock import SystemClock
@@ -46,6 +46,8 @@ class EmitRun:
                 seconds, busy = now() - begun, cpu_now() - cpu
             finally:
                 await supervisor.stop()
+        if not self._latencies:
+            raise nothing_sent()
         return LoadResult([], self._latencies, seconds, round(busy / seconds, 2))
 
     def _show_progress(self, show: Show, words: str, passed: float) -> None:

@@ -190,6 +190,11 @@ class Caller(HttpConnection):
             self.done.set_exception(error)
 
 
+def nothing_sent() -> Unavailable:
+    """Return the error of a measurement whose time was over before its first request."""
+    return Unavailable("nothing was sent before the time was over", hint="give a longer --duration")
+
+
 class LoadResult(NamedTuple):
     """The result of several clients: answers by client, seconds of each request, and seconds of the whole load.
 
@@ -266,7 +271,8 @@ class NodeClient:
     ) -> LoadResult:
         """Run one client per sequence of requests, each with its own connection, concurrently.
 
-        `progress` is called about ten times a second with the number of answers so far. Raises the first error.
+        `progress` is called about ten times a second with the number of answers so far. Raises the first error, and
+        `Unavailable` if no client had a request.
         """
         callers: list[Caller] = []
         gc.collect()
@@ -285,6 +291,8 @@ class NodeClient:
             for caller in callers:
                 caller.close()
         latencies = [seconds for caller in callers for seconds in caller.latencies]
+        if rows and not latencies:
+            raise nothing_sent()
         return LoadResult([caller.answers for caller in callers], latencies, seconds, round(busy / seconds, 2))
 
 

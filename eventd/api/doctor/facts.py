@@ -117,7 +117,7 @@ class Runs:
 
     `failed` counts dead letters, and the backlog while the subscription is blocked or failed; at any other time the
     backlog is `pending`, unless it only waits for the window to end. Unless `in_full`, there are more: only the newest
-    successful runs and one page of the backlog are counted.
+    runs and one page of the backlog are counted.
     `link` is the state of the subscription. At `lost_at`, retention last removed events that its plugin had not got.
     """
 

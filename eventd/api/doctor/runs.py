@@ -11,7 +11,7 @@ from eventd.store.rows.registry import read_resources
 from eventd.store.rows.runs import RunStatus, count_events, read_runs
 
 NEWEST_RUNS = 1000
-"""How many successful runs of a subscription are looked at: each lists up to 1,024 events."""
+"""How many runs of a subscription are looked at: each lists up to 1,024 events."""
 
 
 def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
@@ -23,10 +23,10 @@ def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
 
 def _runs(conn: Connection, status: SubscriptionStatus, now: int) -> Runs:
     """Return the runs of one subscription. Its backlog counts as failed while it is blocked or failed, as a link's."""
-    name, link = status.subscription.name, _link(status)
+    name, group, link = status.subscription.name, status.subscription.group, _link(status)
     waiting = 0 if _is_gathering(status, link, now) else status.backlog.events
-    succeeded, all_runs = count_events(conn, name, RunStatus.SUCCEEDED, NEWEST_RUNS)
-    lost = read_runs(conn, subscription=name, statuses=[RunStatus.LOST], limit=1)
+    succeeded, all_runs = count_events(conn, group, name, RunStatus.SUCCEEDED, NEWEST_RUNS)
+    lost = read_runs(conn, subscription=name, group=group, statuses=[RunStatus.LOST], limit=1)
     return Runs(
         name,
         succeeded=succeeded,

@@ -90,7 +90,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for each in opened:
             each.close()
-        hint = "stop the program that uses the address, or set EVENTD_API_LISTEN (port 0 picks a free one)"
+        hint = "stop the program that uses the address, or choose another with --api-listen; port 0 picks a free one"
         raise cannot_listen(f"cannot listen on {host} port {port}", error, hint) from None
     return opened
 

@@ -99,8 +99,10 @@ def _read_number(word: str, kind: type, least: float | None, most: float | None)
 
 def _whole(word: str) -> int:
     digits = word.strip().removeprefix("-").removeprefix("+")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS):
+    if not (digits.isascii() and digits.isdecimal()):
         raise ValueError(f"must be a whole number, not {quoted(word)}")
+    if len(digits) > DIGITS:
+        raise ValueError(f"must have at most {DIGITS} digits, not {quoted(word)}")
     return int(word)
 
 

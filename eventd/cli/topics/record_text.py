@@ -36,7 +36,10 @@ def show_record(record: Record) -> dict[str, Any]:
 def tell_gap(gap: Gap, topic: str) -> None:
     """Report a gap to stderr."""
     if gap.reason == "recreated":
-        note(f"gap: topic {topic}: was recreated, and ends at {gap.head_seq}; its records follow from the first one")
+        note(
+            f"gap: topic {topic} ends at {gap.head_seq}, before the given seq: it was recreated, or the seq is wrong;"
+            " its records follow from the first one"
+        )
     else:
         lost = gap.last - gap.first + 1
         which = f"record {gap.first} is" if lost == 1 else f"records {gap.first} to {gap.last} are"

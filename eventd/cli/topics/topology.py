@@ -213,7 +213,7 @@ def _times(row: Mapping[str, Any]) -> str:
 def _advice(findings: Sequence[GraphProblem]) -> str:
     problems = {finding.problem for finding in findings}
     if problems & {"cycle", "fan-in", "loop", "duplicates"}:
-        return "use --fan-in: such routers may close cycles, as a topic accepts each record only once"
+        return "give each of these routers fan_in: they may then close cycles, as a topic accepts each record only once"
     return "nothing was changed"
 
 

@@ -53,7 +53,8 @@ class _Attempt:
     def overdue(self) -> str:
         """Return what did not happen in time."""
         if self.is_connecting:
-            return f"no connection to {_address(self.origin)} within {self.connect_seconds:g} s"
+            kind = "TLS connection" if self.origin.secure else "connection"
+            return f"no {kind} to {_address(self.origin)} within {self.connect_seconds:g} s"
         return f"no answer within {self.seconds:g} s"
 
 

@@ -232,7 +232,7 @@ class Checking:
     def _proposes(self) -> PluginCheck:
         name = "proposes something"
         if self._proposed:
-            return PluginCheck(name, "ok", 0, f"{self._proposed} in all")
+            return PluginCheck(name, "ok", 0, f"{counted(self._proposed, 'proposal')} in all")
         return PluginCheck(
             name,
             "skipped",

@@ -12,6 +12,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from eventd.errors import DatabaseUnusable
+from eventd.store.engine.head_file import SUFFIX, read_mark
 
 OURS = frozenset({"alembic_version", "log_heads"})
 """Tables that exist in every revision of the schema; other programs use Alembic as well."""
@@ -23,11 +24,14 @@ def refuse_foreign(path: Path | None) -> None:
     """Raise `DatabaseUnusable` when the file at `path` is not a node's database. Changes neither the file nor its
     folder.
 
-    A missing, empty or unreadable file passes, because opening it gives the better error. So does Postgres (None),
+    So is an empty file with the head file of a log that was in use beside it: it was truncated, and a new log would
+    overwrite what the head file proves. A missing or unreadable file passes, and an empty one without a log, because
+    opening it gives the better error. So does Postgres (None),
     where migrations need a command and a database may be shared.
     """
     if path is None or not path.is_file():
         return
+    _refuse_truncated(path)
     try:
         tables = _tables(path)
     except sqlite3.DatabaseError as error:
@@ -42,6 +46,16 @@ def refuse_foreign(path: Path | None) -> None:
         raise DatabaseUnusable(
             f"{path} is not a database of routerd-eventd, but contains {shown}", hint="name another file or folder"
         )
+
+
+def _refuse_truncated(path: Path) -> None:
+    mark = read_mark(path)
+    if path.stat().st_size or mark is None or not mark.last:
+        return
+    raise DatabaseUnusable(
+        f"{path} is empty, but its log was acknowledged up to position {mark.last}: the database is lost",
+        hint=f"restore a backup, or remove {path.name}{SUFFIX} to begin a new log",
+    )
 
 
 def connect_untouched(path: Path, *, seconds: float) -> sqlite3.Connection:

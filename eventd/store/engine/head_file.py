@@ -49,13 +49,7 @@ class HeadFile:
 
     def read(self) -> HeadMark | None:
         """Return what was written last; None for a new or damaged file. Raises `OSError`."""
-        words = self._content().partition(b"\n")[0].split(b" ")
-        if len(words) != 5 or words[0] != _FORM or words[4] != _sum(b" ".join(words[:4])):
-            return None
-        try:
-            return HeadMark(words[1].decode().strip("-"), words[2].decode(), int(words[3]))
-        except ValueError:
-            return None
+        return _parse(self._content())
 
     def write(self, mark: HeadMark) -> None:
         """Write the mark, unless another process has written a later position of the same epoch. Raises `OSError`."""
@@ -85,6 +79,24 @@ class HeadFile:
 
     def _content(self) -> bytes:
         return os.pread(self._file, _BYTES, 0)
+
+
+def read_mark(database: Path) -> HeadMark | None:
+    """Return the mark in the head file beside a database; None without one. Creates nothing."""
+    try:
+        return _parse(Path(f"{database}{SUFFIX}").read_bytes()[:_BYTES])
+    except OSError:
+        return None
+
+
+def _parse(content: bytes) -> HeadMark | None:
+    words = content.partition(b"\n")[0].split(b" ")
+    if len(words) != 5 or words[0] != _FORM or words[4] != _sum(b" ".join(words[:4])):
+        return None
+    try:
+        return HeadMark(words[1].decode().strip("-"), words[2].decode(), int(words[3]))
+    except ValueError:
+        return None
 
 
 def forget_head(database: Path) -> None:

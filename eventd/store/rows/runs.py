@@ -173,13 +173,20 @@ def read_run(conn: sa.Connection, run_id: int) -> Run | None:
     return None if row is None else _run(row)
 
 
-def count_events(conn: sa.Connection, subscription: str, status: RunStatus, runs: int) -> tuple[int, bool]:
-    """Return the number of different events of the newest `runs` runs with that status, and whether those are all."""
-    newest = "SELECT id, event_ids FROM plugin_runs WHERE subscription = ? AND status = ? ORDER BY id DESC LIMIT ?"
+def count_events(conn: sa.Connection, group: str, subscription: str, status: RunStatus, runs: int) -> tuple[int, bool]:
+    """Return the number of different events of the runs with that status, and whether all runs were looked at.
+
+    Only the newest `runs` of the subscription in that group are.
+    """
+    newest = (
+        "SELECT id, status, event_ids FROM plugin_runs WHERE subscription = ? AND group_name = ?"
+        " ORDER BY id DESC LIMIT ?"
+    )
     ids = listed_texts(conn, "event_ids")
-    sql = f"SELECT count(DISTINCT value), count(DISTINCT newest.id) FROM ({newest}) AS newest, {ids}"
-    events, looked_at = fetch(conn, sql, (subscription, str(status), runs))[0]
-    return int(events), int(looked_at) < runs
+    sql = f"SELECT count(DISTINCT value) FROM ({newest}) AS newest, {ids} WHERE status = ?"
+    events = fetch(conn, sql, (subscription, group, runs, str(status)))[0][0]
+    looked_at = fetch(conn, f"SELECT count(*) FROM ({newest}) AS newest", (subscription, group, runs + 1))[0][0]
+    return int(events), int(looked_at) <= runs
 
 
 def interrupt_runs(conn: sa.Connection, cursor: str, error: str, now: int) -> None:

@@ -244,6 +244,7 @@ def test_a_secret_that_cannot_be_read_is_told(guest: Bench, monkeypatch: pytest.
             ("federation", "--server", "http://a.example:1", "--peer-server", "http://b.example:1"),
             *(1, "--secret-file PATH --peer-listen HOST:PORT"),
         ),
+        (("ingest", "--duration", "1ms"), 1, "nothing was sent before the time was over (give a longer --duration)"),
         (("fanout", "--peers", "2", "--dead", "2"), 2, "at least one of the 2 peers must be alive"),
         (("subscriptions", "--server", "http://127.0.0.1:1"), 2, "no such option: --server"),
     ],

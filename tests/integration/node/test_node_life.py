@@ -121,10 +121,12 @@ async def test_a_group_that_does_not_listen_yet_is_not_ready(sites: MakeSites, m
 
     monkeypatch.setattr(Membership, "_listen", late)
     joining = asyncio.create_task(a.join())  # ends when the group is served
-    await until(lambda: "group edge" in a.running.readiness(), "the group to be there")
-    assert a.running.readiness()["group edge"] == "the group does not listen yet"
-    go_on.set()
-    await joining
+    try:
+        await until(lambda: "group edge" in a.running.readiness(), "the group to be there")
+        assert a.running.readiness()["group edge"] == "the group does not listen yet"
+    finally:
+        go_on.set()
+        await joining
     assert a.running.readiness()["group edge"] == "ok"
 
 

@@ -515,10 +515,25 @@ async def test_only_the_newest_successful_runs_are_counted(books: GroupLedger, m
     await subscribe(books)
     await books.publish(*(draft(f"e{number}") for number in range(1, 5)))
     await run(books, RunStatus.SUCCEEDED, 2, "e1", "e2")
-    assert runs_of(await examine(books)) == ("pass", "2 runs, all succeeded")
     await run(books, RunStatus.SUCCEEDED, 3, "e3")
+    assert runs_of(await examine(books)) == ("pass", "3 runs, all succeeded")
     await run(books, RunStatus.SUCCEEDED, 4, "e4")
     assert runs_of(await examine(books)) == ("pass", "2 runs or more, all succeeded")
+
+
+@on_sqlite
+async def test_runs_of_another_group_are_not_counted(books: GroupLedger) -> None:
+    """The subscription was moved here: it has not run yet."""
+    await subscribe(books)
+    new = NewRun(
+        plugin="p", trigger="x", started_at=1, subscription="claims", cursor="c", group="other", event_ids=["e"]
+    )
+
+    def write(conn: sa.Connection) -> None:
+        end_run(conn, begin_run(conn, new), RunEnd(status=RunStatus.SUCCEEDED, completed_at=2))
+
+    await books.log.database.write(write)
+    assert runs_of(await examine(books)) == ("skip", "the subscription has not run yet")
 
 
 @on_sqlite

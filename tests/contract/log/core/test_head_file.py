@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from eventd.errors import DatabaseUnusable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head, renew_epoch
 from eventd.store.engine.database import Database
-from eventd.store.engine.head_file import HeadFile, HeadMark
+from eventd.store.engine.foreign_file import refuse_foreign
+from eventd.store.engine.head_file import HeadFile, HeadMark, forget_head, read_mark
 from eventd.testing import ManualClock, draft
 
 BENT = b"eventd-head-1 \xff e 00000000000000000009 5e6972cf\n"
@@ -218,3 +220,18 @@ async def test_the_file_is_for_the_owner_alone(file: Path) -> None:
     async with opened(file):
         status = os.stat(f"{file}.head")
     assert (status.st_mode & 0o777, status.st_uid) == (0o600, os.stat(file).st_uid)
+
+
+async def test_a_file_that_was_truncated_is_refused_and_what_the_head_file_proves_is_kept(file: Path) -> None:
+    async with opened(file) as log:
+        last = await write(log, "one", "two")
+    refuse_foreign(file)
+    mark = read_mark(file)
+    assert mark is not None
+    assert mark.last == last
+    os.truncate(file, 0)
+    with pytest.raises(DatabaseUnusable, match=f"is empty, but its log was acknowledged up to position {last}"):
+        refuse_foreign(file)
+    assert read_mark(file) == mark
+    forget_head(file)
+    refuse_foreign(file)

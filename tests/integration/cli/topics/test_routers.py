@@ -102,7 +102,7 @@ def test_what_a_node_would_refuse_is_found_before_it_is_asked(routerctl: Control
     assert "cycle    c->a  c -> a -> b -> c: it would be refused" in told.lines
     assert told.err == (
         "error: 1 problem found"
-        " (use --fan-in: such routers may close cycles, as a topic accepts each record only once)\n"
+        " (give each of these routers fan_in: they may then close cycles, as a topic accepts each record only once)\n"
     )
     assert routerctl("router", "list", "-o", "name").lines == ["a->b", "b->c"]
 
