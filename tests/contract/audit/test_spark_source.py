@@ -20,8 +20,6 @@ from eventd.lake.writer import write_segment
 from eventd.runtime.chance import SYSTEM
 from tests.support.lakes import EPOCH, NOON, table
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session serves all tests of the group
-
 EVENTS = 400
 
 

@@ -73,7 +73,6 @@ def test_faults_of_every_kind_are_told_apart(tmp_path: Path, options: dict[str, 
     assert report.totals.by_kind.keys() == set(Kind)
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_as_its_stand_in(spark: SparkSession, tmp_path: Path) -> None:
     settings = replace(SMALL, **(HARMLESS | INVOLVED | EVERY_FAULT | MANY | {"seed": 1}))
     report, truth = audited(tmp_path / "spark", settings, spark)

@@ -125,7 +125,6 @@ def no_leaks() -> None:
     return
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_stream_tells_of_silence_though_nothing_arrives(spark: SparkSession, lake: str, no_leaks: None) -> None:
     clock = ManualClock(BOOKS.end + 300 * SECOND)
     heard = Heard(clock)

@@ -25,7 +25,6 @@ from tests.support.local_spark import run_audit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session serves all tests of the group
 
 HOUR = 3600 * SECOND
 BOOKS = FullSettings(nodes=2, events=3000, span=6 * HOUR, types=2, segment_rows=1000)

@@ -153,7 +153,6 @@ def test_a_second_run_reads_only_what_is_new_and_says_the_same(audit: Audit, lak
     assert hour["totals"]["expected"] == sum(one["expected"] for one in hour["hours"]) > 0
 
 
-@pytest.mark.xdist_group("spark")
 def test_it_fails_on_what_is_found_and_on_nothing_else(on_spark: Audit, lakes: Path) -> None:
     asked = ["--fail-on", "missing, forged", "--fail-on", "completeness<99.99", "--fail-on", ",".join(EVERYTHING)]
     ended = on_spark.ends(lakes / "lossy", *asked, "-o", "json", code=4)
