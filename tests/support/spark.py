@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,4 +56,33 @@ def session_or_skip(folder: Path) -> Iterator[SparkSession]:
     from eventd.audit.spark.session import open_session
 
     with open_session("local[2]", app="tests", memory=MEMORY, scratch=folder, conf=QUICK) as session:
+        _connect_finalizer(session)
         yield session
+
+
+class _Released:
+    """A Python object that Java is handed and lets go of."""
+
+    class Java:
+        implements = ("java.lang.Runnable",)
+
+
+def _connect_finalizer(session: SparkSession) -> None:
+    """Have Java's collector call back once.
+
+    When it has collected a callback of a stream, it opens a connection, whose thread in this process then stays: the
+    leak check would blame a later test, whichever is running.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    java: Any = session.sparkContext
+    ensure_callback_server_started(java._gateway)
+    before = threading.active_count()
+    java._jvm.java.util.ArrayList().add(_Released())
+
+    def connected() -> bool:
+        gc.collect()
+        java._jvm.System.gc()
+        return threading.active_count() > before
+
+    wait_for(connected, "Java's collector to call back", seconds=60)
