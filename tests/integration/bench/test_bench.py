@@ -244,7 +244,6 @@ def test_a_secret_that_cannot_be_read_is_told(guest: Bench, monkeypatch: pytest.
             ("federation", "--server", "http://a.example:1", "--peer-server", "http://b.example:1"),
             *(1, "--secret-file PATH --peer-listen HOST:PORT"),
         ),
-        (("ingest", "--duration", "1ms"), 1, "nothing was sent before the time was over (give a longer --duration)"),
         (("fanout", "--peers", "2", "--dead", "2"), 2, "at least one of the 2 peers must be alive"),
         (("subscriptions", "--server", "http://127.0.0.1:1"), 2, "no such option: --server"),
     ],
@@ -280,3 +279,10 @@ def test_a_node_that_ends_meanwhile_is_told(bench: Bench, monkeypatch: pytest.Mo
     ended = bench("ingest", "--events", "10")
     assert ended.code == ExitCode.ERROR
     assert ended.err.startswith("error: cannot reach http://127.0.0.1:")
+
+
+def test_a_duration_in_which_nothing_can_be_sent_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventd.bench.pouring.LoadRun._row", lambda *_: iter(()))
+    ended = bench("ingest", "--duration", "1ms")
+    assert ended.code == ExitCode.ERROR
+    assert ended.err == "error: nothing was sent before the time was over (give a longer --duration)\n"
