@@ -56,16 +56,10 @@ class Site:
             source.backup(target)
         return copy
 
-    def restore(self, copy: Path, *, with_head: bool = False) -> None:
-        """Replace the database by a copy, as by hand. The node must be stopped.
-
-        `with_head` restores the file `head` too, like a copy of the whole folder: nothing then shows that the database
-        is older.
-        """
+    def restore(self, copy: Path) -> None:
+        """Replace the database by a copy, as by hand. The node must be stopped."""
         self._remove_database()
         shutil.copy(copy, self.file)
-        if with_head:
-            Path(f"{self.file}.head").unlink()
 
     def lose_database(self) -> None:
         """Remove the database. The node must be stopped."""

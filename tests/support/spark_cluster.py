@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from eventd.audit.spark.java import java_home
 from eventd.audit.spark.packing import environment
 from tests.support.ports import free_port
-from tests.support.processes import CONTROL, Process, Processes
+from tests.support.processes import Process, Processes
 from tests.support.source import ROOT
 from tests.support.spark import STARTS_FAST
 from tests.support.waiting import wait_for
@@ -130,11 +130,6 @@ def start_program(processes: Processes, *arguments: str) -> Process:
     """Start one of `tests.support.spark_programs`."""
     command = [sys.executable, "-m", "tests.support.spark_programs", *arguments]
     return processes.start(arguments[0], command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(processes.directory)})
-
-
-def start_audit(processes: Processes, *arguments: str, env: Mapping[str, str]) -> Process:
-    """Start `routerctl audit run` with these arguments."""
-    return processes.start("audit", [*CONTROL, "audit", "run", *arguments], env=env)
 
 
 def _runs_python(worker: Process) -> bool:
