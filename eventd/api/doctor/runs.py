@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventd.api.doctor.facts import LinkFacts, Runs
 from eventd.egress.subscriptions.window import LONGEST
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
-from eventd.resources.configuration import SubscriptionConfig, subscriptions
+from eventd.resources.configuration import subscriptions
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 from eventd.store.rows.runs import RunStatus, count_events, read_runs
@@ -42,7 +42,7 @@ def _is_gathering(status: SubscriptionStatus, link: LinkFacts, now: int) -> bool
     """Return whether the backlog only waits for the subscription's window to end."""
     if link.state != "running" or not link.registered:
         return False
-    config: SubscriptionConfig = status.subscription
+    config = status.subscription
     return status.backlog.lag(now) <= (config.batch_window or (LONGEST if config.debounce else 0))
 
 

@@ -164,7 +164,12 @@ def control(clean: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return Control(monkeypatch, capfd, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "api"])
+EVERYWHERE = ("sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "api")
+everywhere = pytest.mark.parametrize("routerctl", EVERYWHERE, indirect=True)
+"""Runs a test on each database and over the API, in a folder whose `routerctl` runs on fewer."""
+
+
+@pytest.fixture(params=EVERYWHERE)
 def routerctl(request: pytest.FixtureRequest, control: Control, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
     """`routerctl` on a node without resources: on each database, and on an API."""
     if request.param == "api":

@@ -9,11 +9,6 @@ import pytest
 
 from tests.integration.cli.conftest import Control
 
-everywhere = pytest.mark.parametrize(
-    "routerctl", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "api"], indirect=True
-)
-"""Runs a test on Postgres too."""
-
 
 @pytest.fixture(params=["sqlite", "api"])
 def routerctl(routerctl: Control) -> Control:

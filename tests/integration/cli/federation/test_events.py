@@ -10,8 +10,7 @@ import pytest
 
 from eventd.cli.federation.events import Status
 from eventd.log.delivery.states import DeliveryState
-from tests.integration.cli.conftest import EDGE, Control
-from tests.integration.cli.federation.conftest import everywhere
+from tests.integration.cli.conftest import EDGE, Control, everywhere
 
 HEADER = ["ID", "GROUP", "SOURCE", "TYPE", "SUBJECT", "OBSERVED", "EXPIRES"]
 

@@ -16,8 +16,7 @@ from eventd.log.cursors.cursors import DeadLetter, LinkState, Postponement, Step
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import record_gap
-from tests.integration.cli.conftest import Control
-from tests.integration.cli.federation.conftest import everywhere
+from tests.integration.cli.conftest import Control, everywhere
 from tests.support.group_ledger import GroupLedger
 
 LINK = link_name("edge", "cloud")

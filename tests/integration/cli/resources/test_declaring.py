@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.integration.cli.conftest import EDGE, Control
-from tests.integration.cli.resources.conftest import everywhere
+from tests.integration.cli.conftest import EDGE, Control, everywhere
 
 
 @everywhere

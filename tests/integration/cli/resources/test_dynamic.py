@@ -15,8 +15,7 @@ from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.parts.parts import put_part
 from eventd.testing import event
-from tests.integration.cli.conftest import Control
-from tests.integration.cli.resources.conftest import everywhere
+from tests.integration.cli.conftest import Control, everywhere
 from tests.unit.dynamic.samples import HOUR, mask, route
 
 FALLBACK = """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.cli.conftest import EDGE, Control
-from tests.integration.cli.resources.conftest import everywhere
+from tests.integration.cli.conftest import EDGE, Control, everywhere
 
 CLAIMS = """
 apiVersion: plugin.routerd.net/v1alpha1

@@ -9,10 +9,6 @@ import pytest
 
 from tests.integration.cli.conftest import Control
 
-everywhere = pytest.mark.parametrize(
-    "routerctl", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "api"], indirect=True
-)
-"""Runs a test on each database too."""
 beside_a_file_too = pytest.mark.parametrize("routerctl", ["sqlite", "api"], indirect=True)
 """Runs a test on a SQLite file too: each command once."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.integration.cli.conftest import Control
-from tests.integration.cli.topics.conftest import beside_a_file_too, everywhere
+from tests.integration.cli.conftest import Control, everywhere
+from tests.integration.cli.topics.conftest import beside_a_file_too
 
 
 @everywhere

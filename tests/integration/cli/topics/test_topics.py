@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.integration.cli.conftest import Control
-from tests.integration.cli.topics.conftest import beside_a_file_too, everywhere
+from tests.integration.cli.conftest import Control, everywhere
+from tests.integration.cli.topics.conftest import beside_a_file_too
 
 
 def rows(out: str) -> list[list[str]]:
