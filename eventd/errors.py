@@ -4,19 +4,19 @@ EventdError                     anything this package raises on purpose
 ├── Invalid                     the input is wrong: fix it and retry
 ├── NotFound                    the named object does not exist
 ├── Conflict                    the request contradicts the current state
-├── Unauthorized                no key, or an unknown or expired one
+├── Unauthorized                no key, or an unknown, expired or wrong one
 ├── Forbidden                   a known key without the right to do this
 ├── TooLarge                    over a size limit
 ├── Full                        a limit on stored bytes refuses new events; nothing was dropped
 ├── Unavailable                 temporary: the same request may succeed later
-│   ├── DatabaseUnavailable     the database does not answer, is locked, or its disk is full
+│   ├── DatabaseUnavailable     the database does not answer, or is locked, full, replaced or claimed elsewhere
 │   └── LakeUnavailable         the lake cannot be read or written: unreachable, full, or not writable
 ├── DatabaseUnusable            the database is damaged, foreign, or of another schema version
 ├── DatabaseFault               the database refused a row that should never have been written: an internal error
 ├── LakeUnusable                the lake is of another schema version, or no installed package can access it
 ├── SettingsError               the node's own settings are wrong
 ├── MissingExtra                an optional package is needed and not installed
-├── SecretUnreadable            a key's file is missing, unreadable, empty or not a key
+├── SecretUnreadable            a secret's file is missing, unreadable, empty or not valid
 ├── FenceLost                   the cursor or its selection changed since a step began; the step was not applied
 └── CheckFailed                 the command worked and found something wrong
 
@@ -62,7 +62,7 @@ class Conflict(EventdError):
 
 
 class Unauthorized(EventdError):
-    """No key was given, or an unknown or expired one."""
+    """No key was given, or one that is unknown, expired or not the session's."""
 
     code = "unauthorized"
 
@@ -92,7 +92,7 @@ class Unavailable(EventdError):
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database does not answer, is locked, or its disk is full."""
+    """The database does not answer, or is locked, full, replaced or claimed by another node."""
 
     code = "database_unavailable"
 
@@ -142,7 +142,7 @@ class MissingExtra(EventdError):
 
 
 class SecretUnreadable(EventdError):
-    """A key's file is missing, unreadable, empty or not a key."""
+    """The file of a key or another secret is missing, unreadable, empty or not valid."""
 
     code = "secret_unreadable"
 

@@ -61,10 +61,7 @@ class ManualClock:
 
     @property
     def waits(self) -> list[float]:
-        """Return for how many seconds each sleeper still has to wait, the nearest first.
-
-        A test waits for a sleeper to appear here before it moves the clock, and checks the length of a back-off by it.
-        """
+        """Return for how many seconds each sleeper still has to wait, the shortest wait first."""
         self._timers = [(at, future) for at, future in self._timers if not future.done()]
         return sorted(at - self._monotonic for at, _ in self._timers)
 

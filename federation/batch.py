@@ -1,7 +1,7 @@
 """Encodes batches as lines, and decodes them from lines or runs (`lines`, `runs`). The hot path of v2.
 
-An event's canonical bytes are stored as received and forwarded unchanged: nothing here encodes an event to send it, and
-each is decoded once on receipt. Lines are decoded in chunks, because msgspec decodes many lines in one call, and
+An event's canonical bytes are stored as received and forwarded unchanged: nothing here encodes an event to send it. A
+receiver normally decodes each event once. Lines are decoded in chunks, because msgspec decodes many in one call, and
 because texts beyond 128 KiB make the allocator call the system every time: together this halves the cost of a line.
 """
 
@@ -45,7 +45,7 @@ Origin = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Lines:
-    """Lines as columns, one entry per line in each, and the distinct values in them.
+    """Lines as columns, their bodies as joined texts (`pieces`), and the distinct types and origins in them.
 
     The hot path creates no object per line and keeps no decoded event: an object costs half as much if it is freed
     while it is still in the processor's cache. `expires_first` is the earliest expiry, None if no event expires.
@@ -69,7 +69,7 @@ class Lines:
 
     @property
     def bodies(self) -> Bodies:
-        """Return the events as texts."""
+        """Return the canonical text of each line's event, in order."""
         return Bodies(self.pieces)
 
     def add(self, positions: Iterable[int], paths: Sequence[str], text: str, events: Sequence[Event]) -> None:
@@ -99,12 +99,12 @@ class Batch(NamedTuple):
 
 
 def encode_batch(records: Iterable[tuple[int, str, str]]) -> bytes:
-    """Return the body of a batch with one line for each (position, path, body); positions must ascend."""
+    """Return the body of a batch with one line per (position, path, body). That positions ascend is not checked."""
     return encode_lines(records).encode()
 
 
 def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Batch:
-    """Return the lines of a verified request, divided into those that the receiving node may accept, and refused ones.
+    """Decode the body of a verified batch: the lines that the receiving node may accept, and those that it refuses.
 
     Only the log can detect `id_conflict`, so it is not judged here. Raises Malformed, TooLarge.
     """
@@ -114,7 +114,7 @@ def read_batch(body: bytes, header: BatchHeader, key: Key, limits: Limits) -> Ba
 
 
 def decode_batch(body: bytes, covered: Range, limits: Limits, *, form: str = BATCH_TYPE) -> Batch:
-    """Decode the lines of a body; every event must be canonical. An invalid event or path refuses its own line only.
+    """Decode a body of lines or runs (`form`), unjudged. Only lines with an invalid event or path are refused.
 
     Raises Malformed when the framing is broken or positions do not ascend within the claimed range, TooLarge for too
     many bytes or lines.
@@ -182,7 +182,7 @@ def _read_run(run: Run, limits: Limits, batch: Batch) -> None:
 
 
 def _end_of_span(text: bytes, start: int) -> int:
-    """Return the end of the last whole line from `start` on that fits into a span; if none fits, that of the first."""
+    """Return the index after the last line from `start` on that ends within 64 KiB; if none does, after the first."""
     return text.rfind(b"\n", start, start + _SPAN) + 1 or text.index(b"\n", start) + 1
 
 
@@ -204,7 +204,7 @@ class _Chunk(NamedTuple):
 
 
 def _split(body: bytes, last: int) -> _Chunk:
-    """Split some whole lines into columns; `last` is the position before them."""
+    """Split whole lines into columns. Raises Malformed unless their positions ascend, beginning above `last`."""
     # Bytes that are not UTF-8 affect their own line only: they become surrogates, which no canonical event contains.
     rows = map(split_line, body.decode("utf-8", "surrogateescape").split("\n")[:-1])
     try:
@@ -241,7 +241,7 @@ def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, b
 
 
 def _decode_together(raw: bytes, paths: Sequence[str], limits: Limits) -> list[Event] | None:
-    """Decode all events of a chunk at once if every line is certainly valid; None if each must be examined."""
+    """Return the events of a chunk, decoded at once; None if a line may be invalid, so that each must be examined."""
     if len(raw) > limits.event_bytes:
         return None
     try:

@@ -56,7 +56,7 @@ Fingerprint = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class StateQuery(Struct, frozen=True, tag_field="ask", tag="state"):
-    """Asks for the receiver's `State`: the link's mark there, the end of its log, and the latest gaps of the link."""
+    """Asks for the receiver's `State`: the end of its log, and the mark and latest gaps of the asking node's link."""
 
 
 class RecordScope(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -98,9 +98,7 @@ class Grain(Struct, frozen=True):
 
 
 class SumsQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="sums"):
-    """Asks for the sums of the fingerprints in `(after, upto]` of the receiver's log; `history` is the epoch of the
-    positions.
-    """
+    """Asks for the `Sums` of `(after, upto]` of the receiver's log; `history` is the epoch of these positions."""
 
     history: RequiredText
     after: Position
@@ -247,7 +245,7 @@ R = TypeVar("R", State, Sums, Ids, KnownEvents)
 
 
 def read_reply(body: bytes, kind: type[R]) -> R:
-    """Read an answer of this kind. Raises BadAnswer."""
+    """Read the body of an answer, which must be of this `kind`. Raises BadAnswer."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError):
@@ -286,7 +284,7 @@ def _minute(text: str) -> int:
 def places_of(bodies: Sequence[str], grain: Grain, since: int | None = None) -> tuple[list[int], Sequence[int]]:
     """Return two columns for canonical events: the keys of their buckets, and their fingerprints as unsigned numbers.
 
-    An event observed before `since` (minutes since 1970) is in no bucket: its key is below LATE.
+    An event observed before `since` (minutes since 1970) is in no bucket: its key is below LATE, which is negative.
     """
     begin, shift = len(_OBSERVED), 65 - grain.parts.bit_length()
     bases = _Bases(grain, since)
@@ -304,7 +302,7 @@ def add_up(bodies: Sequence[str], grain: Grain, totals: dict[int, int], *, since
 
 
 class _Bases(dict[str, int]):
-    """Caches the key of a slot's first part, by the minute as text: the same few minutes recur."""
+    """Caches, by the minute as text, the key of its slot's first part: the same few minutes recur."""
 
     def __init__(self, grain: Grain, since: int | None) -> None:
         self._grain = grain
@@ -333,7 +331,7 @@ def total_of(prints: Iterable[int]) -> int:
 
 
 def minus(one: int, other: int) -> int:
-    """Return `one` minus `other`, whose count may be negative and whose sum is modulo 2^64; 0 for equal totals."""
+    """Return the difference of two totals, 0 if they are equal: its count may be negative, its sum is modulo 2^64."""
     return (count_in(one) - count_in(other)) * _ONE + (sum_in(one) - sum_in(other)) % WHOLE
 
 
@@ -349,7 +347,7 @@ def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int
 
 
 def coarser(totals: Mapping[int, int], grain: Grain) -> Grain:
-    """Return the next coarser grain: half the parts while slots have two buckets on average, else double slots."""
+    """Return the next coarser grain: half the parts while slots average two buckets or more, else double minutes."""
     slots = len({key // grain.parts for key in totals})
     if grain.parts > 1 and (len(totals) >= 2 * slots or grain.minutes * 2 > MOST_MINUTES):
         return Grain(grain.minutes, grain.parts // 2)

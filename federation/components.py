@@ -10,7 +10,9 @@ from federation.structured import Item, Params, write_member, write_params
 
 
 class Components(NamedTuple):
-    """The components that a signature covers: items, each as text, the names of their values, and the list as text."""
+    """The components that a signature covers. `written`: each as text; `names`: the keys of their values; `listed`: all
+    as one text.
+    """
 
     items: tuple[Item, ...]
     written: tuple[str, ...]
@@ -19,7 +21,7 @@ class Components(NamedTuple):
 
 
 def cover(items: tuple[Item, ...]) -> Components:
-    """Return the components of a list. A value is named by its item, with the parameters if it has any."""
+    """Return the components of these items. The key of a value is the item's name, or its text if it has parameters."""
     written = tuple(map(write_member, items))
     names = tuple(text if item.params else str(item.value) for item, text in zip(items, written, strict=True))
     return Components(items, written, names, f"({' '.join(written)})")
@@ -31,7 +33,7 @@ def write_list(covered: Components, params: Params) -> str:
 
 
 def require_all(covered: Components, values: Mapping[str, str]) -> None:
-    """Raise Unauthorized unless `values` has the name of each component."""
+    """Raise Unauthorized unless `values` has a value for each component."""
     for name in covered.names:
         if name not in values:
             raise Unauthorized(f"the header {name} is missing", reason="components")

@@ -96,7 +96,7 @@ class ClockSkew(Unauthorized):
 
 
 class Forbidden(MessageError):
-    """A valid signature on a request for another node, or from another sender than it names."""
+    """A validly signed request for another node; the subclasses: for another group, or from a wrong sender."""
 
     code = "wrong_audience"
 

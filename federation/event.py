@@ -55,7 +55,7 @@ DECODER: Final = msgspec.json.Decoder(Event)
 
 
 class Outline(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """An event without its payload: enough to list, select and expire it, at half the cost."""
+    """Some fields of an event, enough to list and expire it, decoded at half the cost of all of them."""
 
     id: str
     source_node: str = ""
@@ -89,7 +89,7 @@ def written(text: str) -> str:
 def decode_canonical(line: bytes | str) -> Event:
     """Decode an event whose canonical form is exactly `line`.
 
-    Raises NotCanonical when the bytes are no event or another form of one, InvalidEvent when it breaks a rule.
+    Raises NotCanonical for no JSON or another form of an event, InvalidEvent for JSON that breaks a rule of events.
     """
     try:
         event = DECODER.decode(line)
@@ -97,7 +97,7 @@ def decode_canonical(line: bytes | str) -> Event:
     except msgspec.ValidationError as error:
         raise InvalidEvent(f"event does not fit its form: {error}") from None
     except (ValueError, RecursionError):
-        raise NotCanonical("not a JSON object that is an event") from None
+        raise NotCanonical("not JSON, or nested too deeply") from None
     # An offset from UTC would survive decoding and encoding unnoticed.
     if not (same and event.observed_at.tzinfo is UTC and event.expires_at.tzinfo is UTC):
         raise NotCanonical("not the canonical form of this event")
@@ -118,7 +118,7 @@ def _has_edges(text: str) -> bool:
 
 
 def check_rules(event: Event) -> None:
-    """Raise InvalidEvent for no time of observation, a field over MAX_TEXT, U+0000 or a lone surrogate."""
+    """Raise InvalidEvent for no time of observation, U+0000, a lone surrogate, or too long a text outside `payload`."""
     if event.observed_at == UNSET:
         raise InvalidEvent("federation event observedAt is required")
     texts = (event.id, event.group, event.source_node, event.type, event.subject, event.dedupe_key)
@@ -158,10 +158,10 @@ def _wire_name(name: str) -> str:
 
 
 def normalise(event: Event, *, now: int) -> Event:
-    """Return the event as it is stored: texts trimmed, the dedupe key and the time of observation filled in.
+    """Return the event as it is stored: all texts but the payload's trimmed, and missing values filled in.
 
-    `now` (microseconds) is the default of `observed_at`. Raises InvalidEvent; a missing id, group or type has the text
-    that v1 senders know.
+    The dedupe key defaults to the id, the time of observation to `now` (microseconds). Raises InvalidEvent, with the
+    text that v1 senders know for a missing id, group or type.
     """
     event_id, group, kind = event.id.strip(WHITE_SPACE), event.group.strip(WHITE_SPACE), event.type.strip(WHITE_SPACE)
     for name, text in (("id", event_id), ("group", group), ("type", kind)):
@@ -195,7 +195,7 @@ def _in_utc(time: datetime) -> datetime:
 
 
 def content_of(line: str) -> str:
-    """Return an event's content without its two times: a refresh has the same content. `line` is canonical."""
+    """Return the text of a canonical event before its two times: not complete JSON, and the same for a refresh."""
     # The last one: a payload may have a key of that name, but only expiresAt follows the event's own.
     return line[: line.rindex(',"observedAt":"')]
 
@@ -246,8 +246,8 @@ def is_alive(expires: int | None, now: int) -> bool:
 def new_event_id(now: int, random: bytes) -> str:
     """Return a UUID version 7 from a time in microseconds and at least 8 random bytes.
 
-    Later ids sort later, down to a quarter of a microsecond: inserting ascending ids into a large table costs a
-    seventh of inserting random ones.
+    Ids of a later microsecond sort later: inserting ascending ids into a large table costs a seventh of inserting
+    random ones.
     """
     tail = f"{2 << 62 | int.from_bytes(random[:8], 'big') & (1 << 62) - 1:016x}"
     return f"{_begin_id(now)}{tail[:4]}-{tail[4:]}"

@@ -46,7 +46,7 @@ class Key:
     """A key of a group. Create one with `Key.hmac` or `Key.ed25519`; its repr never shows the secret.
 
     `owner` is the one node that may send with it, or "*". `speaks_for` are the sources whose events it may send, or
-    "*": all except the receiver's own. Without `speaks_for`, `hmac` and `ed25519` take the owner, of "*" all.
+    "*": all except the receiver's own. In `hmac` and `ed25519` it defaults to the owner, and so to all for "*".
     """
 
     id: str

@@ -1,8 +1,9 @@
 """Reads events as leniently as the nodes of protocol v1.
 
 Those nodes read JSON the way Go's standard library fills a struct: member names match in any case, unknown members are
-ignored, the last of repeated members wins, `null` changes nothing, and bytes that are not UTF-8 become U+FFFD one by
-one. Publishing uses this reader too, so the same text means the same event everywhere.
+ignored, the last of repeated texts and times wins, `null` leaves them unchanged, repeated payloads are merged, `null`
+empties them, and bytes that are not UTF-8 become U+FFFD one by one. Publishing uses this reader too, so the same text
+means the same event everywhere.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Object(list[tuple[str, Any]]):
 
 
 class _Number:
-    """Any number: no member of an event is a number, so its value does not matter and its length is harmless."""
+    """Stands for any number in the JSON: no member of an event is a number, so its digits are never converted."""
 
 
 def decode_lenient(body: bytes) -> Event:

@@ -56,8 +56,8 @@ def extend_path(text: str, node: str) -> str:
 def may_send(path: Path, source: str, peer: str, *, relay: bool) -> str | None:
     """Return why a record must not be sent to `peer`; None if it may.
 
-    "not_own": it came from another node and this peer gets only own records. "in_path": it has passed the peer, or the
-    peer is its source.
+    "not_own": it came from another node, and without `relay` a peer gets only own records. "in_path": it has passed the
+    peer, or the peer is its source.
     """
     if path and not relay:
         return "not_own"

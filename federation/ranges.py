@@ -79,21 +79,21 @@ _COVERING: Final = frozenset({"epoch", "incarnation", "after", "upto"})
 
 def _bare(name: str, member: Member) -> Value:
     if isinstance(member, InnerList) or member.params:
-        raise Malformed(f"Eventd-Range: {name} is a bare value without parameters")
+        raise Malformed(f"Eventd-Range: {name} must be a bare value without parameters")
     return member.value
 
 
 def _epoch(values: dict[str, Value]) -> str:
     epoch = values["epoch"]
     if not isinstance(epoch, str) or isinstance(epoch, Token) or not EPOCH.fullmatch(epoch):
-        raise Malformed("Eventd-Range: epoch is a quoted string of 1 to 64 letters, digits, _ and -")
+        raise Malformed("Eventd-Range: epoch must be a quoted string of 1 to 64 letters, digits, _ and -")
     return epoch
 
 
 def _number(values: dict[str, Value], name: str) -> int:
     value = values[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Malformed(f"Eventd-Range: {name} is an integer from 0")
+        raise Malformed(f"Eventd-Range: {name} must be an integer, at least 0")
     return value
 
 
@@ -135,7 +135,8 @@ class RangeAhead(Conflict):
 def follow(mark: Mark | None, covered: Range) -> Step:
     """Return how a link's mark at the receiver changes with a batch; a repair or an older incarnation changes nothing.
 
-    Raises RangeAhead when the batch begins beyond the mark; a receiver may wait for the batch in between first.
+    Raises RangeAhead when the batch begins beyond the mark and does not report everything between them as lost; a
+    receiver may first wait for the batch in between.
     """
     if covered.repair:
         return Step(mark)

@@ -16,8 +16,8 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
     """Conditions that must all hold; an empty selector matches every event.
 
     In `types`, an entry that ends in `.*` matches every type that continues after the dot, and `*` every type; others
-    match exactly, as `sources` do. `subject_prefixes` are plain prefixes (an event without a subject then never
-    matches); all `payload` pairs must be equal. The fields are sorted, so equal selectors are equal values.
+    match exactly, as `sources` do. A subject must begin with one of the `subject_prefixes`; all `payload` pairs must be
+    equal. The fields are sorted, so equal selectors are equal values.
     """
 
     types: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse the text from `to_json`. Raises msgspec.ValidationError for anything else."""
+        """Parse the text from `to_json`. Raises msgspec.DecodeError for text that is not a selector."""
         return msgspec.json.decode(text, type=cls)
 
     def to_json(self) -> str:
@@ -88,7 +88,7 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @cached_property
     def _beginnings(self) -> tuple[str, ...]:
-        """The prefixes of types below one of the wildcards."""
+        """The wildcards in `types` as prefixes: `a.` for `a.*`, an empty one for `*`."""
         return tuple(name.removesuffix(EVERY_TYPE) for name in self.types if _is_wild(name))
 
     def _is_below(self, type: str) -> bool:

@@ -168,7 +168,7 @@ def sign_request(
     `nonce` is new for every attempt: 16 to 64 letters, digits, _ and -.
     """
     if not NONCE.fullmatch(nonce):
-        raise Malformed("a nonce is 16 to 64 letters, digits, _ and -")
+        raise Malformed("a nonce must be 16 to 64 letters, digits, _ and -")
     headers = {
         "Content-Type": header.content_type,
         "Content-Encoding": IDENTITY,
@@ -273,7 +273,7 @@ def verify_answer(
 
 
 class _Signed(NamedTuple):
-    """The components with the parameters, and the signature over them."""
+    """A signature as read from a message, with the components and parameters that it covers."""
 
     parts: Components
     params: Params
@@ -284,7 +284,7 @@ class _Signed(NamedTuple):
 
 
 def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return values by lower-case name; repeated headers are joined, as in the signature."""
+    """Return header values by lower-case name; a repeated header's are joined by commas, as in the signature."""
     found: dict[str, str] = {}
     for name, value in headers.items() if isinstance(headers, Mapping) else headers:
         name, value = name.lower(), value.strip(" \t")
@@ -323,7 +323,7 @@ def _read_signature(values: Mapping[str, str], parts: Components, params: frozen
         raise Unauthorized("the signature does not have the form of RFC 9421", reason="signature_syntax")
     covered = parts if found.items == parts.items else cover(found.items)  # in any order
     if sorted(covered.written) != sorted(parts.written):
-        raise Unauthorized("the signature does not cover exactly what it must", reason="components")
+        raise Unauthorized("the signature does not cover exactly the required components", reason="components")
     require_all(parts, values)
     _check_params(found.params, params, tag)
     return _Signed(covered, found.params, signature.value)
@@ -343,7 +343,7 @@ def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
 
 
 def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) -> tuple[Key, bytes]:
-    """Return the key that made the signature, and the SHA-256 it covers.
+    """Return the key that made the signature, and the SHA-256 of the body that it covers. Raises Unauthorized.
 
     An unknown key costs the same work as a known one: that of the algorithm which the message names. Otherwise the time
     would reveal which ids are known.
@@ -369,7 +369,7 @@ def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) 
 
 
 def _digest_in(header: str) -> bytes | None:
-    """Return the SHA-256 in a Content-Digest, if it has one."""
+    """Return the SHA-256 in a Content-Digest; None if it has none or cannot be parsed."""
     try:
         member = parse_dictionary(header).get("sha-256")
     except Malformed:
@@ -396,7 +396,7 @@ def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> 
 def _check_time(params: Mapping[str, Value], window: int, now: int) -> int:
     """Raise ClockSkew unless the request was signed within the window and has not expired, both in whole seconds.
 
-    Returns until when its nonce must be stored, in microseconds: one window after the request has expired.
+    Returns until when its nonce must be stored (microseconds): a window and a second after the request is last valid.
     """
     created, expires = int(params["created"]), int(params["expires"])
     seconds, reach = now // SECOND, window // SECOND

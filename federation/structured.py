@@ -60,7 +60,7 @@ _PLAIN_LIST: Final = re.compile(r'\((?:[^()"]|"[^()"\\]{0,100}"){0,100}\)')
 
 
 class _Reader:
-    """A position in a text."""
+    """Parses a text from the position `at`, which it advances."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -142,7 +142,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def parse_dictionary(text: str) -> dict[str, Member]:
-    """Parse the members of a dictionary in order. Raises Malformed."""
+    """Parse a dictionary: its members by name, in order. Raises Malformed."""
     reader = _Reader(text.strip(" "))
     found: dict[str, Member] = {}
     while not reader.done():
@@ -157,7 +157,7 @@ def parse_dictionary(text: str) -> dict[str, Member]:
 
 
 def write_value(value: Value) -> str:
-    """Format one bare value. Raises Malformed for a string outside printable ASCII."""
+    """Format one bare value. Raises Malformed for a string with other characters than printable ASCII."""
     if type(value) is str and _SIMPLE.fullmatch(value):  # most strings need no escapes
         return f'"{value}"'
     if isinstance(value, bool):

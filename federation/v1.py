@@ -91,13 +91,13 @@ def decode_v1(body: bytes, *, now: int) -> Event:
 
 
 def encode_answer_v1(id: str, *, duplicate: bool) -> bytes:
-    """Return the body of a 200."""
+    """Return the body of a 200 for an accepted event; `duplicate`: it was stored already."""
     text = json.dumps(id, ensure_ascii=False).translate(_HTML)
     return f'{{"accepted":true,"duplicate":{str(duplicate).lower()},"id":{text}}}\n'.encode()
 
 
 class AnswerV1(msgspec.Struct, frozen=True):
-    """What a receiver reports about an event that it stored."""
+    """The body of a 2xx: what the receiver reports about a delivered event."""
 
     accepted: bool = False
     duplicate: bool = False
@@ -105,7 +105,7 @@ class AnswerV1(msgspec.Struct, frozen=True):
 
 
 def read_answer_v1(body: bytes) -> AnswerV1:
-    """Read the body of a 2xx. Any 2xx means delivered, so an unreadable body is no error."""
+    """Read the body of a 2xx; an unreadable one gives an empty AnswerV1, because any 2xx means delivered."""
     try:
         return msgspec.json.decode(body, type=AnswerV1)
     except (ValueError, RecursionError):

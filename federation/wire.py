@@ -54,12 +54,12 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
         return self.takes[0]
 
     def to_headers(self) -> dict[str, str]:
-        """Return the header fields specific to this message."""
+        """Return the `Eventd-` headers of this message; its content type is not among them."""
         return {FROM_HEADER: self.from_node, TO_HEADER: self.to_node, GROUP_HEADER: self.group}
 
 
 class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
-    """The header of a question about which of the sender's events the receiver holds; the body has it (`compare`)."""
+    """The header of a question about which of the sender's events the receiver holds; its body: see `compare`."""
 
     path: ClassVar[str] = VERIFY_PATH
 
@@ -197,7 +197,7 @@ def read_receipt(body: bytes, header: BatchHeader, digest: str) -> Receipt:
 
 
 def read_too_large(body: bytes, size: int) -> int:
-    """Read the limit in a 413 for a body of `size` bytes.
+    """Return the limit in bytes that a 413 states, in answer to a body of `size` bytes.
 
     Raises BadAnswer when the answer does not confirm that this size is too large: it may concern a body that a proxy
     changed.
@@ -209,7 +209,7 @@ def read_too_large(body: bytes, size: int) -> int:
 
 
 def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
-    """Read the receiver's mark in the answer to a mark query. Raises BadAnswer."""
+    """Return the receiver's mark in the answer to a mark query; None if it has none. Raises BadAnswer."""
     try:
         answer = msgspec.json.decode(body, type=LinkAnswer)
     except (ValueError, RecursionError):
@@ -220,7 +220,7 @@ def read_link_answer(body: bytes, query: LinkQuery) -> Mark | None:
 
 
 def answer_to(error: MessageError) -> ErrorAnswer:
-    """Return the answer for an error. Senders outside of the group all get the same message."""
+    """Return the answer for an error. Every Unauthorized but ClockSkew has the same message: it reveals no cause."""
     if error.code == "unauthorized":
         return ErrorAnswer(code=error.code, message="the request is not signed by a key of this group")
     return ErrorAnswer(
@@ -234,7 +234,7 @@ def answer_to(error: MessageError) -> ErrorAnswer:
 
 
 def read_error(body: bytes) -> ErrorAnswer | None:
-    """Read the error in an answer that is not a 200; None for another format."""
+    """Return the error in the body of an answer that is not a 200; None if the body has another format."""
     try:
         return msgspec.json.decode(body, type=_ErrorBody).error
     except (ValueError, RecursionError):

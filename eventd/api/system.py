@@ -46,7 +46,7 @@ class SystemCall(Call[System, NoQuery, None]):
 
 
 class Health(msgspec.Struct, kw_only=True):
-    """The process is up."""
+    """The process is up, and has served its API for `uptime_ms`."""
 
     status: str
     version: str
@@ -56,8 +56,8 @@ class Health(msgspec.Struct, kw_only=True):
 class Readiness(msgspec.Struct, kw_only=True):
     """`status` is `ready`, or `not ready` with the HTTP status 503. `topics` does not count those of groups.
 
-    /readyz shows the readiness checks by name, each `ok` or a problem, and the last two fields if the node is ready
-    and serves /v0. /v0/ready always shows these two, and no `checks`.
+    /readyz shows the readiness checks by name, each `ok` or a problem, and `wal_replay_complete` and `topics` if the
+    node is ready and serves /v0. /v0/ready always shows these two, and no `checks`.
     """
 
     status: str

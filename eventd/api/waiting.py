@@ -1,7 +1,7 @@
 """The API of a standby, which waits for another node to end: health, readiness and metrics; the rest is refused.
 
-It does not mount these routes of the node's table: their handlers and their admission depend on workers, on limits and
-on keys of the database, none of which a standby has.
+It has handlers of its own: those of a node, and their admission, depend on workers, limits, and keys of the database,
+none of which a standby has.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class Fanout:
         return [taken.get(node.name, now() - begun) for node in live]
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that each live peer holds the same as the sender in the same order, and that all events wait for each
-        dead peer.
+        """Return problems unless each live peer holds the same as the sender in the same order, and all events wait for
+        each dead peer.
         """
         sender, *live = site.nodes
         sent = await self._pouring.read(sender.client, site.show, "reading the sender")

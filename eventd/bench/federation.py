@@ -64,7 +64,7 @@ class Federation:
         return UnverifiedResult(count, came.seconds, batches, came.busy, count * site.wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that A holds what was sent, and B the same in the order of A."""
+        """Return problems unless A holds what was sent, and B the same in the order of A."""
         a, b = site.nodes
         sent = await self._pouring.read(a.client, site.show, "reading the first node")
         held = await self._pouring.read(b.client, site.show, "reading the second node")

@@ -30,7 +30,7 @@ class Ingest:
         self._pouring: LoadRun | EmitRun
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the settings beyond the common ones."""
+        """Return the kind of target, the window and the durability."""
         return {"to": self._to, "window": self._window, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
@@ -51,7 +51,7 @@ class Ingest:
             self._pouring = pouring(node.client, target, wanted)
 
     async def measure(self, site: Site) -> UnverifiedResult:
-        """Send the load."""
+        """Send the load, and return its counts and times."""
         (node,), run = site.nodes, self._pouring
         before = node.cpu_seconds
         load = await run.pour(site.show, "writing")
@@ -65,14 +65,14 @@ class Ingest:
         return UnverifiedResult(count, load.seconds, load.latencies, load.busy, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Read everything back, and compare it with what was sent."""
+        """Read everything back, and return how it differs from what was sent."""
         (node,), run = site.nodes, self._pouring
         found = await run.read(node.client, site.show, "reading back")
         return run.ledger.problems(one.number for one in found)
 
 
 def pouring(client: NodeClient, target: Target, wanted: BenchPlan) -> LoadRun:
-    """Return a run whose requests are prepared."""
+    """Return a run with its requests prepared."""
     made = LoadRun(client, target, wanted)
     made.prepare()
     return made

@@ -67,8 +67,8 @@ def _conditions(result: Mapping[str, Any]) -> list[Any]:
 
 
 def compare(kept: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the ratios of the figures to the medians of the latest results like it, and the number of those as `runs`;
-    None without any."""
+    """Return the ratios of a result's figures to the medians of the latest results like it, and as `runs` how many
+    those are; None without any."""
     last = alike(kept, result)[-MOST:]
     if not last:
         return None

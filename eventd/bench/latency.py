@@ -106,7 +106,7 @@ class Latency:
         return UnverifiedResult(len(taken), seconds, [heard for _, heard in taken], busy / seconds, size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that both nodes hold everything in the same order, and that the watcher received each event once."""
+        """Return problems unless both nodes hold all events in one order, and the watcher received each once."""
         a, b = site.nodes
         self._stream.close()
         sent = await self._pouring.read(a.client, site.show, "reading the first node")

@@ -73,7 +73,7 @@ def differing(theirs: Sequence[object], ours: Sequence[object], names: tuple[str
 
 
 def ordinal(number: int) -> str:
-    """Return `1st`, `22nd`, `113th`."""
+    """Return a number as `1st`, `22nd` or `1,113th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"
 

@@ -15,7 +15,7 @@ ROWS = 20_000
 
 
 async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: bool = False) -> None:
-    """Declare the group on the sender, with the receivers as its peers; `paused`: and pause the links to them.
+    """Declare the group on the sender, with the receivers as its peers; with `paused`, also pause the links to them.
 
     The group must be declared on each receiver separately."""
     places = [(node.name, *node.listen) for node in receivers if node.listen is not None]
@@ -25,7 +25,7 @@ async def join(sender: Node, receivers: Sequence[Node], group: str, *, paused: b
 
 
 async def resume(sender: Node, receiver: Node, group: str) -> None:
-    """Resume a paused link."""
+    """Resume the sender's paused link to the receiver."""
     await sender.client.call("POST", f"/api/v1/groups/{group}/peers/{receiver.name}/resume", {})
 
 

@@ -16,7 +16,7 @@ FLUSHES = 50
 
 
 def machine(folder: Path | None) -> dict[str, object]:
-    """Describe the machine, and the disk of `folder`, which the nodes write to; None: they write elsewhere."""
+    """Describe the machine, and how fast the disk of `folder` is, where the nodes write; None: they write elsewhere."""
     found: dict[str, object] = {
         "system": platform.system(),
         "python": platform.python_version(),
@@ -28,7 +28,7 @@ def machine(folder: Path | None) -> dict[str, object]:
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use, which may be fewer than the machine has."""
+    """Return how many cores this process may use, which may be fewer than the machine has."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)  # not every system has it
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 

@@ -104,8 +104,8 @@ class Mixed:
             line.close()
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that A holds what was sent, B the same in the same order, and that each watcher received each write
-        once.
+        """Return problems unless A holds what was sent, B the same in the same order, and each watcher received each
+        write once.
         """
         a, b = site.nodes
         sent = await self._pouring.read(a.client, site.show, "reading the first node")

@@ -70,7 +70,7 @@ class Node:
         await self.client.call("POST", "/api/v1/resources/apply", {"sources": [{"name": "bench", "text": text}]})
 
     async def listening(self, group: str) -> None:
-        """Wait until the node listens for a group. Raises `Unavailable` with the state of that check if it does not."""
+        """Wait until the node listens for a group. Raises `Unavailable` after `LISTEN_SECONDS`."""
         deadline = now() + LISTEN_SECONDS
         while (said := (await self.client.ask("GET", "/readyz")).decoded()["checks"].get(f"group {group}")) != "ok":
             if now() > deadline:
@@ -157,7 +157,10 @@ class OwnNode(Node):
             os.close(ours)
 
     async def start(self) -> None:
-        """Start the process and wait until it answers. Raises `Unavailable` with its last output if it does not."""
+        """Start the process and wait until it answers. Raises `Unavailable` with its last output if it does not.
+
+        Raises `Conflict` if a given database is in use for something else.
+        """
         if self._child is None:
             self.launch()
         deadline = now() + START_SECONDS

@@ -1,4 +1,4 @@
-"""Draws stored results: events per second, and the 50th and 99th percentile, run after run."""
+"""Draws stored results: events per second, and the 50th and 99th percentile of latency, run after run."""
 
 from __future__ import annotations
 

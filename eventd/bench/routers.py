@@ -43,7 +43,7 @@ class Routers:
         return {"routers": self._routers, "durability": site.wanted.durability}
 
     async def prepare(self, site: Site) -> None:
-        """Create the source, and a topic with a router for each copy."""
+        """Create the source topic, and for each router the topic that it copies to."""
         (node,) = site.nodes
         config = {"durability": CLASSES[site.wanted.durability]}
         source = f"{site.name}-source"
@@ -107,7 +107,9 @@ class Routers:
         return writes.each
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that the source has what was written, and each destination the same in the same order."""
+        """Return problems unless the source has what was written, each destination the same in the same order, and each
+        watcher the last records.
+        """
         (node,), pouring = site.nodes, self._pouring
         sent = await pouring.read(node.client, site.show, "reading the source")
         problems = [f"in the source {words}" for words in pouring.problems(sent)]

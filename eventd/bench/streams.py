@@ -138,7 +138,7 @@ async def open_streams(
 
 
 async def open_stream(client: NodeClient, path: str, turn: WriteProgress, since: bytes) -> WatcherStream:
-    """Open a watcher of a path. It does not wait until the watcher has received `since`."""
+    """Open a watcher of a path, without waiting until it has received `since`."""
     asked = client.request("GET", path)
     return await client.open(lambda: WatcherStream(turn, asked, since))
 

@@ -57,7 +57,7 @@ class Subscriptions:
         return {"subscriptions": self._subscriptions}
 
     async def prepare(self, site: Site) -> None:
-        """Fill a log, and open a follower of the configuration."""
+        """Fill the group's log, and open a follower of the effective configuration."""
         (node,) = site.nodes
         now_ = SystemClock().now()
         types = self._subscriptions
@@ -119,7 +119,7 @@ class Subscriptions:
         return self._turn.times[0] - begun
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that the log has each event, that each is in one successful run, and that its resource exists."""
+        """Return problems unless the log has each event, each is in one successful run, and its resource exists."""
         (node,), pouring = site.nodes, self._pouring
         self._stream.close()
         problems = pouring.problems(await pouring.read(node.client, site.show, "reading the log"))

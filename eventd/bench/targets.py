@@ -126,7 +126,7 @@ class TopicTarget:
         return f'{{"records":[{",".join(rows)}]}}'.encode()
 
     async def read(self, client: NodeClient) -> AsyncIterator[list[StoredEvent]]:
-        """Read all records of the topic, in order; lost ones appear as an event with a text instead of a number."""
+        """Read all records of the topic, in order; each gap appears as an event with a text instead of a number."""
         at, more = 0, True
         while more:
             page = await client.call("POST", f"{self.path}/diff", {"from_seq": at, "limit": PAGE})

@@ -70,7 +70,7 @@ class WatchMeasurement:
         return UnverifiedResult(heard, seconds, writes.each, busy / seconds, heard * wanted.size, figures)
 
     async def verify(self, site: Site) -> list[str]:
-        """Check that the topic holds each write once, in order, and that each watcher received the same."""
+        """Return problems unless the topic holds each write once, in order, and each watcher received the same."""
         (node,) = site.nodes
         found = await self._pouring.read(node.client, site.show, "reading back")
         problems = self._pouring.problems(found)
@@ -109,7 +109,7 @@ class WatchedWrites:
 
 
 def heard_wrongly(streams: Sequence[WatcherStream], numbers: Sequence[int | str]) -> list[str]:
-    """Close the watchers. Returns a message for each watcher, up to 3, that did not receive what the topic has."""
+    """Close the watchers. Returns a message on each of the first 3 that received wrong records, and one on the rest."""
     problems: list[str] = []
     for at, stream in enumerate(streams, 1):
         stream.close()

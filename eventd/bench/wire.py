@@ -68,7 +68,7 @@ def read_answer(raw: bytes) -> HttpAnswer:
 
 
 def length_of(data: bytes | bytearray) -> int:
-    """Return the length of the answer at the start of `data`, with its head; 0 if the head is incomplete."""
+    """Return the length of the answer at the start of `data`, including its head; 0 if the head is incomplete."""
     end = data.find(HEAD_END)
     if end < 0:
         return 0
@@ -211,7 +211,7 @@ class LoadResult(NamedTuple):
         return len(self.latencies)
 
     def jsons(self) -> list[list[Any]]:
-        """Return the bodies of all answers by client."""
+        """Return the decoded bodies of all answers by client."""
         return [[read_answer(raw).json() for raw in answers] for answers in self.answers]
 
 
@@ -233,7 +233,7 @@ class NodeClient:
         self._lines = "\r\n".join(lines)
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
-        """Return one request. A `body` that is not bytes is encoded as JSON."""
+        """Return the bytes of one request. A `body` that is not bytes is encoded as JSON."""
         content = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         head = f"{method} {self.address.prefix}{path} HTTP/1.1\r\n{self._lines}\r\nContent-Length: {len(content)}"
         return head.encode() + HEAD_END + content

@@ -55,14 +55,14 @@ class Client:
         return Watch(self._connection, topics, options)
 
     def publisher(self, group: str, *, window: int = 256, requests: int = 2) -> Publisher:
-        """Return a `Publisher` of events to a group, which is opened as a context manager.
+        """Return a `Publisher` of events to a group; use it as a context manager.
 
         Up to `window` events wait to be stored at a time, and up to `requests` requests are under way.
         """
         return Publisher(self._connection, group, window=window, requests=requests)
 
     async def reach(self) -> None:
-        """Send one request, without retries. Raises `Unavailable` if the node does not answer it."""
+        """Check with one request, without retries, that the node answers. Raises `Unavailable` if it does not."""
         await self._connection.reach()
 
     async def close(self) -> None:

@@ -49,7 +49,7 @@ class Retry(NamedTuple):
     patience: float = 60.0
 
     def delay(self, failures: int, chance: float, wanted: float = 0.0) -> float:
-        """Return the seconds to wait after `failures` failures in a row, but at least `wanted`, cut to an hour.
+        """Return the seconds to wait after `failures` failures in a row, but at least `wanted` (at most an hour).
 
         `chance`, from 0 to 1, spreads the retries of many clients.
         """
@@ -155,7 +155,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     async def reach(self) -> None:
-        """Send one request, without retries. Raises `Unavailable` if the node does not answer it."""
+        """Check with one request, without retries, that the node answers. Raises `Unavailable` if it does not."""
         await self._once("GET", "/v0/health", None, REQUEST_SECONDS)
 
     async def _once(self, method: str, path: str, content: bytes | None, seconds: float) -> bytes:
@@ -174,7 +174,7 @@ class Connection:
     async def stream(
         self, path: str, *, query: Query | None = None, last_id: str = "", silence: float
     ) -> AsyncIterator[AsyncIterator[Frame]]:
-        """Open a stream of events, those after `last_id` if the node still knows them; without retries.
+        """Open a stream of events, without retries; after the event `last_id`, if the node still knows that id.
 
         Raises the `EventdError` of a refusal, and `Lost` if the stream breaks or is silent for `silence` seconds.
         """

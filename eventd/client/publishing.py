@@ -103,7 +103,7 @@ class Publisher:
         for future in emitted:
             if not future.done():  # the events of a request finish together, so few have to be awaited
                 await asyncio.wait([future])
-        return [_fate_of(future) for future in emitted]
+        return [_result_of(future) for future in emitted]
 
     def _put(self, event: NewEvent) -> asyncio.Future[str]:
         if self._senders is None:
@@ -270,7 +270,7 @@ class Publisher:
             self._waiting.clear()
 
 
-def _fate_of(future: asyncio.Future[str]) -> str | EventdError:
+def _result_of(future: asyncio.Future[str]) -> str | EventdError:
     error = future.exception()
     if error is None:
         return future.result()

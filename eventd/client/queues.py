@@ -70,9 +70,9 @@ class Queues:
     ) -> AsyncGenerator[Job, None]:
         """Yield jobs as they arrive, at most `most` unsettled ones at a time; settle each with `ack` or `nack`.
 
-        When the connection breaks, unsettled jobs return to the queue, and a new connection is opened. Raises
-        `NotFound` or `Conflict` when the queue is deleted. Close the generator, as `aclosing` does, to return unsettled
-        jobs.
+        When the connection breaks, unsettled jobs return to the queue, and a new connection is opened; after too many
+        failures in a row, `Unavailable` is raised. Raises `NotFound` or `Conflict` when the queue is deleted. Close the
+        generator, as `aclosing` does, to return unsettled jobs.
         """
         failures = 0
         while True:

@@ -58,7 +58,10 @@ _KINDS: dict[int, type[EventdError]] = {
 
 
 def restore(status: int, body: bytes) -> EventdError:
-    """Return the error that an answer denotes. If its body has another form than a node's, the status alone decides."""
+    """Return the error that an answer denotes.
+
+    If its body has another form than a node's, the status alone decides, and 404 does not mean `NotFound`.
+    """
     try:
         problem = msgspec.json.decode(body)["error"]
         code, message, detail = str(problem["code"]), str(problem["message"]), problem.get("detail")

@@ -22,7 +22,7 @@ class Routers:
         self._connection = connection
 
     async def put(self, router: str, spec: RouterSpec) -> RouterState:
-        """Create the router, or change its options; source and destination are fixed."""
+        """Create the router, or replace its options; source and destination cannot change."""
         return await self._connection.ask("PUT", path_of("routers", router), RouterState, spec)
 
     async def get(self, router: str) -> RouterState:
@@ -34,7 +34,7 @@ class Routers:
     ) -> AsyncIterator[RouterState]:
         """Yield the routers whose names begin with `prefix`, in the order of names; empty: all.
 
-        `source` and `dest` limit them to one topic. A listed router has fewer fields than one from `get`.
+        `source` and `dest` limit them to those from and to one topic. Listed routers have fewer fields than from `get`.
         """
         cursor: str | None = ""
         while cursor is not None:

@@ -62,7 +62,7 @@ class Topics:
         self._connection = connection
 
     async def put(self, topic: str, config: Config | None = None) -> TopicPut:
-        """Create the topic, or replace its configuration."""
+        """Create the topic, or replace its whole configuration; without `config` by the defaults."""
         return await self._connection.ask("PUT", path_of("topics", topic), TopicPut, config or Config())
 
     async def patch(self, topic: str, **changes: Any) -> TopicPut:
@@ -184,7 +184,7 @@ class Topics:
         follow: bool = False,
         epoch: str | None = None,
     ) -> AsyncGenerator[Page, None]:
-        """Like `read`, a page of up to `limit` records at a time."""
+        """Yield pages of up to `limit` records (0: the node's default), with the other options as in `read`."""
         wait_ms = WAIT_MS if follow else 0
         while True:
             found = await self.diff(

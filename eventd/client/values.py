@@ -46,7 +46,7 @@ class NewRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class NewEvent(Struct, omit_defaults=True, rename="camel", gc=False):
-    """An event to emit into a group. The publisher sets an empty `id`, and the node fills in other missing fields.
+    """An event to emit into a group. The publisher generates a missing `id`; the node fills in other missing fields.
 
     Times must have a time zone. `ttl`, such as `90s`, gives the lifetime instead of `expires_at`.
     """
@@ -129,7 +129,7 @@ class Purged(Struct, kw_only=True, frozen=True):
 
 
 class QueueCounts(Struct, kw_only=True, frozen=True):
-    """The numbers of jobs of a queue that can be claimed, that are claimed, and that became dead letters."""
+    """The numbers of jobs of a queue that can be claimed, that are claimed, and that ever became dead letters."""
 
     ready: int
     in_flight: int
@@ -255,7 +255,7 @@ class Claimed(Struct, kw_only=True, frozen=True):
 
 
 class Settled(Struct, kw_only=True, frozen=True):
-    """How many jobs were acked or nacked. `skipped`: the seqs of those that the node name did not hold.
+    """How many jobs were acked or nacked. `skipped`: the seqs of those that `node` did not hold.
 
     `ready` and `in_flight` count the jobs of the queue afterwards that can be claimed, and that are claimed.
     """

@@ -64,14 +64,14 @@ class Watch:
 
     @property
     def cursors(self) -> dict[str, int]:
-        """Return the seq reached in each topic, for a later watch; until the node answers, without topics at None."""
+        """Return the seq reached in each topic, for a later watch, without topics at None until the node answers."""
         return {topic: seq for topic, seq in self._starts.items() if seq is not None}
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
         return self._run()
 
     async def _run(self) -> AsyncGenerator[Sight, None]:
-        """Yield items; open the stream again after an interruption, and a new session if the node forgot the old one.
+        """Yield items until no topic is left; reconnect after an interruption, in a new session if the old one is gone.
 
         Raises `Unavailable` after as many failures in a row as a request has tries, `NotFound` for a topic that the
         watch has never seen.

@@ -34,7 +34,7 @@ LONGEST_REST = 1.0
 
 
 class Versions(NamedTuple):
-    """The versions of the data that a merge used."""
+    """The log's epoch, and the versions of the declared resources and of the parts, that a merge used."""
 
     epoch: str
     registry: int
@@ -46,7 +46,7 @@ class Versions(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The difference to an earlier configuration: added, changed and removed resources."""
+    """The resources added, changed and removed from one configuration to a later one; of removed ones only the keys."""
 
     added: list[Entry]
     changed: list[Entry]
@@ -76,7 +76,7 @@ class Snapshot:
         return f"{self.generation}-{self.etag[:16]}"
 
     def since(self, earlier: Snapshot) -> Change:
-        """Return the difference to an earlier snapshot; it is computed once for all readers."""
+        """Return what changed from an earlier snapshot to this one; it is computed once for all readers."""
         if earlier.generation not in self._changes:
             self._changes[earlier.generation] = _compare(earlier.effective, self.effective)
         return self._changes[earlier.generation]
@@ -93,7 +93,7 @@ def _compare(earlier: Effective, later: Effective) -> Change:
 
 
 class MergeResult(NamedTuple):
-    """The outcome of a merge, the versions it used, and the generation that was stored last."""
+    """The outcome of a merge, its etag, the versions it used, and the last stored generation (None: none yet)."""
 
     effective: Effective
     etag: str
@@ -111,7 +111,7 @@ class _DeclaredResources(NamedTuple):
 
 
 class ConfigMerger:
-    """Merges what the database holds; unchanged parts are neither read nor prepared again.
+    """Merges what the database holds; while few parts change, only these are read and prepared again.
 
     It may run on several threads: each cache is replaced as a whole, and compared before it is used.
     """
@@ -121,7 +121,7 @@ class ConfigMerger:
         self._parts: tuple[str, dict[int, tuple[int, PreparedPart]]] = ("", {})
 
     def merge(self, conn: Connection, now: int) -> MergeResult:
-        """Return the effective configuration in this snapshot of the database.
+        """Merge what this snapshot of the database holds, as of `now`.
 
         Raises Invalid for an unreadable policy.
         """
@@ -131,7 +131,7 @@ class ConfigMerger:
         return MergeResult(effective, effective.etag(), versions, read_noted(conn))
 
     def merge_with(self, conn: Connection, stored: Sequence[StoredResource], now: int) -> Effective:
-        """Like `merge`, with these resources declared instead of the stored ones."""
+        """Return the configuration that would be in effect if these resources were declared, not the stored ones."""
         parts = self._read_parts(conn, Versions.of(read_head(conn)))
         return merge(prepare_startup(stored), parts, policies(stored), now)
 
@@ -158,7 +158,7 @@ class ConfigMerger:
         return [part for _, part in parts.values()]
 
     def merge_unless(self, conn: Connection, now: int, made_of: Versions) -> MergeResult | None:
-        """Like `merge`, but None if the versions are those of `made_of`."""
+        """Like `merge`, but return None if the database is still at the versions `made_of`."""
         return None if Versions.of(read_head(conn)) == made_of else self.merge(conn, now)
 
 
@@ -183,7 +183,7 @@ class Following:
         self._sign: asyncio.Future[None] | None = None
 
     def changed(self) -> None:
-        """Merge soon: parts may have been written, or resources declared, by this or another process."""
+        """Have `run_for_ever` merge soon: this or another process may have written parts or declared resources."""
         self._signs += 1
         if self._sign is not None and not self._sign.done():
             self._sign.set_result(None)
@@ -196,8 +196,7 @@ class Following:
     async def current(self) -> Snapshot:
         """Return the configuration in effect now, merging if necessary; concurrent callers share one merge.
 
-        Unless the node does not count, new content is stored as a generation. Raises `EventdError` when the database
-        cannot be used.
+        With `counts`, new content is stored as a generation. Raises `EventdError` when the database cannot be used.
         """
         asked = self._looks
         async with self._refreshing:
@@ -223,13 +222,16 @@ class Following:
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 
     async def _note(self, merged: MergeResult, now: int) -> Generation | None:
-        """Return the generation of this content, stored if it is new; None if one of newer data is stored already."""
+        """Return the generation of the merged content; with `counts`, it is stored if new.
+
+        None if the merge is outdated: a generation of newer data is stored, or the log has another epoch.
+        """
         if not self._counts or (merged.noted is not None and merged.noted.etag == merged.etag):
             return _as_if_noted(merged, now)
         return await self._database.write(note_content, merged.versions, merged.etag, now)
 
     async def with_startup(self, stored: Sequence[StoredResource]) -> Effective:
-        """Return the configuration that these declared resources would give.
+        """Return the configuration that would be in effect if these resources were declared, not the stored ones.
 
         Raises Invalid for an unreadable policy.
         """
@@ -247,7 +249,7 @@ class Following:
 
     @property
     def latest(self) -> Snapshot | None:
-        """Return the result of the last merge; None before the first."""
+        """Return the configuration of the last merge, which may be outdated; None before the first."""
         return self._snapshot
 
     def other_than(self, generation: int) -> asyncio.Future[None]:
@@ -261,7 +263,10 @@ class Following:
         return future
 
     async def run_for_ever(self) -> None:
-        """Follow changes and ends until cancelled. A failure is logged once and retried."""
+        """Merge after each change, and when something in the configuration ends, until cancelled.
+
+        A failed merge is retried; the failure is logged unless the attempt before failed in the same way.
+        """
         trouble = ""
         while True:
             signs, begun = self._signs, self._clock.monotonic()
@@ -294,9 +299,9 @@ class Following:
 
 
 def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> Generation | None:
-    """Return the generation of this content, stored in the open transaction if it is new.
+    """Return the generation of the content with this etag, stored in the open transaction if it is new.
 
-    None if one of newer data is stored already, or the log has another epoch.
+    None if a generation of newer data is stored, or the log has another epoch.
     """
     if lock_head(conn).epoch != versions.epoch:
         return None
@@ -304,6 +309,6 @@ def note_content(conn: Connection, versions: Versions, etag: str, now: int) -> G
 
 
 def _as_if_noted(merged: MergeResult, now: int) -> Generation:
-    """Return the generation that this content has, or would get next."""
+    """Return the generation that is stored for the merged content, or the one that it would get next."""
     before = merged.noted or Generation(0, "", 0)
     return before if before.etag == merged.etag else Generation(before.generation + 1, merged.etag, now)

@@ -29,7 +29,7 @@ class SelfCapture(Conflict):
     code = "self_capture"
 
     def __init__(self, refused: Sequence[tuple[int, str, str]]) -> None:
-        """`refused`: the index of each event, with message and hint; the first one becomes the error's own."""
+        """`refused`: the index, message and hint for each event; the first message and hint become the error's own."""
         _, message, hint = refused[0]
         super().__init__(message, hint=hint)
         self.detail = [{"index": index, "message": said} for index, said, _ in refused]
@@ -74,7 +74,7 @@ def refuse_proposed(resources: Iterable[Mapping[str, Any]], events: Iterable[Obs
 
 
 def observations_of(drafts: Iterable[Draft]) -> list[Observation]:
-    """Return the drafts that report a client, as observations, in their order."""
+    """Return those of the drafts that report a client, as observations, in their order."""
     reports = (DECODER.decode(draft.body) for draft in drafts if draft.tag == OBSERVED)
     return [(event.type, event.subject, event.payload) for event in reports]
 
@@ -85,7 +85,7 @@ def address_of(subject: str, payload: Mapping[str, str]) -> str:
 
 
 def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tuple[str, str]]:
-    """Return message and hint for each of the addresses that is captured, and under `?` for a capture without one."""
+    """Return message and hint for each captured address of these, and under `?` for a capture of an unreadable one."""
     wanted = {*addresses, UNREADABLE}
     declared = _declared_captures(conn)
     hints = {

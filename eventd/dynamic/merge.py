@@ -46,7 +46,7 @@ class IneffectivePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Effective:
-    """The outcome of a merge. `next_change`, in microseconds, is when something in it ends first; None for never."""
+    """The outcome of a merge. `next_change`, in microseconds, is when something in it ends next; None for never."""
 
     entries: Sequence[Entry]
     suppressed: Sequence[Suppression]
@@ -82,7 +82,7 @@ class _CurrentPart(NamedTuple):
 def merge(startup: Startup, parts: Iterable[PreparedPart], policies: Iterable[PolicyRule], now: int) -> Effective:
     """Merge the effective configuration at `now`, independent of the order of `parts` and `policies`.
 
-    No two parts may have one source. A faulty part is left out and never raises.
+    No two parts may have the same source. A faulty part is left out and never raises.
     """
     permits = _permits(policies)
     sound: list[_CurrentPart] = []

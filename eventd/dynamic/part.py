@@ -67,9 +67,9 @@ def part_name(source: str, generation: int) -> str:
 
 
 def digest_of(resources: Sequence[Any] | None, directives: Sequence[Any] | None) -> str:
-    """Return the SHA-256 in hex of a proposal, before the node adds its annotations; None means an absent list.
+    """Return the SHA-256 in hex of proposed resources and directives, without the node's annotations.
 
-    Raises Invalid for values that JSON cannot represent.
+    None stands for an absent list. Raises Invalid for values that JSON cannot represent.
     """
     parts = ",".join(
         f'"{name}":{_json(value)}' for name, value in (("resources", resources), ("directives", directives))
@@ -94,8 +94,9 @@ def form_part(
 ) -> NewPart:
     """Build the part of a subscription's run over `events`, at least one.
 
-    `clamp`: resources for a subject end with the events about it. `grace` is in microseconds. If the result's own time
-    cannot be represented, `now` (microseconds) is used. Raises Invalid for a result that cannot be stored.
+    `clamp`: resources for a subject end with the events about it. `grace`: how long the part outlives its declaration.
+    If the result's own time cannot be represented, `now` is used. Both are in microseconds. Raises Invalid for a result
+    that cannot be stored.
     """
     ids = sorted(event.id for event in events)
     subjects = [event.subject for event in events if event.subject]

@@ -58,7 +58,7 @@ class Directive(NamedTuple):
 class PreparedPart:
     """A prepared part. `ends` are the times at which something in it ends, `ends_at` is the last; in microseconds.
 
-    `flaw` is why it cannot be used at all, empty if it can.
+    `flaw` is why the part cannot be used by itself; empty if it can.
     """
 
     source: str

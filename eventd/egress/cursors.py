@@ -44,12 +44,12 @@ KINDS = (PEER, REPAIR, SUBSCRIPTION, BACKFILL)
 
 
 def link_name(group: str, node: str) -> str:
-    """Return the name of a peer's cursor."""
+    """Return the name of a peer's cursor: `peer:GROUP/NODE`."""
     return f"{PEER}:{group}/{node}"
 
 
 def subscription_name(group: str, name: str) -> str:
-    """Return the name of a subscription's cursor."""
+    """Return the name of a subscription's cursor: `subscription:GROUP/NAME`."""
     return f"{SUBSCRIPTION}:{group}/{name}"
 
 
@@ -62,9 +62,9 @@ def target_of(cursor: str) -> tuple[str, str]:
 def reconcile(conn: Connection, stored: Sequence[StoredResource], now: int) -> list[Cursor]:
     """Create, adjust and delete cursors to match the declarations; return all cursors of links and subscriptions.
 
-    Cursors of repairs and backfills are included. Missing topics of groups are created. A new cursor begins at the
-    oldest stored record. A wider selector gets a repair for the records that the old one
-    excluded. Parts derived for a deleted subscription end after their grace.
+    Cursors of repairs and backfills are included. Missing topics of groups are created. A new cursor begins before the
+    oldest stored record. A wider selector gets a repair for the records that the old one excluded. Parts whose owner is
+    no longer declared end after their grace.
     """
     groups = effective(stored)
     declaring = _CursorReconciler(conn, now)
@@ -161,7 +161,7 @@ class _CursorReconciler:
             self._repair(wanted, cursor, topic, missing)
 
     def _repair(self, wanted: _CursorSelection, cursor: Cursor, topic: TopicRow, missing: Mapping[str, Any]) -> None:
-        """Start a repair for the records that the earlier selection excluded."""
+        """Start a repair for the records before the `cursor` that its earlier selection excluded."""
         name = next_repair_name(self._conn, wanted.group, wanted.name, kind=wanted.repair)
         create_cursor(
             self._conn,
@@ -179,7 +179,8 @@ class _CursorReconciler:
     def delete_others(self) -> list[str]:
         """Delete the cursors of undeclared peers and subscriptions, and of their repairs and backfills.
 
-        The runs of subscriptions are detached. Returns the names of the deleted cursors of subscriptions and backfills.
+        Runs of these subscriptions are detached, and running ones marked as interrupted. Returns the names of the
+        deleted cursors of subscriptions and backfills only.
         """
         others = [c for c in self._cursors.values() if (c.kind, *target_of(c.name)) not in self._wanted]
         delete_cursors(self._conn, [cursor.name for cursor in others])
@@ -190,7 +191,7 @@ class _CursorReconciler:
 
 
 def begin_backfill(conn: Connection, name: str, cursor: Cursor, now: int) -> None:
-    """Let the new backfill `name` begin without earlier attempts, and paused if its subscription's `cursor` is."""
+    """Detach runs of an earlier backfill `name` from the new one; pause it if its subscription's `cursor` is paused."""
     detach_runs(conn, name, now)
     if cursor.paused_at is not None:
         set_paused(conn, name, at=cursor.paused_at, by=cursor.paused_by)
@@ -219,7 +220,7 @@ Declared = tuple[int, list[StoredResource], dict[str, int]]
 
 
 def read_declared(conn: Connection) -> Declared:
-    """Read the declarations in one snapshot."""
+    """Read the declared resources, their version, and the groups' topics in one snapshot."""
     return read_head(conn).registry_version, read_resources(conn), _read_topics(conn)
 
 
@@ -232,7 +233,8 @@ def follow(
 ) -> tuple[list[Cursor], dict[str, int]] | None:
     """Match the cursors to the `declared` resources, and clear the failures of the cursors named in `changed`.
 
-    Return the cursors, and topic ids by name; None, without a change, if the stored version is not `version`.
+    Return the cursors, and the ids of the groups' topics by name. If other resources than those of this `version` are
+    stored by now, change nothing and return None.
     """
     if lock_head(conn).registry_version != version:
         return None

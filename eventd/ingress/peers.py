@@ -61,7 +61,7 @@ logger = logging.getLogger("eventd.ingress")
 
 
 class IngressMetrics(Protocol):
-    """Interface of what is notified of received requests: counts (of one call), and peers that are up or restarted."""
+    """Interface of the metrics of received requests. It also learns which peers are up, or were restarted."""
 
     def accepted(self, group: str, new: int, duplicates: int) -> None: ...
 
@@ -76,7 +76,7 @@ class IngressMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswer:
-    """The answer to a request. `key_id` names the key that proved a request seen for the first time."""
+    """The answer to a request. `key_id`: the key that signed the request, if it is accepted; otherwise empty."""
 
     status: int
     headers: dict[str, str]
@@ -88,8 +88,7 @@ class PeerAnswer:
 class AcceptedV1:
     """The body of a 200 over v1, and the id of the key that signed the request.
 
-    `new`: the event or its refresh was stored, so it is no duplicate and has no id of another event. v1 has no nonce:
-    only a new event shows that the request is no replay.
+    `new`: the event, or its refresh, was stored. v1 has no nonce: only this shows that the request is no replay.
     """
 
     answer: bytes
@@ -109,8 +108,7 @@ class Counts:
 class LinkForgotten(Conflict):
     """A batch continues from a position of a link that is unknown here, and its sender has not asked for its mark.
 
-    The sender believes that this node has the earlier events. On the code `range_ahead`, as for any batch beyond the
-    mark, a sender asks for its mark, and so it learns what was lost.
+    On the code `range_ahead` a sender asks for its mark, and so it learns which events this node lacks.
     """
 
     code = "range_ahead"
@@ -330,7 +328,8 @@ class PeerIngress:
         """
         covered, node = header.range, header.from_node
         if covered.after and node not in self._asked and (mark is None or mark.epoch != covered.epoch):
-            raise LinkForgotten(f"this node does not know the link up to position {covered.after}: query its state")
+            upto = covered.after
+            raise LinkForgotten(f"this node does not know the link up to position {upto}: ask for its mark first")
 
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
         if created >= self._since:
@@ -381,9 +380,8 @@ class PeerIngress:
     ) -> None:
         """Count a request that was refused as a whole, and log the exact reason, which the sender does not learn.
 
-        At most one line a minute is logged for each reason, so that a stranger cannot fill the log. The line has the
-        address, and the node and key id that the request claims, so that an operator finds the sender with the wrong
-        key. `code` is the code of the answer, which the sender's link shows; v1 has none.
+        At most one line a minute is logged for each reason, with the address, and the node and key id that the request
+        claims. `code` is the code of the answer, which the sender's link shows; v1 has none.
         """
         now = self._log.clock.monotonic()
         if now - self._logged.get(reason, float("-inf")) >= LOG_SECONDS:
@@ -413,7 +411,7 @@ def _own_code(error: EventdError) -> str:
 
 
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:
-    """Return the status and the body of the answer when this node cannot store events now, without the cause."""
+    """Return the status and body of the answer when this node cannot store events; only `Full` is explained."""
     code = _own_code(error)
     words = error.message if isinstance(error, Full) else "this node cannot store events now"
     return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))

@@ -1,6 +1,6 @@
 """Answers peers that ask what this node holds of their events.
 
-A question may cover millions of records. It is processed in slices of a few milliseconds with pauses between them, for
+A question may cover millions of records. It is processed in steps of a few milliseconds with pauses between them, for
 about a second at most; the answer then says how far it got. Neither the loop nor deliveries wait for it.
 """
 
@@ -112,7 +112,7 @@ class Questions:
     async def _go_on(
         self, question: SumsQuery | IdsQuery, work: Callable[[int], Awaitable[int]], is_full: Callable[[], bool]
     ) -> int | None:
-        """Process slice after slice until the question is answered, time is up, or the answer is full.
+        """Process step after step until the question is answered, time is up, or the answer is full.
 
         Returns the position of this node's log that was reached; None if the whole question is answered.
         """

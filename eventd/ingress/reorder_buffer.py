@@ -38,7 +38,7 @@ class ReorderBuffer:
         return known[1] if known is not None and known[0] == life else None
 
     def learn(self, life: LinkLife, mark: Mark | None) -> None:
-        """Remember the stored mark, if it is of this life of the sender's log."""
+        """Remember the position of the stored mark, if it has the epoch and incarnation of `life`."""
         if mark is not None and (mark.epoch, mark.incarnation) == life[1:]:
             self._raise(life, mark.upto)
 
@@ -63,7 +63,7 @@ class ReorderBuffer:
         return upto is not None and covered.after > upto
 
     async def _change(self, life: LinkLife, deadline: float) -> bool:
-        """Wait for the next change of this link. Returns False when time is up."""
+        """Wait until the link's latest position changes or is forgotten. Returns False when time is up."""
         left = deadline - self._clock.monotonic()
         if left <= 0:
             return False

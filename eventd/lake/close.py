@@ -20,7 +20,7 @@ _IN_SERVICE: Final = 5 * 60 * SECOND
 def close_node(storage: Storage, node: str, *, now: int) -> NodeState:
     """Mark the state of a node's latest epoch as closed at `now` (microseconds), and return that state.
 
-    Raises NotFound for a node without a state, Conflict for a node in service, and like `survey`.
+    Raises NotFound for a node without a state, Conflict if it was written less than 5 minutes ago, and like `survey`.
     """
     states = [state for state in survey(storage).nodes if state.node == node]
     if not states:

@@ -82,11 +82,11 @@ class _Files(NamedTuple):
 def compacting(
     storage: Storage, nodes: Collection[str], *, now: int, after: int, grace: int = GRACE, most: int = ARCHIVE_ROWS
 ) -> Iterator[Done]:
-    """Compact the closed days of these nodes, one step per iteration.
+    """Compact the closed days of the nodes with these names, and yield the result of each step.
 
-    `nodes` are names. A day is closed `after` microseconds past its end. Data files that an interrupted run left are
-    deleted at once; segments that a file of the archive replaces, when that file is `grace` microseconds old. `most`:
-    see `ARCHIVE_ROWS`. Raises LakeUnavailable, MissingExtra.
+    A day is closed `after` microseconds past its end. Data files that an interrupted run left are deleted at once;
+    segments that a file of the archive replaces, when that file is `grace` microseconds old. `most`: see
+    `ARCHIVE_ROWS`. Raises LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
     for key, files in sorted(_list(storage, names).items()):
@@ -96,10 +96,10 @@ def compacting(
 
 
 def retaining(storage: Storage, nodes: Collection[str], *, now: int, keep: int, grace: int = GRACE) -> Iterator[Done]:
-    """Mark segments of days older than `keep` as expired, and delete those marked at least `grace` ago.
+    """Mark segments of days older than `keep` as expired, delete those marked at least `grace` ago; yield each result.
 
-    Both times are in microseconds. The state of a node is rewritten to no longer promise marked segments; states of old
-    epochs without segments are deleted. There is one step per iteration. Raises LakeUnavailable.
+    Both times are in microseconds. The state of a node is rewritten to no longer promise marked segments. The state of
+    an old epoch is deleted if it has no segments and was last written `keep` + `grace` ago. Raises LakeUnavailable.
     """
     names = {slug(node): node for node in nodes}
     ledgers = _list(storage, names)
@@ -148,7 +148,7 @@ def _list(storage: Storage, names: Collection[str]) -> dict[LedgerSlug, _Files]:
 def _is_left_over(place: SegmentName, files: _Files) -> bool:
     """Return whether a data file without a manifest is left from an interrupted run.
 
-    A node may still be writing the manifest of one in the landing, unless the archive holds the rows already.
+    One in the landing counts as left over only if the archive holds its rows: its node may yet write the manifest.
     """
     return place.tree == ARCHIVE or not holes(files.archive, Span(place.after, place.upto))
 
@@ -180,7 +180,7 @@ def _read_manifests(storage: Storage, places: Sequence[SegmentName]) -> list[Seg
 
 
 def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
-    """Group segments that follow each other without a hole, up to `most` rows per group; a larger one is alone."""
+    """Yield groups of adjacent segments of up to `most` rows in all; a segment with more rows is a group by itself."""
     run: list[Segment] = []
     rows = 0
     for segment in segments:
@@ -194,7 +194,7 @@ def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
 
 
 def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
-    """Write the rows of a run of segments to one file of the archive, and yield the segment written.
+    """Write the rows of a run of segments to one file of the archive, and yield the new segment.
 
     If a segment is invalid, each half of the run is merged on its own, until only the invalid ones are left out.
     """
@@ -218,9 +218,10 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
 
 
 def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[Done]:
-    """Delete the landing segments in the range of an archive file that was written by `before` (microseconds).
+    """Delete the landing segments in the range of an archive file written at `before` (microseconds) or earlier.
 
-    An archive file that cannot be read is deleted instead.
+    The manifest of that file then names no replaced segments any more. If its rows cannot be read, it is itself deleted
+    instead.
     """
     for whole in files.archive:
         parts = [place for place in files.landing if whole.after <= place.after and place.upto <= whole.upto]
@@ -269,7 +270,7 @@ class _EpochRetention:
         self._expiry = read_expiry(storage, slug, epoch)
 
     def plan(self, book: Ledger, files: _Files, now: int, keep: int, grace: int) -> _Step:
-        """Return the work that is due at `now`.
+        """Return the work for one ledger that is due at `now`.
 
         A segment is deleted only if its mark is at least `grace` old and its day older than `keep` (microseconds).
         """
@@ -294,7 +295,7 @@ class _EpochRetention:
         return reach is not None and reach.after < min(upto, reach.upto)
 
     def retain(self, books: Mapping[Ledger, _Files], now: int, keep: int, grace: int) -> Iterator[Done]:
-        """Mark and delete the segments of each ledger that are due; deleted ones are also removed from `books`."""
+        """Mark and delete the due segments of each ledger, and yield each result; `books` loses the deleted ones."""
         for book, files in sorted(books.items()):
             step = self.plan(book, files, now, keep, grace)
             if step.expired:
@@ -345,7 +346,7 @@ def _forget_epochs(
 
 
 def _prefix(files: _Files, day: str) -> list[SegmentName]:
-    """Return the segments of days before `day`, in order, up to but not including the first one of a later day."""
+    """Return the segments, chosen without overlaps and in order, before the first one of `day` or a later day."""
     old = []
     for place in choose(files.both):
         if place.day >= day:

@@ -14,8 +14,7 @@ from eventd.lake.storage import Storage
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Segments that end by row number `upto` expired at `at` (microseconds), unless a mark with a lower `upto` covers
-    them."""
+    """Segments up to row `upto` expired at `at` (microseconds), unless a mark with a lower `upto` covers them."""
 
     upto: int
     at: int

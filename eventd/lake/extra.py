@@ -25,7 +25,7 @@ def fsspec() -> Any:
 
 
 def require() -> None:
-    """Check that the packages are installed, without loading them. Raises MissingExtra."""
+    """Check that pyarrow and fsspec are installed, without loading them. Raises MissingExtra if one is not."""
     for package in ("pyarrow", "fsspec"):
         if find_spec(package) is None:
             raise _missing(package)

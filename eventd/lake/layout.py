@@ -48,7 +48,7 @@ class LedgerKey(NamedTuple):
 
 
 class LedgerSlug(NamedTuple):
-    """The same as the names of segments give it: the node as a slug."""
+    """One ledger of one node in one epoch, as the names of segments give it: with the node's slug, not its name."""
 
     slug: str
     epoch: str
@@ -96,7 +96,7 @@ def slug(node: str) -> str:
 
 
 def day_of(micros: int) -> str:
-    """Return the UTC day of a time as YYYY-MM-DD, the name of its folder."""
+    """Return the UTC day of a time in microseconds as YYYY-MM-DD."""
     return datetime.fromtimestamp(micros // SECOND, UTC).strftime("%Y-%m-%d")
 
 
@@ -116,7 +116,7 @@ def archived(book: Ledger, node: str, epoch: str, after: int, upto: int, *, day:
 
 
 def parse_path(path: str) -> SegmentName | None:
-    """Parse the path of a segment's file or manifest; None for any other file."""
+    """Return the segment's name from the path of its Parquet file or manifest; None for the path of another file."""
     match = _SEGMENT.fullmatch(path)
     if match is None or match["book"] not in list(Ledger):
         return None
@@ -125,12 +125,12 @@ def parse_path(path: str) -> SegmentName | None:
 
 
 def parse_name(name: str) -> SegmentName | None:
-    """Parse the name of a segment, which is its path without the extension."""
+    """Parse the name of a segment, its path without the extension; None if it is not a valid one."""
     return parse_path(name + DATA)
 
 
 def state_path(node: str, epoch: str) -> str:
-    """Return the path of a node's state, given the node's name: how far its ledgers of an epoch are shipped."""
+    """Return the path of a node's state (how far its ledgers of an epoch are shipped), given the node's name."""
     return f"{NODES}/{slug(node)}/{epoch}.json"
 
 
@@ -143,5 +143,5 @@ def expiry_path(slug: str, epoch: str) -> str:
 
 
 def is_state(path: str) -> bool:
-    """Return whether a path is that of a node's state."""
+    """Return whether a path is that of the state of any node and epoch."""
     return _STATE.fullmatch(path) is not None

@@ -14,7 +14,7 @@ from eventd.lake.schema import SCHEMA_VERSION, Ledger
 
 
 class Unreadable(Exception):
-    """A JSON file of the lake cannot be decoded; the text gives the reason, as a predicate to the file's name."""
+    """A JSON file of the lake cannot be decoded; the text is the reason, such as "is not JSON", to follow its name."""
 
 
 class OtherSchema(Unreadable):
@@ -72,7 +72,7 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of a node and its peers."""
+    """One group of a node, with its link to each peer."""
 
     group: str
     peers: tuple[PeerState, ...] = ()
@@ -112,7 +112,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeHead(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that makes a folder a lake. `id` is random; cursors and audits are kept for one `id`."""
+    """The file that makes a folder a lake. `id` is random; cursors and audits of a lake are valid only for its `id`."""
 
     schema: int = SCHEMA_VERSION
     id: str

@@ -38,22 +38,22 @@ class LakeFigures:
         self._bytes.labels(book).inc(size)
 
     def held_up(self, state: str, reason: str) -> None:
-        """Count a failed attempt to ship, and show `state` as the state of shipping."""
+        """Count a failed attempt to ship under its `reason`, and show `state` as the state of shipping."""
         self._failures.labels(reason).inc()
         self._show(state)
 
     def rested(self, complete_until: int) -> None:
-        """Show that everything recorded before this time (microseconds) is in the lake, and shipping as running."""
+        """Show shipping as running, with everything recorded before `complete_until` (microseconds) in the lake."""
         self._until.set(complete_until / _SECOND)
         self._show("running")
 
     def tidied(self, compacted: int, removed: int) -> None:
-        """Count segments that were compacted and deleted."""
+        """Count the segments that were compacted into the archive, and those that were removed from the lake."""
         self._compacted.inc(compacted)
         self._removed.inc(removed)
 
     def not_tidied(self, reason: str) -> None:
-        """Count a failed attempt to compact or delete."""
+        """Count a failed attempt to compact or delete, under its `reason`."""
         self._failures.labels(reason).inc()
 
     def _show(self, state: str) -> None:

@@ -50,7 +50,7 @@ class TroubleKind(StrEnum):
 class Trouble(NamedTuple):
     """One problem. `name` is the name of a segment (of a missing one, without its folder) or the path of a state.
 
-    It concerns the row numbers in (after, upto] of `book`; a problem of a whole node has neither ledger nor numbers.
+    It concerns the row numbers in (after, upto] of `book`; for a problem of a whole node, these are 0, 0 and None.
     `node` is the slug if the name is unknown. `epoch` of EPOCHS and TWO_NODES problems is the later one; `message`
     names both and their times.
     """
@@ -213,7 +213,7 @@ def _read_ledgers(storage: Storage, entries: Sequence[StoredFile]) -> dict[Ledge
 
 
 def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment | _InvalidSegment:
-    """Return a segment, or the reason why it does not count."""
+    """Return a valid segment with its manifest, or an invalid one with the reason; `size` is that of its data file."""
     if text is None:
         return _InvalidSegment(place, "its manifest is missing")
     try:
@@ -237,7 +237,7 @@ def _judge(place: SegmentName, text: bytes | None, size: int | None) -> Segment 
 
 
 def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
-    """Return the first name in `replaced` that the segment may not replace.
+    """Return the first name in `replaced` that the segment may not replace; None if it may replace all.
 
     Only a segment of the archive may replace others, and only segments of the landing within its range.
     """
@@ -254,7 +254,10 @@ def _beyond(place: SegmentName, replaced: Sequence[str]) -> str | None:
 
 
 def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> Span | None:
-    """Return the promised range, extended to the end of the last of these segments; None if there is neither."""
+    """Return the promised range, extended to the highest end of these segments.
+
+    Without a promise, return the range from their lowest to their highest number; None without segments, too.
+    """
     if not shown:
         return promised
     after = min(one.after for one in shown) if promised is None else promised.after
@@ -264,7 +267,7 @@ def _join(promised: Span | None, shown: Sequence[Segment | _InvalidSegment]) -> 
 def _troubles_of(
     key: LedgerSlug, node: str, files: _LedgerFiles, chosen: Sequence[Segment], promised: Span | None
 ) -> Iterator[Trouble]:
-    """Yield the problems in `promised`, the row numbers that the segments should cover."""
+    """Yield the invalid and missing segments of a ledger in `promised`, the row numbers that must be covered."""
     present: list[Segment | _InvalidSegment] = [*chosen, *files.bad]
     if promised is None:
         return
@@ -308,10 +311,10 @@ class BadSegment(Exception):
 
 
 def read_segment(storage: Storage, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a segment, or some of its columns.
+    """Return the rows of a segment, with all columns or with these.
 
-    Raises like `open_segment`, and BadSegment for rows of another node or epoch if those columns are read: a node must
-    not report for another.
+    Raises like `open_segment`, and BadSegment for rows of another node or epoch than the manifest's, if those columns
+    are read: a node must not report for another.
     """
     table = open_segment(storage, segment).read(columns)
     for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):

@@ -52,7 +52,11 @@ class Column(NamedTuple):
 
 
 _KEPT_BY = (
-    Column("number", ColumnType.INT64, "number of the row in the ledger; rises in commit order"),
+    Column(
+        "number",
+        ColumnType.INT64,
+        "number in the ledger, rising in commit order; the deliveries of one batch share a number",
+    ),
     Column("node", ColumnType.WORD, "node that keeps the ledger, by its nodeName in the group"),
     Column("epoch", ColumnType.WORD, "epoch of that node's log, in which the number is valid"),
 )
@@ -66,14 +70,19 @@ _EVENTS = (
     Column("type", ColumnType.WORD, "type of the event"),
     Column("subject", ColumnType.STRING, "subject of the event"),
     Column("own", ColumnType.BOOL, "whether the event entered the federation at this node"),
-    Column("path", ColumnType.WORD, "nodes that it came through, as on the wire; empty for own events"),
-    Column("event_at", ColumnType.TIME, "time of observation, as its source reports it"),
+    Column("path", ColumnType.WORD, "nodes that the event came through, as on the wire; empty for own events"),
+    Column("event_at", ColumnType.TIME, "time the event was observed, as its source reports it"),
     Column("expires_at", ColumnType.TIME, "expiry time; null: never", null=True),
     Column("recorded_at", ColumnType.TIME, "time this node recorded it"),
     Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
     Column("fingerprint", ColumnType.INT64, "the first 8 bytes of `digest`, big endian, signed"),
     Column("digest", ColumnType.DIGEST, "SHA-256 of the canonical event"),
-    Column("payload", ColumnType.STRING, "as JSON; only where EVENTD_LAKE_PAYLOADS asks for it", null=True),
+    Column(
+        "payload",
+        ColumnType.STRING,
+        "payload of the event as JSON; only where EVENTD_LAKE_PAYLOADS asks for it",
+        null=True,
+    ),
 )
 
 _DELIVERIES = (
@@ -91,21 +100,21 @@ _DELIVERIES = (
     Column("protocol", ColumnType.WORD, "`v1` or `v2`"),
     Column("key_id", ColumnType.WORD, "id of the key that signed the request"),
     Column("batch_id", ColumnType.WORD, "id of the batch that carried it"),
-    Column("repair", ColumnType.BOOL, "whether it was sent by a repair"),
+    Column("repair", ColumnType.BOOL, "whether a repair sent the batch"),
     Column("bytes", ColumnType.INT32, "size in bytes of the canonical event"),
-    Column("event_at", ColumnType.TIME, "time of observation, as its source reports it"),
+    Column("event_at", ColumnType.TIME, "time the event was observed, as its source reports it"),
     Column("recorded_at", ColumnType.TIME, "time this node recorded it"),
     Column("attempt_at", ColumnType.TIME, "time the batch was first sent"),
     Column("done_at", ColumnType.TIME, "time the answer was committed at this node"),
     Column(
         "peer_recorded_at",
         ColumnType.TIME,
-        "time the peer recorded it, by the peer's clock, from the receipt",
+        "time the peer recorded the batch, by the peer's clock, from the receipt",
         null=True,
     ),
     Column("receipt_digest", ColumnType.WORD, "digest of the receipt, as in `receipts`; empty: none"),
     Column("fingerprint", ColumnType.INT64, "fingerprint of the event, as in `events`"),
-    Column("selector_version", ColumnType.INT32, "version of the selection it was made with"),
+    Column("selector_version", ColumnType.INT32, "version of the peer's selection that the batch was made with"),
 )
 
 _RECEIPTS = (
@@ -124,7 +133,7 @@ _RECEIPTS = (
     Column("duplicates", ColumnType.INT32, "events that the peer had already", null=True),
     Column("refused", ColumnType.INT32, "events that the peer refused", null=True),
     Column("peer_upto", ColumnType.INT64, "the peer's mark of the link after the batch", null=True),
-    Column("selector_version", ColumnType.INT32, "version of the selection it was made with"),
+    Column("selector_version", ColumnType.INT32, "version of the peer's selection that the batch was made with"),
     Column("selection", ColumnType.WORD, "that selection, as JSON"),
     Column("attempts", ColumnType.INT32, "number of attempts"),
     Column("sent_at", ColumnType.TIME, "time it was first sent"),
@@ -132,7 +141,7 @@ _RECEIPTS = (
     Column(
         "peer_recorded_at",
         ColumnType.TIME,
-        "time the peer recorded it, by the peer's clock, from the receipt",
+        "time the peer recorded the batch, by the peer's clock, from the receipt",
         null=True,
     ),
     Column("status", ColumnType.INT16, "HTTP status of the answer; 0: nothing was sent"),
@@ -165,7 +174,7 @@ _INBOUND = (
     Column("incarnation", ColumnType.INT64, "incarnation of the sender's log"),
     Column("after", ColumnType.INT64, "sender's position before the first that the batch covers"),
     Column("upto", ColumnType.INT64, "sender's last position that the batch covers"),
-    Column("repair", ColumnType.BOOL, "whether it was sent by a repair"),
+    Column("repair", ColumnType.BOOL, "whether a repair sent the batch"),
     Column("accepted", ColumnType.INT32, "events that this node recorded"),
     Column("duplicates", ColumnType.INT32, "events that this node had already"),
     Column("refused", ColumnType.INT32, "events that this node refused"),

@@ -67,7 +67,7 @@ class Storage(Protocol):
         ...
 
     def create(self, path: str) -> contextlib.AbstractContextManager[FileDraft]:
-        """Write a file piece by piece; it appears at the end of the block, and not at all if the block fails."""
+        """Write a file piece by piece in a `with` block; it appears at the end, or not at all if the block fails."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ class Storage(Protocol):
 
 
 class FileDraft:
-    """A file that is being written. `written` has its size and digest after the block."""
+    """A file that is being written, as `Storage.create` gives it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -140,7 +140,7 @@ def open_lake(storage: Storage) -> manifest.LakeHead:
 
 
 def make_lake(storage: Storage, now: int, chance: Chance) -> manifest.LakeHead:
-    """Return the head of a lake, creating it if it is missing. Raises LakeUnusable and LakeUnavailable."""
+    """Return the head of a lake, created with a random id if it is missing. Raises LakeUnusable and LakeUnavailable."""
     try:
         return open_lake(storage)
     except NotFound:
@@ -248,7 +248,7 @@ class _Remote:
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        """Return the file system and the lake's path in it. Some stores are contacted for this."""
+        """Return fsspec's file system and the lake's path in it. Some stores are contacted for this."""
         fs, root = fsspec().core.url_to_fs(self._at, use_listings_cache=False)
         return fs, root
 

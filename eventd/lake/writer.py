@@ -47,12 +47,11 @@ def write_segment(
     payloads: bool = False,
     replaces: tuple[str, ...] = (),
 ) -> Segment:
-    """Write the rows of a ledger with numbers in (place.after, place.upto], in order, replacing a segment of the same
-    name.
+    """Write a segment with its manifest: the `rows` of a ledger with numbers in (place.after, place.upto], ascending.
 
-    `rows` have the columns of `arrow_schema(place.book)`; several tables are written one after the other, and only one
-    row group is held in memory. `now` is in microseconds. Raises Invalid for rows that are out of order or out of the
-    range, or no rows at all, and LakeUnavailable.
+    A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`; several tables are
+    written one after the other, and only one row group is held in memory. `now` is in microseconds. Raises Invalid for
+    rows that are out of order or out of the range, or no rows at all, and LakeUnavailable.
     """
     summary = _RowSummary(place)
     with storage.create(place.data) as draft:
@@ -103,7 +102,7 @@ def _writer(draft: Any, book: Ledger) -> Any:
 
 
 def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
-    """Yield the rows in tables of at least `ROW_GROUP` rows each, except the last."""
+    """Yield the rows in tables of at least `ROW_GROUP` rows each; the last may have fewer."""
     arrow = pyarrow()
     held: list[pa.Table] = []
     count = 0
@@ -118,7 +117,7 @@ def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
 
 
 class _RowSummary:
-    """The manifest's summary of the rows. Adding rows raises Invalid if they do not belong in the segment."""
+    """Summarizes rows for the manifest; `add` raises Invalid for rows out of order or out of the segment's range."""
 
     def __init__(self, place: SegmentName) -> None:
         self._place = place

@@ -2,7 +2,7 @@
 
 The code is in the packages inside this one, each of which says what it may import.
 
-May import: nothing of the project.
+May import: no other room.
 """
 
 from __future__ import annotations

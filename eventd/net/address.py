@@ -21,7 +21,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse a URL with http or https, or `HOST:PORT`, with or without a path. Raises `Invalid`."""
+        """Parse a URL with http or https, or `HOST:PORT`, with or without a path. Raises `Invalid`.
+
+        The default port is 443 for https, otherwise `DEFAULT_PORT`.
+        """
         hint = f"write http://HOST:PORT, such as http://127.0.0.1:{DEFAULT_PORT}"
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")

@@ -60,7 +60,7 @@ class _Reading:
         """Whether the connection may be used again after the answer."""
 
     def feed(self, data: bytes) -> None:
-        """Parse more data. Raises `NoAnswer`, `AnswerTooLarge`."""
+        """Parse more data, and set `answer` once it is complete. Raises `NoAnswer`, `AnswerTooLarge`."""
         for at in range(0, len(data), STEP):
             self._received += min(len(data) - at, STEP)
             try:

@@ -55,7 +55,7 @@ class Garbage:
             self.look()
 
     def look(self) -> None:
-        """Collect if the process has grown enough since the last collection, or since its smallest size."""
+        """Collect if the process has grown enough since the last collection, or since its smallest size after it."""
         now = self._measure()
         if now > self._after_all + ALL_BYTES:
             self._collect(2)

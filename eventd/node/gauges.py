@@ -79,7 +79,7 @@ class Gauges:
     async def _count_conflicts(self, group: GroupConfig, topic_id: int) -> Counter[tuple[str, str, str, str]]:
         """Return the numbers of id conflicts, by owner, owner's key, source and key.
 
-        Sources may be invented: all that are not declared nodes count as `UNKNOWN`.
+        Names may be invented: an owner or source that is not a declared node counts as `UNKNOWN`.
         """
         nodes = {group.node_name, *(peer.node_name for peer in group.peers.values())}
         counts: Counter[tuple[str, str, str, str]] = Counter()

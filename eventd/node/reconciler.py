@@ -26,8 +26,8 @@ RECOVERY_SECONDS = 5.0
 class Reconciler:
     """Follows the declarations for one process.
 
-    `groups` are those that the process serves; the reconciler adds and removes them. `changed` is called after each
-    `apply`, which brings everything in line and may be called any number of times once `begin` was.
+    `groups` are those that the process serves; the reconciler adds and removes them. Call `begin`, then `apply` each
+    time when the declarations may have changed; `changed` is called after each `apply`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Reconciler:
         self._changed: set[str] = set()  # links whose failures are to be cleared
 
     def begin(self, around: GroupDependencies, subscribers: Subscribers, schedules: Schedules) -> None:
-        """Set what the groups need, and the subscriptions and schedules that are brought in line beside them."""
+        """Set the groups' dependencies, and the subscriptions and schedules that `apply` brings in line as well."""
         self._dependencies = around
         self._subscribers = subscribers
         self._schedules = schedules
@@ -93,8 +93,9 @@ class Reconciler:
         return True
 
     async def _retire(self, configs: Mapping[str, GroupConfig], topics: Mapping[str, int]) -> list[str]:
-        """Leave groups that are not served any more, and end links that are declared differently; return these links.
+        """Leave groups that are not served any more, and end links that are declared differently.
 
+        Returns the cursors of the ended links, and of all links of a group whose own settings changed.
         A group with another topic was deleted and declared again since the last call: it is another group.
         """
         changed: list[str] = []

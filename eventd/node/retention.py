@@ -137,7 +137,7 @@ class Retention:
         return bare
 
     async def _rest_after(self, begun: float) -> None:
-        """Pause for longer than the step that began at `begun` took, so that most writers find the database free."""
+        """Pause twice as long as the step since `begun` took, up to 1 s: most writers then find the database free."""
         spent = self._log.clock.monotonic() - begun
         await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
 

@@ -34,13 +34,13 @@ def purposes_of(stored: Sequence[StoredResource], groups: Mapping[str, GroupConf
     """Return the declarations of these groups' subscriptions, by group and name."""
     known = plugins(stored)
     return {
-        (one.group, one.name): Purpose(one, known.get(one.plugin), _alone(groups[one.group]))
+        (one.group, one.name): Purpose(one, known.get(one.plugin), _local_settings(groups[one.group]))
         for one in subscriptions(stored).values()
         if one.group in groups
     }
 
 
-def _alone(group: GroupConfig) -> GroupConfig:
+def _local_settings(group: GroupConfig) -> GroupConfig:
     """Return the part of a group that matters to its local readers: a new key or listener does not end a run."""
     return replace(group, peers={}, listen=None, protocols=frozenset(), keys=(), secret_file="", replay_window=0)
 

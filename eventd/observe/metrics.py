@@ -158,10 +158,10 @@ class Metrics:
         self._turned_away.labels(group, reason).inc()
 
     def alive(self, group: str, node: str) -> None:
-        """A peer sent a freshly signed request; no metric is derived from it."""
+        """Do nothing; `NodeMetrics` learns here that a peer is up, because it sent a request that is no replay."""
 
     def started(self, group: str, node: str) -> None:
-        """A peer opened its link to this node; no metric is derived from it."""
+        """Do nothing; `NodeMetrics` learns here that a peer asked for its mark, perhaps after a restart."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None:
         """Count an attempt in which a peer acknowledged `count` events.

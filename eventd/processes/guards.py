@@ -30,14 +30,14 @@ logger = logging.getLogger("eventd.plugins")
 
 
 class _Unsupported(Exception):
-    """This system has no subreapers."""
+    """This system has no subreapers, or its C library cannot start a session."""
 
 
 class Guards:
     """Starts programs, each below a guard. The first one starts the keeper. Call `close` at the end.
 
     Where the system does not support subreapers (any but Linux), a program is a child of this process and ends with its
-    process group; then an executable survives a node that is killed.
+    process group; then an executable, unlike Python code, survives a node that is killed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class Guards:
     async def start_python(
         self, code: str, arguments: Sequence[str], environment: Mapping[str, str], path: Sequence[str]
     ) -> Program:
-        """Start Python code like `Process.start_python`; under a guard its lifeline is -1. Raises OSError."""
+        """Start Python code like `Process.start_python`; under a guard its last argument is -1. Raises OSError."""
         guarded = await self._start(python_argv(code, (*arguments, NO_LIFELINE), path), environment)
         return guarded or Process.start_python(code, arguments, environment, self._clock, path)
 
@@ -123,14 +123,14 @@ class Guards:
             guard.close()
 
     def _distrust(self, guard: _Guard) -> None:
-        """Drop a guard that did not respond: it, or its keeper, is stopped."""
+        """Let the keeper kill a guard that did not respond; if the guard is new, drop the keeper, which may hang."""
         guard.keeper.kill_guard(guard.number)
         if guard.is_new:
             self._drop(guard.keeper)
         guard.close()
 
     def _drop(self, dropped: _Keeper) -> None:
-        """Drop a keeper: its guards continue but are not reused."""
+        """Kill a keeper, and start no guard with it again: its guards continue, but are not reused."""
         dropped.kill()
         if dropped is self._keeper:
             self._keeper = None
@@ -260,7 +260,7 @@ class _Guard:
             self.close()
 
     def close(self) -> None:
-        """Release the guard, which kills its program. May be called again."""
+        """Close the socket to the guard, which then kills its program and exits. May be called again."""
         if self._socket.fileno() < 0:
             return
         self._loop.remove_reader(self._socket.fileno())

@@ -90,7 +90,7 @@ class _Reaper:
         return data, list(fds)
 
     def reap(self) -> Iterator[tuple[int, int]]:
-        """Yield the children that have ended, each with its status."""
+        """Reap the children that have ended, and yield the pid and exit code of each, negative for a signal."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

@@ -15,9 +15,8 @@ _SELF: Final = os.getpid()
 def end_with(lifeline: int) -> None:
     """Kill this process, and its process group if it leads one, when the other end of the pipe `lifeline` is closed.
 
-    Nothing is written to the pipe. A thread watches it, also during an endless loop, but not while C code holds the
-    interpreter lock: a regular expression can do so for years. Where supported, the kernel kills the process group by
-    itself.
+    Nothing is written to the pipe. A thread watches it, but cannot run while C code, such as a regular expression,
+    holds the interpreter lock. Where supported, the kernel kills the process group by itself.
     """
     os.set_inheritable(lifeline, False)
     if hasattr(fcntl, "F_SETSIG") and os.getpgid(0) == _SELF:

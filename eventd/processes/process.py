@@ -37,7 +37,7 @@ class OutputPipe:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """Read up to one chunk. False if there is none now, or no more will come."""
+        """Pass on what can be read, up to one chunk. False if there is nothing now, or no more will come."""
         try:
             chunk = os.read(self._fd, CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -51,7 +51,7 @@ class OutputPipe:
         return self._fd >= 0
 
     def drain(self, most: int) -> None:
-        """Read what has already been written, at most `most` bytes, so that an endless writer cannot block."""
+        """Read what has already been written, up to `most` bytes or one chunk: an endless writer must not block."""
         for _ in range(max(1, most // CHUNK)):
             if self._fd < 0 or not self._read():
                 return
@@ -283,7 +283,7 @@ def python_argv(code: str, arguments: Sequence[str], path: Sequence[str] = ()) -
 
 @contextlib.contextmanager
 def open_pipes() -> Iterator[tuple[list[int], list[int]]]:
-    """Yield this side's and the program's ends of three pipes.
+    """Yield this side's and the program's ends of three pipes: standard input, output and error.
 
     Closed afterwards, except those of this side that were taken out.
     """

@@ -68,8 +68,8 @@ class ListenConfig:
 class RetentionConfig:
     """How many events of a group are kept; None: no limit.
 
-    `max_age` in microseconds. A group with `max_bytes` bytes refuses new events. `keep_undelivered`: events that a peer
-    has not received are not evicted. `ids`: for how many microseconds the id of an evicted event is recognised.
+    `max_age` in microseconds. A group with `max_bytes` bytes refuses new events. `keep_undelivered`: this node's
+    live events that a peer lacks are not evicted. `ids`: for how many microseconds the id of an evicted event is known.
     """
 
     max_events: int | None
@@ -81,7 +81,7 @@ class RetentionConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Limits of what is accepted from other nodes: `…_bytes` in bytes, the others are counts."""
+    """Limits of what peers may send, and of the size of every event, also one emitted here. `…_bytes` in bytes."""
 
     max_event_bytes: int
     max_batch_bytes: int
@@ -173,7 +173,7 @@ class PluginConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleConfig:
-    """A plugin that runs at intervals. `every`, in microseconds, is the time between two runs.
+    """A plugin that runs at intervals. `every`, in microseconds, is the time from start to start.
 
     `ttl`: for how many microseconds a result lasts at most; None: no limit beside its own ttl. `owner` is `Plugin/NAME`
     or `DynamicConfigSource/NAME`, the resource that declares the interval.

@@ -1,4 +1,4 @@
 """The clock, randomness, thread pools, tasks, back-off and a worker's share: passed to all other packages.
 
-May import: nothing of the project.
+May import: no other room.
 """

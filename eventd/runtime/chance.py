@@ -15,7 +15,7 @@ class Chance(Protocol):
         ...
 
     def fraction(self) -> float:
-        """Return a number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         ...
 
 

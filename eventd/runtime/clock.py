@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend the calling task for this long."""
+        """Suspend the calling task for so many seconds."""
         ...
 
     def timer(self, seconds: float) -> asyncio.Future[None]:
@@ -83,7 +83,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def of(cls, clock: Clock) -> Self:
-        """Return the present time."""
+        """Return the present moment of a clock."""
         return cls(clock.now(), clock.steady())
 
 

@@ -49,7 +49,7 @@ class KeepTask(Protocol):
 
 
 def _uncounted(_failure: str) -> None:
-    """Count nothing."""
+    """Ignore a failure: the default of `count`."""
 
 
 class Supervisor:
@@ -66,7 +66,7 @@ class Supervisor:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]:
-        """Start a task that runs once. Errors of the types `expects` are left to the owner, which awaits the task."""
+        """Start a task that runs once. Errors of the types `expects` are left to its owner, not logged or counted."""
         return self._start(work, name, lambda task: self._report_ended(task, expects))
 
     def keep(self, make: Chore, name: str) -> asyncio.Task[None]:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 
 class ThreadFactory(Protocol):
-    """Creates a thread pool: the number of threads, the prefix of their names, and what each runs first."""
+    """Creates a thread pool, given the number of threads, the prefix of their names, and what each runs first."""
 
     def __call__(self, threads: int, name: str, begin: Callable[[], None] | None = None, /) -> Executor: ...
 

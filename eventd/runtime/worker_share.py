@@ -13,9 +13,9 @@ from zlib import crc32
 class Share(NamedTuple):
     """The share of the process with the number `worker`, from 0, among `workers` processes.
 
-    `resumed`: it replaces a process that ended while the others ran. `folder` holds a socket of each process, named by
-    its number, where the others ask for its state. `claim` names the claim on the database that their parent process
-    holds for all of them.
+    `resumed`: it replaces a process that ended while the others ran. `folder` holds the sockets over which the others
+    reach each process, named by its number. `claim` names the claim on the database that their parent process holds
+    for all of them.
     """
 
     worker: int = 0

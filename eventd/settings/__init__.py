@@ -1,4 +1,4 @@
-"""Settings: flags before environment before file before defaults.
+"""Settings: flags override the environment, which overrides the file, which overrides the defaults.
 
 May import: lake, text.
 """

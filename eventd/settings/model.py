@@ -1,4 +1,4 @@
-"""The node's settings: flags before environment before file before defaults.
+"""The node's settings: flags override the environment, which overrides the file, which overrides the defaults.
 
 Only this module, and the options of `routerctl`, read environment variables.
 
@@ -188,16 +188,17 @@ class Settings(BaseModel):
     max_outbox_bytes: MemorySize = Field(
         256 << 20, description="Maximum memory of a process for outbound batches to all peers together."
     )
-    max_topics: int = Field(100_000, ge=0, description="Maximum number of topics; 0: no limit.")
+    max_topics: int = Field(100_000, ge=0, description="Maximum number of topics of records; 0: no limit.")
     max_routers: int = Field(10_000, ge=0, description="Maximum number of routers; 0: no limit.")
     max_total_bytes: StoredSize = Field(
-        0, description="Maximum bytes of data and meta in all topics together; 0: no limit."
+        0, description="Maximum bytes of data and meta in all topics of records together; 0: no limit."
     )
     max_watch_sessions: int = Field(10_000, ge=0, description="Maximum number of watch sessions kept; 0: no limit.")
     max_sse_connections: int = Field(
         10_000,
         ge=0,
-        description="Maximum open streams of /v0, including WebSockets, in addition to max_connections; 0: no limit.",
+        description="Maximum open streams of /v0, including WebSockets, in addition to max_connections;"
+        " 0: no limit of their own, they share max_connections with all other connections.",
     )
     max_sse_connections_per_key: int = Field(
         1_000, ge=0, description="Maximum open streams of /v0 per API key, including WebSockets; 0: no limit."
@@ -302,8 +303,7 @@ def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
 
 
 def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment that every plugin gets beside the variables of its declaration: only the search path for
-    programs."""
+    """Return the environment that every plugin gets beside the variables of its declaration: only `PATH`."""
     environ = os.environ if environ is None else environ
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
@@ -321,8 +321,7 @@ def export_variables(values: Mapping[str, str]) -> None:
 
 
 def worker_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a worker: without settings, which it gets from its parent, and without the variables of
-    the service manager and the terminal."""
+    """Return a worker's environment: without `service_environment`, and without settings, which its parent passes."""
     environ = os.environ if environ is None else environ
     return {
         name: value for name, value in lake_environment(environ).items() if name not in service_environment(environ)

@@ -122,7 +122,7 @@ def read_lake(value: Any) -> str:
 
 
 def read_seconds(value: Any) -> float:
-    """Return a duration in seconds. Raises ValueError for 0."""
+    """Return a duration in seconds. Raises ValueError unless it is positive."""
     if not (microseconds := read_age(value)):
         raise ValueError("must be longer than 0s")
     return microseconds / SECOND
@@ -146,7 +146,7 @@ def read_size(value: Any) -> int:
 
 
 def _parsed(parse: Callable[[str], int], value: Any) -> int:
-    """Return what a parser of `eventd.text` makes of the value; its error becomes a ValueError."""
+    """Parse the value with a parser of `eventd.text`; turn its `Invalid` into a ValueError."""
     try:
         return parse(str(value).strip())
     except Invalid as error:

@@ -1,6 +1,6 @@
 """The database.
 
-May import: nothing of the project.
+May import: no other room.
 """
 
 from __future__ import annotations

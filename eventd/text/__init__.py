@@ -1,4 +1,4 @@
 """Text forms: durations, sizes, offending values, validation errors, plurals, invisible characters.
 
-May import: nothing of the project.
+May import: no other room.
 """

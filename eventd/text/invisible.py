@@ -13,7 +13,7 @@ UNSEEN: Final = re.compile(
 
 
 def spelled_out(text: str) -> str:
-    """Return a JSON text of the same value with the characters of `UNSEEN` escaped; they occur only in its strings."""
+    """Return the JSON text with the characters of `UNSEEN`, which occur only in its strings, escaped."""
     return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 

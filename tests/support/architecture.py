@@ -51,7 +51,7 @@ def read_room(docstring: str) -> Room:
     if found is None:
         raise ValueError("a room's docstring is one line that says what it is for, and ends with `May import: a, b.c.`")
     names = "".join(found["names"].split())
-    return Room(found["purpose"], frozenset() if names == "nothingoftheproject" else frozenset(names.split(",")))
+    return Room(found["purpose"], frozenset() if names == "nootherroom" else frozenset(names.split(",")))
 
 
 def read_rooms() -> dict[str, Room]:

@@ -96,8 +96,9 @@ def retry_now(
 ) -> dict[str, Any]:
     """Start repairs that send the chosen dead letters to their peers again, and delete these dead letters.
 
-    Those that can no longer be sent are kept; `kept` names each with the reason. Raises Conflict instead, and retries
-    none, if they were chosen by id. Dead letters with one of the `except_reasons` stay unchanged.
+    Returns `retried`, their number, and `kept`: those that can no longer be sent, each with the reason. If dead letters
+    were chosen by id and one cannot be sent, raises Conflict and retries none. Those with one of the `except_reasons`
+    stay unchanged.
     """
     lock_head(conn)  # of two simultaneous retries, the second finds what the first left
     letters = [letter for letter in _chosen(conn, params) if letter.reason not in except_reasons]

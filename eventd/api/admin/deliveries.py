@@ -51,7 +51,7 @@ class ListDeliveries(Params):
 
 @dataclass(frozen=True, slots=True)
 class _ListingContext:
-    """The data of one request, read once, so that its pages are consistent."""
+    """The log's end, the topic and each peer's ledger, read once, so that all pages of one request are consistent."""
 
     head: Head
     topic: TopicRow
@@ -107,7 +107,7 @@ Found = tuple[Record, Sequence[Delivery | None]]
 
 
 def _read_page(conn: Connection, context: _ListingContext, ask: EventQuery, now: int) -> tuple[list[Found], int | None]:
-    """Return the next records in the order of the query, and the position to continue at (None at the end).
+    """Return the next records in the order of the query, and the last position looked at (None at the end).
 
     Each record comes with its delivery to each of the context's peers, None for a peer that it is not meant for.
     """
@@ -231,7 +231,7 @@ class _SummaryBuilder:
 
     def add_blocks(self, conn: Connection, after: int) -> int | None:
         """Add the next blocks after a position to the sums; return the position to continue after, None at the end."""
-        some = _some(outlines(conn, self.context.topic.id, after, self.context.head.last))
+        some = _next_blocks(outlines(conn, self.context.topic.id, after, self.context.head.last))
         if not some:
             return None
         ends = some[0].position, some[-1].last
@@ -250,7 +250,7 @@ class _SummaryBuilder:
         return after
 
     def _add_whole(self, block: Block, ledgers: Sequence[BlockLedger]) -> bool:
-        """Add a block for all peers without decoding it. Return False, with nothing added, if it must be decoded."""
+        """Add a block to the sums of peers it is meant for; return False, with nothing added, if it must be decoded."""
         types, asked = names(block.types), set(self.params.type)
         if asked and types is not None and types.isdisjoint(asked):
             return True
@@ -280,7 +280,7 @@ class _SummaryBuilder:
                     total.add(record, delivery, self.now)
 
 
-def _some(blocks: Iterator[Block]) -> list[Block]:
+def _next_blocks(blocks: Iterator[Block]) -> list[Block]:
     """Return the next blocks, with about `SPAN` records together; empty at the end."""
     found: list[Block] = []
     records = 0
@@ -293,9 +293,9 @@ def _some(blocks: Iterator[Block]) -> list[Block]:
 
 
 def _counts(each: PeerLedger, record: Record, delivery: Delivery, now: int, *, all_of_them: bool) -> bool:
-    """Return whether a delivery counts: any with `all_of_them`, else of records that are live or too late for the peer.
+    """Return whether a delivery counts: its record is live, or expired undelivered after the peer's cursor was created.
 
-    Too late are records that expired undelivered after the peer's cursor was created.
+    With `all_of_them`, every delivery counts.
     """
     if all_of_them or is_alive(record.expires_at, now):
         return True

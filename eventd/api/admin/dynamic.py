@@ -34,7 +34,7 @@ _UNLESS = Field(
 class ListParts(Params):
     """Which parts to list."""
 
-    owner: str = Field(default="", description="Only parts of this owner: `EventSubscription/NAME` or `Plugin/NAME`.")
+    owner: str = Field(default="", description="Only parts of this owner, such as `EventSubscription/NAME`.")
     unless: str = _UNLESS
 
 
@@ -52,7 +52,7 @@ async def list_parts(services: Services, params: ListParts) -> dict[str, Any]:
 
 
 def _state(snapshot: Snapshot, asked: str) -> str:
-    """Return the `state` of an answer that depends on what was `asked`, besides the snapshot."""
+    """Return the `state` of an answer: that of the snapshot, with a digest of what was `asked`, if anything."""
     return f"{snapshot.state}.{hashlib.sha256(asked.encode()).hexdigest()[:16]}" if asked else snapshot.state
 
 
@@ -87,7 +87,7 @@ def _line(part: StoredPart, shown: PartStatus) -> dict[str, Any]:
 
 
 class OnePart(Params):
-    """One part."""
+    """The part to show or delete."""
 
     source: str = Field(description="The source of the part, such as `EventSubscription/NAME/8b5cc4df7eec7d32`.")
 
@@ -100,7 +100,7 @@ async def describe(services: Services, params: OnePart) -> dict[str, Any]:
 
 
 def _find(conn: Connection, source: str) -> list[StoredPart]:
-    """Return the part with this source; without one, all parts whose owner has this name."""
+    """Return the part with this source or, if there is none, all parts of the owner `source` (`Kind/NAME`)."""
     return read_parts(conn, source=source) or read_parts(conn, owner=source)
 
 
@@ -184,7 +184,7 @@ async def diff(services: Services, params: MergeParams) -> dict[str, Any]:
 
 
 async def _effective(services: Services, params: MergeParams) -> tuple[Effective | None, str]:
-    """Return the requested effective configuration, or None if the caller has the current one, and its `state`."""
+    """Return the requested effective configuration (None if the caller already has it), and its `state`."""
     snapshot = await services.effective.current()
     if not params.sources:
         return None if params.unless == snapshot.state else snapshot.effective, snapshot.state

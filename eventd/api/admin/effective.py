@@ -113,7 +113,7 @@ def _about(snapshot: Snapshot) -> dict[str, Any]:
 async def _follow(
     response: web.StreamResponse, following: Following, snapshot: Snapshot, clock: Clock, stopping: asyncio.Future[None]
 ) -> None:
-    """Write changes until the node stops.
+    """Write each change, and a comment after `HEARTBEAT_SECONDS` without one, until the node stops.
 
     Nothing is buffered for a slow client: each change leads from the state that was sent last to the newest.
     """

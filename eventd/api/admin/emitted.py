@@ -32,8 +32,7 @@ from federation.lenient import parse_time
 class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """An event as a client writes it; missing members are filled in later.
 
-    The last three members are shown by listings. They are ignored here, and allowed so that a listing can be emitted
-    elsewhere.
+    `recordedAt`, `seq` and `path`, which listings show, are accepted and ignored: a listing can be emitted elsewhere.
     """
 
     id: str | None = None
@@ -65,7 +64,7 @@ class EventProblem:
 
 
 class BadEvents(Invalid):
-    """Some of the request's events (`of` in all) are invalid, so none was stored. `problems` has one of each."""
+    """Some of the request's `of` events are invalid, so none was stored. `problems` holds the first problem of each."""
 
     code = "invalid_events"
 
@@ -75,12 +74,12 @@ class BadEvents(Invalid):
 
     @property
     def detail(self) -> list[dict[str, Any]]:
-        """Return the problems, for responses."""
+        """Return the problems as JSON: `index` and `message` of each."""
         return [asdict(problem) for problem in self.problems]
 
 
 class EventsTooLarge(TooLarge):
-    """Some events exceed the group's limit of bytes, and there is no other problem. No event was stored."""
+    """Some events exceed the group's limit of bytes, and no other problem was found. No event was stored."""
 
     code = "events_too_large"
 
@@ -90,7 +89,7 @@ class EventsTooLarge(TooLarge):
 
     @property
     def detail(self) -> list[dict[str, Any]]:
-        """Return the problems, for responses."""
+        """Return the problems as JSON: `index` and `message` of each."""
         return [asdict(problem) for problem in self.problems]
 
 

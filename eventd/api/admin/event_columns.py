@@ -1,6 +1,6 @@
 """Handles emitted events by columns, a request at a time: decode, fill in, check, encode. Pure.
 
-Events that need a closer check are left to `emitted`, which reports each problem of each event.
+Events that need a closer check are left to `emitted`, which reports the first problem of each wrong event.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _needs_closer_check(text: str, most: int) -> bool:
 def _has_edges(texts: Iterable[str]) -> bool:
     """Return whether any text begins or ends with white space.
 
-    Usually none contains any, which one search over all of them shows.
+    Usually no text contains white space at all, which one search over all of them shows.
     """
     joined = "".join(texts)
     return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
@@ -174,10 +174,9 @@ def _set_times(events: Sequence[PlainEvent], now: int) -> int | None:
 
 
 def _read_times(texts: list[str]) -> tuple[list[str], list[datetime]]:
-    """Return the times in the form of canonical events, and as values. Raises BadEvent.
+    """Return the times as texts in canonical form, and as datetimes. Raises BadEvent.
 
-    The library accepts other forms than the protocol, so a time is accepted only if the library writes it back
-    unchanged.
+    msgspec accepts more forms than the protocol: unless it writes all times back unchanged, `parse_time` reads them.
     """
     encoded = msgspec.json.encode(texts)
     try:

@@ -30,9 +30,9 @@ def are_texts(events: Sequence[Any]) -> bool:
 
 
 def decode_texts(events: list[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes]) -> None:
-    """Decode all events in place, if each of them can be stored. `now` in microseconds.
+    """Replace each text by its decoded event, once all of them have been found valid. `now` in microseconds.
 
-    Raises `Invalid` for bytes that are not UTF-8, BadEvents and EventsTooLarge as `drafts_from` does.
+    Raises `Invalid` for bytes that are not JSON in UTF-8, BadEvents and EventsTooLarge as `drafts_from` does.
     """
     problems: list[EventProblem] = []
     large: list[EventProblem] = []

@@ -64,7 +64,7 @@ def show_event(record: Record) -> dict[str, Any]:
 
 
 class Emit(Params):
-    """Events to store in one group, all of them or none: each a JSON object with the members of the envelope."""
+    """Events to store in one group: none if one is invalid. Duplicates and events with a taken id are left out."""
 
     group: str
     events: list[Any] = Field(
@@ -89,7 +89,7 @@ class Emit(Params):
 
 
 class _LargeEmit(Emit):
-    """Events that take too long to check on the event loop."""
+    """An emit request whose body is so large that its events are checked in a thread, not on the event loop."""
 
 
 def _is_heavy(params: Emit) -> bool:
@@ -123,14 +123,15 @@ async def emit(services: Services, params: Emit) -> dict[str, Any]:
 
 
 def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
-    taken, hint = f"the id {event_id} is taken in group {group} by another event", "give the new event an id of its own"
+    hint = "give the new event an id of its own"
     if owner.source == UNKNOWN:
-        return Conflict(f"{taken}, which is not stored any more", hint=hint)
+        gone = f"the id {event_id} is taken in group {group} by another event, which is not stored any more"
+        return Conflict(gone, hint=hint)
     where = f"came with the key {owner.key_id}" if owner.key_id else "was emitted at this node"
     if owner.key_id == UNKNOWN:
         where = "came from another node"
     return Conflict(
-        f"{taken} of {owner.source or 'no source'}, which {where}",
+        f"the id {event_id} is taken in group {group} by another event of {owner.source or 'no source'}, which {where}",
         hint=f"{hint}; routerctl federation event list --group {group} --id {event_id} --include-expired"
         " shows the other one",
     )
@@ -234,7 +235,7 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
 
 
 class _ListingStart(NamedTuple):
-    """What a listing reads first: the end of the log, and the start of the page."""
+    """The end of the log, and where the page of a listing starts."""
 
     head: Head
     place: PageStart

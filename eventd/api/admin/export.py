@@ -89,7 +89,7 @@ class _LedgerRead:
 
 
 async def read_rows(services: Services, params: ReadLedgerTable) -> dict[str, Any]:
-    found = await services.database.read(_find, params)
+    found = await services.database.read(_read, params)
     state, extract = found.state, found.extract
     columns = extract.columns
     if "digest" in columns:
@@ -107,8 +107,8 @@ async def read_rows(services: Services, params: ReadLedgerTable) -> dict[str, An
     }
 
 
-def _find(conn: Connection, params: ReadLedgerTable) -> _LedgerRead:
-    """Read rows and the epoch in one snapshot. Raises EpochChanged."""
+def _read(conn: Connection, params: ReadLedgerTable) -> _LedgerRead:
+    """Return the requested rows and the state of the ledger, read in one snapshot. Raises EpochChanged."""
     state = read_state(conn)
     if params.epoch not in ("", state.epoch):
         raise EpochChanged(params.epoch, state.epoch)

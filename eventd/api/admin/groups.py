@@ -48,9 +48,8 @@ def recall_target(database: Database, name: str) -> EmitTarget | None:
 async def find_target(database: Database, name: str, now: int) -> EmitTarget:
     """Return the group and its topic, which is created if missing. Raises NotFound if no such group is declared.
 
-    Once its target was read at a version of the declared resources, each call returns the same object while that
-    version lasts. A call during which the version changes, or that is not alone in reading it first, may return an
-    object of its own, and the next call another one: a caller that compares by identity tries once more.
+    While the version of the declared resources lasts, calls return the same object. Only a call during which it
+    changes, or one of several simultaneous first calls, may return another: a caller that compares by identity retries.
     """
     known = _declared.get(database, _NOTHING)
     version = await database.read(read_version)
@@ -97,7 +96,7 @@ async def show_status(services: Services, params: NoParams) -> dict[str, Any]:
 
 
 def _read_status(conn: Connection, known: AppliedState) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status, and the declared state: `known` if its version is still current, else as read again."""
+    """Return the status of all groups, and their declared state: `known` if it is current, else as read now."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}

@@ -68,7 +68,7 @@ def _row(params: CreateKey, secret: str, now: int) -> KeyRow:
 
 
 def _require_limits(params: CreateKey) -> None:
-    """Raise `Invalid` for an empty limit: a client whose variable is unset would create a key without limits."""
+    """Raise `Invalid` for a limit that is given but empty: a client's unset variable must not mean no limit."""
     for name in ("scopes", "prefixes", "expires"):
         if name in params.model_fields_set and not getattr(params, name):
             raise Invalid(f"{name}: is empty", hint="name the limit, or leave the field out to set none")

@@ -32,7 +32,10 @@ async def show_links(services: Services, params: ListLinks) -> dict[str, Any]:
 
 
 def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, Any]:
-    """Return as JSON a group's links to peers and from senders; with `node`, only its own. Raises NotFound."""
+    """Return as JSON a group's links to peers and from senders; with `node`, only those to and from it.
+
+    Raises NotFound.
+    """
     outbound = read_outbound(conn, group, node, now)
     inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
     return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
@@ -116,7 +119,7 @@ def _inbound(group: str, link: InboundLink) -> dict[str, Any]:
 
 
 class ListGaps(Params):
-    """Which gaps to list, oldest first unless `newest`."""
+    """Which of the gaps that senders have announced to list, oldest first unless `newest`."""
 
     group: str
     node: str = Field(default="", description="Only gaps of this sender.")

@@ -94,7 +94,7 @@ class PeerLink:
         return self.start(conn, min(positions) - 1, max(positions), selection.to_json(), now)
 
     def why_not(self, record: Record | None, now: int) -> str:
-        """Return why a record cannot be sent to this peer again, in words; empty if it can. None: it was removed."""
+        """Return why a record (None: retention has removed it) cannot be sent to this peer again; empty if it can."""
         if record is None:
             return "retention has removed it"
         if not is_alive(record.expires_at, now):
@@ -208,7 +208,10 @@ _REST = 1
 
 
 async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Backlog:
-    """Count the records in `(after, upto]` that a repair would send, in short steps with a rest for deliveries."""
+    """Return how many records in `(after, upto]` a repair would send, with bytes and times, and how many it would not.
+
+    Rests after each short step, so that deliveries are not delayed.
+    """
     database, clock, wanted, found = services.database, services.clock, wanted_by(link.peer), Backlog(after)
     lock = _surveying.setdefault(database, asyncio.Lock())
     while found.upto < upto:

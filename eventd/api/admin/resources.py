@@ -91,12 +91,12 @@ async def apply(services: Services, params: Apply) -> dict[str, Any]:
     loaded, now = await asyncio.to_thread(params.load), services.clock.now()
     run = services.database.read if params.dry_run else services.database.write
     planned, events = await run(_apply_now, loaded, params, now)
-    await _in_force(services, planned, dry_run=params.dry_run)
+    await _take_over(services, planned, dry_run=params.dry_run)
     return {"changes": _changes(planned, events), "dryRun": params.dry_run}
 
 
-async def _in_force(services: Services, planned: Plan, *, dry_run: bool) -> None:
-    """Let this node follow a stored change before the response is sent."""
+async def _take_over(services: Services, planned: Plan, *, dry_run: bool) -> None:
+    """Let this node take over the changes that were stored, if any, before the response is sent."""
     if planned.writes and not dry_run:
         await services.take_over()
 
@@ -112,11 +112,11 @@ def _apply_now(conn: Connection, loaded: ReadResult, params: Apply, now: int) ->
     planned = apply_loaded(
         conn, loaded, now=now, prune=params.prune, allow_empty=params.allow_empty, dry_run=params.dry_run
     )
-    return _follow(conn, planned, now, dry_run=params.dry_run), events
+    return _match_cursors(conn, planned, now, dry_run=params.dry_run), events
 
 
-def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
-    """Return the plan, after the cursors are matched to its changes, whether a node runs or not; not in a dry run.
+def _match_cursors(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan:
+    """Match the cursors to the changed resources, except in a dry run, even if no node runs; return the plan.
 
     From then on, retention keeps events for a new peer.
     """
@@ -126,7 +126,7 @@ def _follow(conn: Connection, planned: Plan, now: int, *, dry_run: bool) -> Plan
 
 
 def _changes(planned: Plan, events: Events, *, diffs: bool = False) -> list[dict[str, Any]]:
-    """Return the change of each resource; a deleted group shows the number of `events` deleted with it."""
+    """Return the change of each resource as JSON; a deleted group shows the number of `events` deleted with it."""
     return [
         {
             "action": str(change.action),
@@ -201,7 +201,7 @@ def _in_order(rows: Iterable[StoredResource]) -> list[StoredResource]:
 
 
 def _show(row: StoredResource) -> dict[str, Any]:
-    """Return the resource in a form that can be applied again; two additional members are ignored then."""
+    """Return the resource in a form that can be applied again; its generation and creation time are ignored then."""
     shown = document(identity_of(row), row.annotations, row.spec)
     shown["metadata"] |= {"generation": row.generation, "creationTimestamp": show_time(row.created_at)}
     return shown
@@ -335,7 +335,7 @@ async def delete_sources(services: Services, params: DeleteResources) -> dict[st
 async def _delete_all(services: Services, doomed: list[Identity], *, dry_run: bool) -> dict[str, Any]:
     run = services.database.read if dry_run else services.database.write
     planned, events = await run(_delete_now, doomed, services.clock.now(), dry_run=dry_run)
-    await _in_force(services, planned, dry_run=dry_run)
+    await _take_over(services, planned, dry_run=dry_run)
     return {"changes": _changes(planned, events), "dryRun": dry_run}
 
 
@@ -343,4 +343,5 @@ def _delete_now(conn: Connection, doomed: list[Identity], now: int, *, dry_run: 
     if not dry_run:
         lock_head(conn)
     events = count_events(conn)
-    return _follow(conn, delete_resources(conn, doomed, now=now, dry_run=dry_run), now, dry_run=dry_run), events
+    planned = delete_resources(conn, doomed, now=now, dry_run=dry_run)
+    return _match_cursors(conn, planned, now, dry_run=dry_run), events

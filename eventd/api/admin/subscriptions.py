@@ -175,9 +175,9 @@ def _reset_now(conn: Connection, params: Reset, now: int) -> dict[str, Any]:
 
 
 def _go_to(conn: Connection, one: SubscriptionConfig, cursor: Cursor, to: int, now: int) -> None:
-    """Move the subscription's cursor to the position `to`, and detach its runs.
+    """Move the subscription's cursor to the position `to`; runs from its old position are interrupted.
 
-    Its backfills are deleted, as are its dead letters after `to`; those up to `to` stay.
+    Earlier runs no longer count as attempts. Its backfills are deleted, and its dead letters after `to`.
     """
     backfills = [backfill.name for backfill in _backfills(conn, one)]
     for name in (cursor.name, *backfills):

@@ -94,7 +94,7 @@ class BodyMemory:
             body.bytes = 0
 
     def _find_giving(self, asking: BodyReservation, more: int) -> BodyReservation | None:
-        """Return the body that gives way to `more` bytes of the body `asking`; None if none may be made to."""
+        """Return the body that gives way to `more` bytes of the body `asking`; None if no body may be stopped."""
         by_key: Counter[bytes] = Counter()
         for body in self._large:
             by_key[body.key] += body.bytes
@@ -127,7 +127,10 @@ class BodyReservation:
 
     @asynccontextmanager
     async def arriving(self) -> AsyncIterator[None]:
-        """Read the body in the block. Raises `Throttled` when it must give way, `SlowBody` after `BODY_SECONDS`."""
+        """Allow the body to give way while the block reads it.
+
+        Raises `Throttled` when it has to, and `SlowBody` after `BODY_SECONDS`.
+        """
         try:
             async with asyncio.timeout(BODY_SECONDS) as deadline:
                 self.stop = lambda: deadline.reschedule(asyncio.get_running_loop().time())

@@ -34,7 +34,7 @@ def require_modest(text: bytes | bytearray, values: int) -> None:
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:
-    """Return an upper bound of the elements of any list that is a member of a JSON object; stop at `most` + 1."""
+    """Return an upper bound of the length of each list among the members of a JSON object; stop at `most` + 1."""
     elements = 1
     for _, level, character in _walk(text):
         elements += character == b"," and level == 2
@@ -44,7 +44,7 @@ def count_elements(text: bytes | bytearray, most: int) -> int:
 
 
 def _walk(text: bytes | bytearray) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the number of values so far, the level after it, and the character, for each structural character."""
+    """Yield for each structural character the number of values so far, the level after it, and the character itself."""
     count, level = 1, 0
     for found in _STRUCTURE.finditer(text):
         character = found[1]

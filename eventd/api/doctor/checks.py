@@ -19,7 +19,7 @@ NAMED = 3
 
 
 def check_group(group: GroupFacts) -> Iterator[Check]:
-    """Yield the checks of a group's deliveries, peer by peer, then those of its subscriptions' runs."""
+    """Yield the checks of a group's deliveries, peer by peer, then one check of the runs of each subscription."""
     expected = False
     for peer in group.peers:
         yield from check_peer(peer, group.slo)
@@ -34,7 +34,7 @@ def check_group(group: GroupFacts) -> Iterator[Check]:
 
 
 def check_peer(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
-    """Yield the checks of the deliveries to one peer."""
+    """Yield five checks of the deliveries to one peer; only one if they are unreadable, or no live event is for it."""
     if peer.trouble:
         yield _of(peer, "delivery summary", CheckStatus.FAIL, detail=peer.trouble, remedy="fix the reported problem")
         return
@@ -105,7 +105,7 @@ def _failed(peer: PeerFacts) -> Check:
 
 
 def _held(peer: PeerFacts) -> str:
-    """Return the size of the backlog of a blocked or failed link, in words."""
+    """Return in words how many events a blocked or failed link holds back, and the reason."""
     most = "" if peer.deliveries.ahead_in_full else "at most "
     why = f" ({peer.link.reason})" if peer.link.reason else ""
     return f"{most}{counted(peer.deliveries.refused_waiting, 'event')} held by a {peer.link.state} link{why}"
@@ -196,7 +196,7 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
 
 
 def check_expected(peer: PeerFacts) -> Check:
-    """Check that no event meant for the peer is missing, and that the peer has an endpoint."""
+    """Return a check that fails if the peer has no endpoint, or if an event meant for it is missing."""
     suffix, code = "expected delivery", "expected-delivery"
     if not peer.endpoint:
         return _of(
@@ -222,7 +222,7 @@ def check_expected(peer: PeerFacts) -> Check:
 
 
 def _accounted(found: Deliveries) -> str:
-    """Return in words that no event that was looked at is missing, and how many are neither delivered nor pending."""
+    """Return in words that no event is missing, with the numbers of expired, in-path, refused and unproven ones."""
     words = {
         "expired before the peer had them": found.expired,
         "came from or through the peer": found.in_path,
@@ -240,7 +240,7 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def check_runs(group: GroupFacts, runs: Runs) -> Check:
-    """Check the runs of one subscription."""
+    """Return the check of one subscription's runs against the limits of its group."""
     status, detail, remedy, breach = _judge_runs(runs, group.slo)
     resource = f"EventSubscription/{runs.subscription}"
     return Check(

@@ -49,13 +49,13 @@ class Deliveries:
     the link is blocked or failed, else as `pending`. `missing` holds the ids of events that are neither delivered nor
     pending; of the `unproven` events, retention has deleted the ledger row that would prove the delivery. `letters`
     counts the dead letters that can be retried, `refused_again` those of them that the peer refuses every time, and
-    `spent_letters` the dead letters that can no longer be retried. `expires_in` is the time until the first of all
-    these events expires, `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that
-    the peer does not have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a
-    delivered event could be sent to its acknowledgement, without repairs; None if no delivery counts. The oldest event
-    of the backlog, refreshes included, has been ready to be sent for `waiting_for`. Of the events that the link's
-    cursor has passed, the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the
-    backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
+    `spent_letters` the dead letters that can no longer be retried. `expires_in` is the time until the first
+    delivered, waiting or retryable event expires, `pending_expires_in` until the first of the `pending` ones, and
+    `lost_in` until the first that the peer does not have: `pending`, `refused_waiting` or in `letters`. `max_lag` is
+    the longest time from when a delivered event could be sent to its acknowledgement, without repairs; None if no
+    delivery counts. The oldest event of the backlog, refreshes included, has been ready to be sent for `waiting_for`.
+    Of the events that the link's cursor has passed, the newest `looked_at` are counted, which are all of them if
+    `in_full`; the numbers of the backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0
@@ -86,7 +86,7 @@ class Deliveries:
 
     @property
     def events(self) -> int:
-        """Return the number of events that the peer should have or get, whatever their outcome."""
+        """Return how many events the peer should have or get: delivered, pending, failed, missing and unproven ones."""
         return self.delivered + self.pending + self.failed + len(self.missing) + self.unproven
 
 
@@ -94,7 +94,7 @@ class Deliveries:
 class PeerFacts:
     """A peer and its measured values. `trouble`: why `link` and `deliveries` could not be read; they are then unknown.
 
-    `lost_before`: retention removed events before the peer had them.
+    `lost_before`: whether retention removed events before the peer had them.
     """
 
     group: str
@@ -116,8 +116,8 @@ class Runs:
     """The runs of one subscription, counted by event: an event of two successful runs counts once.
 
     `failed` counts dead letters, and the backlog while the subscription is blocked or failed; at any other time the
-    backlog is `pending`, unless it only waits for the window to end. Unless `in_full`, there are more: only the newest
-    runs and one page of the backlog are counted.
+    backlog is `pending`, unless it only waits for the window to end. Unless `in_full`, there may be more: only the
+    newest runs and one page of the backlog are counted.
     `link` is the state of the subscription. At `lost_at`, retention last removed events that its plugin had not got.
     """
 
@@ -131,7 +131,7 @@ class Runs:
 
     @property
     def total(self) -> int:
-        """Return the number of runs."""
+        """Return the number of runs, counted by event."""
         return self.succeeded + self.failed + self.pending
 
 
@@ -139,7 +139,8 @@ class Runs:
 class Gaps:
     """The gaps that one sender (`node`) reported for one `reason`: their number, and when the last was recorded.
 
-    `lost`: the sender lost events before it could send them. `taken_back`: its log went back to an earlier state.
+    The reason is `lost` (the sender lost events before it could send them) or `taken_back` (the sender's log went back
+    to an earlier state).
     """
 
     node: str
@@ -155,8 +156,8 @@ class GroupFacts:
     `has_own`: a live event that this node emitted was found among the newest ones. `aside`: the source of each
     ineffective part of its subscriptions, and the reason.
 
-    Only a running node knows `v1_requests`, the number received since its start, and `keys_trouble`, why the files of
-    its keys cannot be read now.
+    Only a running node knows `v1_requests`, how many verified v1 requests it got since its start, and `keys_trouble`,
+    why the files of its keys cannot be read now (empty: they can).
     """
 
     name: str

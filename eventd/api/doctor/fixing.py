@@ -76,7 +76,10 @@ def _has_letters(conn: Connection, group: str, peer: str) -> bool:
 
 
 async def _repush(services: Services, group: str, peer: str) -> FixResult:
-    """Clear the failure of the link; if it has none and runs, start a repair that sends waiting refreshes first."""
+    """Clear the failures of a link and its repairs.
+
+    If there are none and the link is running, start a repair that sends waiting refreshes before the backlog.
+    """
     woken = await _wake(services, group, peer)
     if woken.changed:
         return woken
@@ -89,7 +92,7 @@ async def _repush(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _to_overtake(conn: Connection, group: str, node: str, now: int) -> list[int]:
-    """Return the positions, ascending, of waiting refreshes that no repair lists; none unless the link is running."""
+    """Return up to `MOST_POSITIONS` positions of waiting refreshes that no repair lists; none unless the link runs."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None or cursor.shown_state is not LinkState.RUNNING:
@@ -110,7 +113,7 @@ def _overtake(conn: Connection, group: str, node: str, now: int) -> int:
 
 
 async def _wake(services: Services, group: str, peer: str) -> FixResult:
-    """Clear the failures of a link and its repairs, so that they try again at once. A pause stays."""
+    """Clear the failures of a link and its repairs, so that they try again at once, except those that are paused."""
     state, held = await services.database.read(_read_held, group, peer)
     if not held:
         return FixResult(False, state)
@@ -119,7 +122,7 @@ async def _wake(services: Services, group: str, peer: str) -> FixResult:
 
 
 def _read_held(conn: Connection, group: str, node: str) -> tuple[str, list[str]]:
-    """Return the state of the link in words, and the names of its cursors, repairs included, that have failed."""
+    """Return the state of a link in words, and which of its cursors, repairs included, neither run nor are paused."""
     peer = find_peer(find_group(conn, group), node)
     cursor = read_cursor_of(conn, peer)
     if cursor is None:

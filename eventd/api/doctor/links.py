@@ -117,7 +117,7 @@ def _link(peer: PeerFacts) -> Iterator[Check]:
         yield _of(peer, "link", CheckStatus.FAIL, "link-failed", detail, remedy, reason=reason)
     elif link.state == "backing-off":
         again = f"; the next attempt is at {_moment(link.retry_at)}" if link.retry_at is not None else ""
-        yield _of(peer, "link", CheckStatus.WARN, "link-down", f"not reached {since}: {why}{again}", remedy)
+        yield _of(peer, "link", CheckStatus.WARN, "link-down", f"backing off {since}: {why}{again}", remedy)
     elif link.state == "paused":
         detail = f"paused {since}{f' by {link.paused_by}' if link.paused_by else ''}"
         remedy = f"to resume it: routerctl federation resume {peer.node} --group {peer.group}"

@@ -1,4 +1,4 @@
-"""The remediation plan: an action for each finding, in a stable order. Pure, and changes nothing."""
+"""The remediation plan: the actions that warnings and failed checks ask for, in a stable order. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ approval."""
 
 
 class Action(NamedTuple):
-    """One action, sorted by its kind and its target."""
+    """One action, sorted by its kind and its target. Unless `safe`, it needs an operator's approval."""
 
     action: str
     group: str
@@ -54,9 +54,9 @@ class Action(NamedTuple):
 
 
 def plan_actions(checks: Iterable[Check]) -> list[Action]:
-    """Return the actions for failed checks and warnings, sorted by kind and target.
+    """Return the actions that warnings and failed checks ask for, sorted by kind and target.
 
-    There is one for each kind and target, with the reason of the first check that asks for it.
+    Each kind and target has at most one, with the reason of the first check that asks for it.
     """
     found: dict[tuple[str, str, str, str], Action] = {}
     for check in checks:

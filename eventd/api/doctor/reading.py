@@ -248,7 +248,7 @@ def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig) ->
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
-    """Return the time from `now` until the first of these expiries; None if there is none."""
+    """Return the time from `now` until the earliest of these expiries; None if all are None."""
     first = _first(expiries)
     return None if first is None else first - now
 

@@ -56,12 +56,13 @@ REMEDIES = {
         " notify its operator",
     ),
     "malformed": Remedy(
-        "report-fault", "look for a proxy that changes requests; without one, report it with both versions"
+        "report-fault",
+        "look for a proxy that changes requests; without one, report the fault with both nodes' versions",
     ),
     "batch_conflict": Remedy(
-        "report-fault", "look for a second node that sends under this name; without one, report it"
+        "report-fault", "look for a second node that sends under this node's name; without one, report the fault"
     ),
-    "other_history": Remedy("resume-link", "resume the link: it then asks the peer for its position"),
+    "other_history": Remedy("resume-link", "resume the link: this node then asks the peer for its mark"),
     "unsupported_media_type": Remedy("upgrade-peer", "upgrade the peer, or set `protocol: v1` in this EventPeer"),
     "secret_unreadable": Remedy(
         "correct-key-file", "correct the file that the detail names, its owner or its mode; then send SIGHUP"
@@ -72,6 +73,21 @@ REMEDIES = {
     "timeout": Remedy("reach-peer", "look for a firewall that drops packets; raise `limits.timeout` of this EventPeer"),
     "tls": Remedy("correct-tls", "renew the certificate in front of the peer, or use the name that it was issued for"),
     "full": Remedy("make-room", "free space on the peer: it has reached its `retention.maxBytes`"),
+    "rewinds": Remedy(
+        "check-peer-database",
+        "check the peer's database: it confirms batches and then does not have them, as when it is restored repeatedly",
+    ),
+    "database": Remedy(
+        "check-own-database", "check this node's database and its disk; the link then continues by itself"
+    ),
+    "answer_too_large": Remedy(_ENDPOINT, "look for a proxy or another program that answers in place of the peer"),
+    "range_ahead": Remedy(
+        "correct-clock", "compare the clocks of both nodes; the node sends the missing batch again by itself"
+    ),
+    "out_of_step": Remedy("wait", "wait: the node asks the peer for its mark; if this returns, look at the peer's log"),
+    "replayed": Remedy(
+        "remove-duplicator", "look for a proxy that sends requests twice; the node sends the batch again"
+    ),
 }
 _HTTP = Remedy(
     _ENDPOINT,

@@ -53,20 +53,20 @@ class Check:
     area: str = AREA
 
     def show(self) -> dict[str, str]:
-        """Return the check as JSON, without `code`, `detail` or `remedy` where empty."""
+        """Return `area`, `name` and `status` as JSON, and where they are not empty `code`, `detail` and `remedy`."""
         named = {"code": self.code, "detail": self.detail, "remedy": self.remedy}
         shown = {"area": self.area, "code": "", "name": self.name, "status": str(self.status), **named}
         return {key: value for key, value in shown.items() if value or key not in named}
 
 
 def count_by_status(checks: Iterable[Check]) -> dict[str, int]:
-    """Count the checks by outcome."""
+    """Return the number of checks with each outcome."""
     ended = [check.status for check in checks]
     return {str(status): ended.count(status) for status in CheckStatus}
 
 
 def overall(counts: Mapping[str, int]) -> CheckStatus:
-    """Return the worst outcome: fail, else warn, else pass; `skip` only if there are checks and all were skipped."""
+    """Return the worst outcome: fail, warn, or pass (also without checks); `skip` only if all checks were skipped."""
     for status in (CheckStatus.FAIL, CheckStatus.WARN):
         if counts[status]:
             return status

@@ -15,14 +15,14 @@ NEWEST_RUNS = 1000
 
 
 def read_group_runs(conn: Connection, group: str, now: int) -> list[Runs]:
-    """Return the runs of each subscription of a group, sorted by its name."""
+    """Return the run counts of each subscription of a group, sorted by name of the subscription."""
     stored = read_resources(conn)
     chosen = sorted((one for one in subscriptions(stored).values() if one.group == group), key=lambda one: one.name)
     return [_runs(conn, status, now) for status in read_subscription_statuses(conn, stored, chosen, now)]
 
 
 def _runs(conn: Connection, status: SubscriptionStatus, now: int) -> Runs:
-    """Return the runs of one subscription. Its backlog counts as failed while it is blocked or failed, as a link's."""
+    """Return the run counts of a subscription. While it is blocked or failed, its backlog counts as failed."""
     name, group, link = status.subscription.name, status.subscription.group, _link(status)
     waiting = 0 if _is_gathering(status, link, now) else status.backlog.events
     succeeded, all_runs = count_events(conn, group, name, RunStatus.SUCCEEDED, NEWEST_RUNS)
@@ -39,7 +39,7 @@ def _runs(conn: Connection, status: SubscriptionStatus, now: int) -> Runs:
 
 
 def _is_gathering(status: SubscriptionStatus, link: LinkFacts, now: int) -> bool:
-    """Return whether the backlog only waits for the subscription's window to end."""
+    """Return whether a running subscription's backlog is not older than its window: it waits for the window to end."""
     if link.state != "running" or not link.registered:
         return False
     config = status.subscription

@@ -61,8 +61,9 @@ class DeliveryTally:
     in_full: bool = True
 
     def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
-        """Count one event by its outcome; one that expired after its delivery counts only in `looked_at`.
+        """Count one event by its outcome.
 
+        An expired event whose delivery is neither `EXPIRED` nor `IN_PATH` counts only in `looked_at`.
         `acked_at`: when the peer first acknowledged the event. `oldest`: when it acknowledged the earliest batch that
         the ledger still has.
         """
@@ -107,7 +108,7 @@ class DeliveryTally:
 
 
 async def read_sample(read: Read, topic_id: int, ledger: PeerLedger, rounds: int, now: int) -> DeliveryTally:
-    """Count the newest events that the peer's cursor has passed, in at most `rounds` reads of the log."""
+    """Count the newest events for a peer that the cursor has passed: at most about `ENOUGH`, in `rounds` reads."""
     cursor = ledger.link.cursor
     tally = DeliveryTally(now)
     if cursor is None:
@@ -129,7 +130,7 @@ async def read_sample(read: Read, topic_id: int, ledger: PeerLedger, rounds: int
 
 
 def _exact(types: Sequence[str]) -> Sequence[str]:
-    """Return the event types to read from the log; none, which reads all types, if there is a wildcard among them."""
+    """Return the event types to read from the log; none, which reads all types, if one of them has a wildcard."""
     return () if any("*" in name for name in types) else types
 
 

@@ -73,7 +73,7 @@ class UnsupportedVersion(Invalid):
 
 
 class BadParams(Invalid):
-    """Fields of a request are wrong; `detail` names each."""
+    """Fields of a request are wrong; `detail` holds the problem of each named one, by its name."""
 
     code = "invalid_params"
 
@@ -130,7 +130,7 @@ class ErrorForm(NamedTuple):
     line_end: bytes
 
     def status(self, error: EventdError) -> int:
-        """Return the HTTP status of the error: that of its nearest class with one, in this form or else in general."""
+        """Return the HTTP status of the error's nearest class that has one in this form, else in the general table."""
         codes = _codes_of(error)
         own = next((self.statuses[code] for code in codes if code in self.statuses), None)
         return own or next(_STATUS[code] for code in codes if code in _STATUS)

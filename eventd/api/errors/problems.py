@@ -49,9 +49,9 @@ def encode(value: Any) -> bytes:
 
 
 def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[EventdError, str]:
-    """Return the error for a request that aiohttp refused, and the methods that the path allows.
+    """Return the error for a request that aiohttp refused, and the methods that the path allows, as `GET, POST`.
 
-    The second is empty unless the method was the reason.
+    The methods are empty unless aiohttp refused the request for its method.
     """
     match problem:
         case web.HTTPMethodNotAllowed():

@@ -41,7 +41,7 @@ class Admission:
     def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:
         """While the block runs, count the request, and close its connection when its key is revoked or expires.
 
-        Only routes with scopes on a counted surface are affected, and streams are not counted here. Raises `Throttled`.
+        Does so only for routes with scopes under /v0; streams are not counted here. Raises `Throttled`.
         """
         if not (route.surface.counted and route.scopes):
             yield
@@ -54,8 +54,10 @@ class Admission:
 
 
 def admit(route: Route, path: Mapping[str, str], key: ApiKey) -> str:
-    """Return the topic or router that the path names, empty if none. Raises `Forbidden` if the key lacks a scope of the
-    route, or may not access the path's group, topic or router."""
+    """Return the topic or router that the path names, empty if none.
+
+    Raises `Forbidden` if the key lacks a scope of the route, or may not access the path's group, topic or router.
+    """
     for scope in route.scopes:
         key.require_scope(scope)
     if "group" in path:

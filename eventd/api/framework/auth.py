@@ -72,7 +72,7 @@ class ApiKey(NamedTuple):
                 raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
 
     def require_group(self, group: str | None) -> None:
-        """Raises `Forbidden` unless the key may access the group; for all groups (`None`), if the key has prefixes."""
+        """Raises `Forbidden` unless the key may access the group; for `None`, it may not be limited to prefixes."""
         if self.prefixes and group is None:
             raise Forbidden("this key is limited to some names", hint="name one of them, or use a key without a limit")
         if group is not None and not self.sees(group):
@@ -241,7 +241,7 @@ def require_local_name(host: str) -> None:
 def require_own_page(origin: str, host: str) -> None:
     """Raises `Forbidden` for a request that a page of another origin makes through its visitor's browser.
 
-    Needed only without API keys: a browser sends a request without a body without a preflight request.
+    Needed only without API keys: a browser asks no permission (no preflight) for a request that has no body.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
         raise Forbidden("a page of another origin may not use this API", hint="create API keys and send one")
@@ -250,9 +250,9 @@ def require_own_page(origin: str, host: str) -> None:
 def parse_keys(text: str) -> tuple[ApiKey, ...]:
     """Parse `key`, `key:scopes`, `key:scopes:prefixes` or `key::prefixes`, separated by commas or line breaks.
 
-    Scopes are joined with `+`, prefixes with `|`; lines that begin with `#` are comments. A colon without a value is
-    refused: a script whose variable is unset would create a key with all permissions. Raises ValueError, which names an
-    entry by its number and never shows any of it.
+    Scopes are joined with `+`, prefixes with `|`; lines that begin with `#` are comments. An entry that ends with a
+    colon is refused: a script whose variable is unset would create a key without limits. Raises ValueError, which names
+    an entry by its number and never shows any of it.
     """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]

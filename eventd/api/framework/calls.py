@@ -18,8 +18,10 @@ B = TypeVar("B")
 
 @dataclass(slots=True)
 class Call(Generic[C, Q, B]):
-    """A request: the `context` of its handler, the caller's key, the decoded topic or router of its path (empty without
-    one), its query and its body."""
+    """A request, with its query, its body and the `context` of its handler.
+
+    `name` is the decoded topic or router of its path, empty without one; `begun`: the monotonic time of its arrival.
+    """
 
     context: C
     request: web.Request

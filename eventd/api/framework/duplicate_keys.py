@@ -19,7 +19,7 @@ def require_once(text: bytes | bytearray, value: Any) -> None:
     model: Any = type(value)
     shape = _shape(model)
     if not _is_plainly_once(text, value, shape):
-        _look(memoryview(text), shape, "")
+        _require_once_in(memoryview(text), shape, "")
 
 
 class _Name:
@@ -97,7 +97,7 @@ def _count_given(values: list[Any], kind: inspect.Type, given: Counter[str]) -> 
 
 
 def _has_members(kind: inspect.Type) -> bool:
-    """Return whether the type contains members of a model."""
+    """Return whether the type is a model, or a list, dict or union that contains one."""
     match kind:
         case inspect.StructType():
             return True
@@ -109,7 +109,7 @@ def _has_members(kind: inspect.Type) -> bool:
             return False
 
 
-def _look(text: memoryview, kind: inspect.Type, place: str) -> None:
+def _require_once_in(text: memoryview, kind: inspect.Type, place: str) -> None:
     """Raises `Invalid` if a member of a model occurs twice in `text`, which was decoded as the type `kind`.
 
     `place`: the path of `text` in the body, for the message.
@@ -122,16 +122,16 @@ def _look(text: memoryview, kind: inspect.Type, place: str) -> None:
                 if len(values) > 1:
                     raise Invalid(f"the body does not fit: `{place}{field.encode_name}` is given twice")
                 if values:
-                    _look(memoryview(values[0]), field.type, f"{place}{field.encode_name}.")
+                    _require_once_in(memoryview(values[0]), field.type, f"{place}{field.encode_name}.")
         case inspect.ListType(item_type=inner) if _has_members(inner):
             for index, element in enumerate(_ELEMENTS.decode(text)):
-                _look(memoryview(element), inner, f"{place}{index}.")
+                _require_once_in(memoryview(element), inner, f"{place}{index}.")
         case inspect.DictType(value_type=inner) if _has_members(inner):
             for name, value in _MEMBERS.decode(text).items():
-                _look(memoryview(value), inner, f"{place}{name.text}.")
+                _require_once_in(memoryview(value), inner, f"{place}{name.text}.")
         case inspect.UnionType(types=types) if bytes(text[:1]) == b"{":
             for each in types:
                 if isinstance(each, inspect.StructType):
-                    _look(text, each, place)
+                    _require_once_in(text, each, place)
         case _:
             pass

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, if requested only those of the groups that a key may access."""
+"""Metrics in Prometheus' text format; on request, only those of the groups that a key may access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 def render(registry: CollectorRegistry, sees: Callable[[str], bool] | None = None) -> bytes:
-    """Return the metrics of a registry as text; `sees` chooses samples by their label `group`, empty if missing."""
+    """Return metrics as text; with `sees`, only the samples whose label `group` (empty if missing) satisfies it."""
     if sees is None:
         return generate_latest(registry)
     apart = CollectorRegistry()

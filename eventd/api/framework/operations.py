@@ -94,6 +94,6 @@ class Params(BaseModel):
     def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Self | None:
         """Return the parameters of a valid request without a query, from those of its path and its undecoded body.
 
-        None, which models return unless they override this: `read_params` reads the request, and reports its problems.
+        None leaves the request, and the report of its problems, to `read_params`; models without a shortcut return it.
         """
         return None

@@ -55,8 +55,10 @@ def _is_huge(value: Any) -> bool:
 
 
 def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return the values of a query by name. A list field takes every value of its name; for any other field, a second
-    value raises `BadParams`."""
+    """Return the values of a query by name: a list for a list field.
+
+    Raises `BadParams` for a second value of any other field.
+    """
     lists = {_outer_name(model, name) for name, field in model.model_fields.items() if _is_list(field.annotation)}
     values: dict[str, Any] = {}
     for name, value in pairs:
@@ -70,8 +72,10 @@ def from_query(model: type[BaseModel], pairs: Sequence[tuple[str, str]]) -> dict
 
 
 def merge(path: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all values of a request: of its path, query and body. Raises `BadParams` for a name with two different
-    values."""
+    """Return all values of a request: of its path, query and body.
+
+    Raises `BadParams` for a name with two different values.
+    """
     merged = dict(path)
     for values in others:
         if twice := [name for name, value in values.items() if name in merged and merged[name] != value]:
@@ -94,8 +98,7 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _unstorable(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the place and the problem of each text or field name with U+0000, which no database stores: without this
-    check the response would be an internal error."""
+    """Yield the place and the problem of each text or field name with U+0000, which no database stores."""
     match value:
         case str():
             if "\x00" in value:

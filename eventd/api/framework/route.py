@@ -13,7 +13,7 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 class BodyLimits(NamedTuple):
-    """The largest body of a request, in bytes (0: none) and in JSON values (0: only the model limits them)."""
+    """The largest body of a request, in bytes (0: no body) and in JSON values (0: only the model limits them)."""
 
     bytes: int
     values: int = 0
@@ -46,7 +46,7 @@ class Route(NamedTuple):
     `path` may contain names in braces. The caller needs all `scopes`; without any it needs no key, except that a
     `probe` needs one where keys guard health and readiness. `handler` is a function, or its place below `eventd.api`:
     `admin.events:emit` is loaded when it is first needed. Its signature declares parameters and response (see
-    `endpoint`). `body` limits the request body; only with `may_be_empty` may it be missing.
+    `endpoint`). `body` limits the request body; that of a call may be missing only with `may_be_empty`.
 
     `creates`: answers 201 if `created` of the result is true. `media`: the type of a response that is not JSON.
     `stream`: lasts as long as the client stays, so it counts as a stream, and the key may be sent as `token` in the

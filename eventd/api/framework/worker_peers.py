@@ -85,8 +85,10 @@ class WorkerPeers:
         return checks
 
     async def render(self, sees: Callable[[str], bool] | None = None) -> bytes:
-        """Return the merged metrics of this worker and of all others that answer, as text; `sees` as in
-        `exposition.render`."""
+        """Return the merged metrics of this worker and of all others that answer, as text.
+
+        With `sees`, only the samples whose label `group` (empty if missing) satisfies it.
+        """
         texts = [text for text in (await self._ask_all(_FIGURES)).values() if text is not None]
         if not texts:
             return render(self._metrics.registry, sees)

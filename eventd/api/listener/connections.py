@@ -260,8 +260,8 @@ def _remove(holders: _Holders, holder: str, transport: asyncio.Transport) -> Non
 class Connection(asyncio.BufferedProtocol):
     """One connection: its data goes to aiohttp's protocol, which is created once the connection is admitted.
 
-    `trusted`: `key K` and `address A` of the shares that it counts towards, or an empty text if it counts towards
-    none; no entries while it is untrusted.
+    `trusted` is empty while the connection is untrusted. Of a trusted one, it holds the shares towards which it counts,
+    `key K` and `address A`, or one empty text if it counts towards none.
     """
 
     def __init__(self, limiter: ConnectionLimiter, serve: Callable[[], ServerProtocol]) -> None:
@@ -371,8 +371,10 @@ class _Site(web.BaseSite):
         )
 
     async def stop(self) -> None:
-        """Stop after all connections that were already accepted have arrived here and been closed: a server of asyncio
-        that closes would leave them open for ever."""
+        """Stop, after every connection that was already accepted has arrived at the limiter, which refuses it.
+
+        A server of asyncio that closes would leave such connections open for ever.
+        """
         self._limiter.shut()
         loop = asyncio.get_running_loop()
         for listening in getattr(self._server, "sockets", ()):

@@ -60,7 +60,10 @@ class IncomingMessages:
         self._end_if_last()
 
     def end_of_read(self, *, is_whole: bool) -> None:
-        """Note that all bytes of one read from the connection were examined. `is_whole`: the last frame is complete."""
+        """Note that all bytes of one read from the connection were examined. `is_whole`: the last frame is complete.
+
+        Starts the time limit of a message that is still arriving.
+        """
         if self._is_closed:
             return
         if is_whole:
@@ -69,7 +72,7 @@ class IncomingMessages:
             self._deadline = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
 
     def take(self) -> BodyReservation | None:
-        """Return the reservation of the next message; None for a small message. End it with `release`.
+        """Return the reservation of the next message, to be freed by `release`; None for a small message.
 
         The message is handled now, so it no longer gives way.
         """
@@ -119,7 +122,7 @@ class IncomingMessages:
             self._refuse(error)
 
     def _end_if_last(self) -> None:
-        """The arriving frame is complete; if it is the last of its message, so is the message."""
+        """Note that the arriving frame is complete, and the message with it if the frame is its last."""
         if self._is_last:
             self._end_message()
 

@@ -65,7 +65,7 @@ class _Server(web.Server):
 
 
 class _Protocol(web.RequestHandler):
-    """One connection."""
+    """One connection: aiohttp's protocol, with limits, and with refusals in the API's form."""
 
     __slots__ = ("_answer", "_body", "_chance", "_is_held", "_unreadable", "_untaken")
 
@@ -87,8 +87,10 @@ class _Protocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the response to an unreadable request, or one whose handler failed outside the application's
-        middleware. Raises `ConnectionError` if none can be sent."""
+        """Return the response to an unreadable request, or to one that failed outside the application's middleware.
+
+        Raises `ConnectionError` if none can be sent.
+        """
         if isinstance(exc, ConnectionError):
             raise exc  # the client disconnected: no response can be sent, and the node is not at fault
         if request.writer.output_size > 0:
@@ -159,8 +161,7 @@ class _Protocol(web.RequestHandler):
 
 
 def _join_chunks(body: StreamReader) -> None:
-    """Join the unread pieces of a body, if there are more than `FEW_CHUNKS`: aiohttp parses again for each piece that
-    is read."""
+    """Join the unread pieces of a body if there are more than `FEW_CHUNKS`: aiohttp parses again for each one read."""
     if type(body) is StreamReader and len(body._buffer) > FEW_CHUNKS and not body._buffer_offset:
         joined = b"".join(body._buffer)
         body._buffer.clear()

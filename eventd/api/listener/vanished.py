@@ -25,8 +25,11 @@ _UNACKED, _LAST_ACK = 4, 12
 
 
 class _State(NamedTuple):
-    """`waits`: data or a window probe is not acknowledged. `tries`: the failed retransmissions, or window probes if
-    they are more. `silent`: seconds since the last acknowledgement."""
+    """The state of a TCP connection. `waits`: data or a window probe is not acknowledged.
+
+    `tries`: the number of failed retransmissions, or of window probes if they are more. `silent`: seconds since the
+    last acknowledgement.
+    """
 
     waits: bool
     tries: int

@@ -77,7 +77,7 @@ def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimite
 
 
 def refused_by_library(error: EventdError) -> web.Response:
-    """Return the response to a request that is not valid HTTP."""
+    """Return the response, in plain text, to a request that does not reach the application, such as invalid HTTP."""
     return web.Response(status=API_FORM.status(error), body=f"{error}\n".encode(), headers=_TEXT)
 
 

@@ -48,7 +48,7 @@ class V0:
     _parts: dict[Any, Any] = field(default_factory=dict)
 
     def part(self, make: Callable[[V0], T]) -> T:
-        """Return the one object of this process that `make` creates, on the first call."""
+        """Return what `make` creates; it is called only the first time, so this process has one such object."""
         if make not in self._parts:
             self._parts[make] = make(self)
         part: T = self._parts[make]
@@ -94,5 +94,5 @@ class Call(framework.Call[V0, Q, B]):
 
     @property
     def v0(self) -> V0:
-        """Return the dependencies."""
+        """Return the dependencies of the handlers."""
         return self.context

@@ -1,7 +1,7 @@
 """Ids of the events of a stream: the client's seq in every topic, or a checkpoint that stands for them.
 
-An id returns in a header, which has a limit. While the seqs of all topics fit into `ID_BYTES`, the id contains them and
-needs no memory. Beyond that it names a checkpoint: an event of one stream of a session, which keeps the seqs.
+A client sends an id back in a header, whose size is limited. While the seqs of all topics fit into `ID_BYTES`, the id
+contains them and needs no memory. Beyond that it names a checkpoint: an event of a stream, whose session has the seqs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def may_need_checkpoints(names: Iterable[str]) -> bool:
 
 
 def read_checkpoint(text: str) -> tuple[str, int, int] | None:
-    """Return the session's tag, the stream and the number of the event of a checkpoint's id; None for another id."""
+    """Return the session's tag and the numbers of stream and event in the id of a checkpoint; None for another id."""
     found = _CHECKPOINT.fullmatch(text)
     return (found[1], int(found[2]), int(found[3])) if found else None
 

@@ -236,7 +236,10 @@ class Follower(ABC):
             self._behind[following] = None
 
     def send(self, following: FollowedTopic, page: Page) -> None:
-        """Write a page to the client and move its cursor; a deleted topic is left. Ends a closed stream instead."""
+        """Write a page to the client and move its cursor; then leave the topic if it was deleted.
+
+        Ends a client whose connection is closed instead.
+        """
         if self.stream.closed:
             self.end()
         if self.has_ended:
@@ -259,7 +262,7 @@ class Follower(ABC):
             self._nap.set_result(None)
 
     def beat(self, now: float) -> None:
-        """Check the connection, and send a heartbeat if it is due; `now` is monotonic."""
+        """End a client whose connection is closed; send one that reads a heartbeat if it is due. `now` is monotonic."""
         if self.stream.closed:
             self.end()
         elif now - self._told_at >= self._heartbeat and not self.stream.full:
@@ -304,7 +307,7 @@ class FollowerRegistry:
             follower.stop()
         if self._beating is None:
             # It must live: without it clients get no heartbeats, and disconnected ones still count as streams.
-            self._beating = self._supervisor.keep(self._beat_for_ever, "beat of the clients that follow topics")
+            self._beating = self._supervisor.keep(self._beat_for_ever, "heartbeats of the clients that follow topics")
         try:
             yield
         finally:

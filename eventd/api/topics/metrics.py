@@ -51,10 +51,9 @@ async def show_metrics(call: Call[NoQuery, None]) -> web.Response:
 
 
 async def gather(v0: V0, key: ApiKey) -> TopicMetrics:
-    """Read the values.
+    """Read the values of all metrics; those of single topics for at most `MAX_TOPICS` that the key may access.
 
-    A key that is limited to some names gets the sums of the topics it may access, of which at most the first
-    `MAX_TOPICS` count, and 0 for routers, streams and sessions.
+    A key that is limited to some names gets the sums of these topics only, and 0 for routers, streams and sessions.
     """
     at = Moment.of(v0.clock)
     topics, truncated = await v0.database.read(
@@ -129,7 +128,7 @@ def as_text(gathered: TopicMetrics) -> bytes:
 
 
 class _Figures(Collector):
-    """The values as metrics."""
+    """The values as metrics of a Prometheus registry."""
 
     def __init__(self, gathered: TopicMetrics) -> None:
         self._gathered = gathered
@@ -184,10 +183,10 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
     yield _gauge(
         "wal_queue_depth_peak", "The largest number of writes that have waited at one time.", [("", work.waiting_peak)]
     )
-    yield _counter("wal_submit_full", "Always 0: no write is refused because of the queue's length.", 0)
+    yield _counter("wal_submit_full", "Always 0: a write is never refused for the number of waiting writes.", 0)
     yield _gauge("wal_read_only", "1 when the last transaction failed as a whole.", [("", work.failing)])
     truncated = [("", gathered.truncated)]
-    yield _gauge("topic_metrics_truncated", "1 when some topics are left out below.", truncated)
+    yield _gauge("topic_metrics_truncated", "1 when only some topics have metrics of their own.", truncated)
 
 
 def _flushes(work: WriterStats) -> Metric:

@@ -16,8 +16,8 @@ MOST_FILTERED_BYTES = 16 << 10
 class Tombstone(Struct, kw_only=True):
     """Records that a reader missed: those of the seqs `gap_from` to `gap_to`, both inclusive.
 
-    `reason`: a limit removed them, the source of a router lost them, or the reader's seqs are those of another topic or
-    epoch. Records that were deleted by a request leave no tombstone.
+    `reason`: a limit removed them, or the source of a router lost them; or none is lost (`recreated`), but the reader's
+    seqs are of another topic or epoch. Records that a request deleted leave no tombstone.
     """
 
     gap_from: int
@@ -29,10 +29,7 @@ class Tombstone(Struct, kw_only=True):
 
 
 def filter_ids(node: str | list[str] | None) -> frozenset[str]:
-    """Return the node ids whose records a reader excludes. Raises `Invalid` for too many.
-
-    A watch keeps them for as long as its session lives.
-    """
+    """Return the node names whose records a reader excludes. Raises `Invalid` for too many: a session keeps them."""
     if node is None:
         return frozenset()
     ids = frozenset((node,) if isinstance(node, str) else node)

@@ -72,7 +72,7 @@ class ExtendBody(SettleBody, kw_only=True):
 
 
 class Claimed(ResponseModel):
-    """Jobs, and how many more can be claimed. `deadline` and `$ts` of a job are in milliseconds."""
+    """The claimed jobs, and how many more can be claimed. `deadline` and `$ts` of a job are in milliseconds."""
 
     topic: str
     claimed: ShownJobs
@@ -81,7 +81,7 @@ class Claimed(ResponseModel):
 
 
 class Acked(ResponseModel):
-    """The number of acknowledged jobs. `skipped`: the seqs of those that the node does not hold."""
+    """The number of acknowledged jobs, and the queue's counts. `skipped`: seqs of jobs that the node does not hold."""
 
     topic: str
     acked: int
@@ -91,7 +91,7 @@ class Acked(ResponseModel):
 
 
 class Nacked(ResponseModel):
-    """The number of returned jobs. `skipped`: the seqs of those that the node does not hold."""
+    """The number of returned jobs, and the queue's counts. `skipped`: seqs of jobs that the node does not hold."""
 
     topic: str
     nacked: int
@@ -111,7 +111,7 @@ class Extended(ResponseModel):
 
 
 class WorkQuery(Query, frozen=True):
-    """The working node, how many jobs it holds at a time, and the lease in milliseconds; 0: that of the queue."""
+    """The working node, the most jobs it holds at a time, and the lease in milliseconds; 0: that of the queue."""
 
     node: str = ""
     max: int = 1
@@ -158,7 +158,7 @@ async def ack(call: Call[NoQuery, SettleBody]) -> Acked:
 
 
 async def nack(call: Call[NoQuery, NackBody]) -> Nacked:
-    """Return jobs to their queue."""
+    """Return jobs to their queue; they can be claimed again after `delay_ms`."""
     delay_ms = min(MAX_DELAY_MS, call.body.delay_ms)
     settled = await _settle(call, Nack(call.name, call.body.node, _handles(call.body), delay_ms=delay_ms))
     return Nacked(
@@ -172,7 +172,7 @@ async def nack(call: Call[NoQuery, NackBody]) -> Nacked:
 
 
 async def extend(call: Call[NoQuery, ExtendBody]) -> Extended:
-    """Extend the leases of jobs."""
+    """Let the leases of jobs end `lease_ms` from now."""
     unit = Extend(call.name, call.body.node, _handles(call.body), lease_ms=call.body.lease_ms)
     settled = await _settle(call, unit)
     return Extended(
@@ -211,7 +211,7 @@ def _handles(body: SettleBody) -> Sequence[JobHandle]:
 
 
 async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
-    """Send jobs of a queue to a client as server-sent events, until it disconnects."""
+    """Send jobs of a queue to a client as server-sent events, until it disconnects or the queue is deleted."""
     request, v0, query = call.request, call.v0, call.query
     require_stream(request)
     require_node(query.node)

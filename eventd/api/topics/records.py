@@ -94,8 +94,8 @@ class Diff(ResponseModel):
 
 
 class DeleteBody(Body):
-    """Which records to delete: those with a seq below `before_seq`, those whose tag matches `match`, or with both
-    given, those with both."""
+    """Which records to delete: those with a seq below `before_seq`, those whose tag matches `match`; if both are
+    given, those that meet both."""
 
     before_seq: U64 | None = None
     match: Annotated[Any, Meta(extra_json_schema=_PREDICATE)] = None

@@ -31,7 +31,7 @@ GuaranteeName = Literal["at_least_once", "exactly_once"]
 
 
 class RouterBody(Body):
-    """What a router copies, and how. `filter` chooses by the tag, as a delete does; null copies all.
+    """What a router copies, and how. `filter` chooses by the tag, as `match` of a delete does; null copies all.
 
     With `fan_in` a copy keeps its identity: routers from several sources may then write to one topic, and form cycles,
     and each record is stored once. `map` describes the events made of records, if the destination is a group's topic.
@@ -65,7 +65,7 @@ class RouterAnswer(ResponseModel):
 
 
 class RouterSet(RouterAnswer, kw_only=True):
-    """A router was created, or configured."""
+    """A router after it was created (`created`) or configured."""
 
     created: bool
 
@@ -131,7 +131,7 @@ class RouterPage(NamePage, frozen=True):
 
 
 async def put(call: Call[NoQuery, RouterBody]) -> RouterSet:
-    """Create a router, or replace its configuration.
+    """Create a router, or replace its configuration, except the source and destination.
 
     Missing topics are created, except those of groups, and the destination only with `create_dest`.
     """
@@ -182,9 +182,11 @@ def _mapped(body: RouterBody) -> EventMap | None:
     if body.map is None:
         return None
     if not body.dest.startswith(GROUP):
-        raise Invalid("`map` turns records into events", hint="leave it out, or name the topic of a group as `dest`")
+        raise Invalid("`map` turns records into events", hint="leave out `map`, or name the topic of a group as `dest`")
     if body.fan_in and body.map.id is not None:
-        raise Invalid("`map.id` gives events a new identity", hint="leave it out, or fan_in, which keeps it")
+        raise Invalid(
+            "`map.id` gives events a new identity", hint="leave out `map.id`, or `fan_in`, which keeps the identity"
+        )
     check_map(body.map)
     return body.map
 

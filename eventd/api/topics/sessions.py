@@ -48,7 +48,7 @@ class Stream(Protocol):
 
 
 class StreamStart(NamedTuple):
-    """The topics and cursors of a new stream; `checkpoints` is None if its ids can hold the seqs of all its topics."""
+    """The number, topics and cursors of a new stream; `checkpoints` is None if every event id can hold all its seqs."""
 
     number: int
     wants: list[tuple[TopicRequest, WatchCursor]]
@@ -61,8 +61,8 @@ class Session:
 
     `begun`: where its last stream began. What was written to a stream beyond that may not have reached the client: only
     an id that it sends proves it. `written`: the furthest that any of its streams has written. `heartbeat` and
-    `idle_since` in seconds. `open`: streams that are open or about to be; `streams`: those that began. `counted`: the
-    size that `Sessions` has counted.
+    `idle_since` in seconds. `open`: how many streams are open or about to be; `streams`: the open ones by number.
+    `counted`: the size that `Sessions` has counted.
     """
 
     key: ApiKey
@@ -134,7 +134,10 @@ class Session:
             del self._checkpoints[old]
 
     def _seen(self, last_event_id: str) -> Mapping[str, int]:
-        """Return the client's seqs after its last event, by topic name, for the topics that the event's id covers."""
+        """Return by topic name the seqs that a client had reached at this event; empty for an unknown id.
+
+        If the checkpoints of its stream are no longer kept, they are those at the start of the session.
+        """
         named = read_checkpoint(last_event_id)
         if named is None:
             return read_places(last_event_id)
@@ -151,8 +154,8 @@ class Session:
 
 
 class _Quota(NamedTuple):
-    """A limit and its use: at most `most` (0: unlimited), of which all sessions have `taken` a part, and the request
-    needs `coming` more. `cost`: the part of one session."""
+    """A limit and its use: of `most` (0: unlimited), all sessions together use `taken`, and a request needs `coming`
+    more. `cost` returns what one session uses."""
 
     limit: str
     most: int
@@ -179,7 +182,7 @@ class Sessions:
         """Keep a session under an unguessable id. Raises `Throttled`.
 
         At a limit, the key with the most sessions, or the most memory for them, loses idle ones, the longest idle
-        first, as long as it has more than the key of the new session.
+        first, as long as it has more than the key of the new session would then have.
         """
         self._forget_idle()
         number = _Quota("max_watch_sessions", self._most, len(self._sessions), 1, lambda _: 1)
@@ -191,7 +194,7 @@ class Sessions:
         return session
 
     def find(self, wid: str, key: ApiKey) -> Session:
-        """Return a session, for the key that created it. Raises `NotFound` and `Unauthorized`."""
+        """Return a session. Raises `NotFound`, and `Unauthorized` for another key than the one that created it."""
         self._forget_idle()
         session = self._sessions.get(wid)
         if session is None:
@@ -211,7 +214,7 @@ class Sessions:
 
     @contextmanager
     def opening(self, session: Session) -> Iterator[None]:
-        """Keep the session, and reserve the memory for one more stream, while the block runs.
+        """Protect the session from ending, and reserve the memory for one more stream, while the block runs.
 
         Raises `Throttled`.
         """
@@ -230,7 +233,7 @@ class Sessions:
         return _Quota("watch_sessions_bytes", SESSIONS_BYTES, self._bytes, coming, lambda kept: kept.counted)
 
     def _make_room(self, asking: ApiKey, *claims: _Quota, but: Session | None = None) -> None:
-        """Make a key's request fit all limits. Raises `Throttled`, and then ends no session.
+        """End idle sessions so that a key's request fits all limits. Raises `Throttled`, and ends none, if it cannot.
 
         `but`: the request belongs to this session, which must not be ended for it.
         """
@@ -261,7 +264,7 @@ class Sessions:
             raise Throttled.by(claim.limit, claim.most)
 
     def _count(self, session: Session) -> None:
-        """Update the total: the size of one session may have changed."""
+        """Update the total memory after the size of one session may have changed."""
         self._bytes += session.size - session.counted
         session.counted = session.size
 

@@ -117,7 +117,7 @@ class Page:
 
     @property
     def begins_after(self) -> int:
-        """Return the seq after which its records begin: `after`, or the last lost seq of its tombstone."""
+        """Return the seq after which its records begin: `after`, or the one before its tombstone's `earliest_seq`."""
         return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
 
     @cached_property
@@ -131,7 +131,7 @@ class Page:
         return f'"from_seq":{self.begins_after}', f'"to_seq":{self.upto}', f'"head_seq":{self.head_seq}'
 
     def loss(self, lost: Tombstone, reason: str = "") -> dict[str, str | int]:
-        """Return the description of lost records for a client, possibly for another `reason`."""
+        """Return the members of a client's message about lost records; `reason`, unless empty, replaces their own."""
         return {
             "topic": self.name,
             "reason": reason or lost.reason,
@@ -148,7 +148,7 @@ class FeedReader(Protocol):
     after: int
 
     def take(self, page: Page) -> None:
-        """Get the page after its seq. Afterwards the client may wait at the feed again, or read by itself."""
+        """Receive the page after its seq. Afterwards the client may wait at the feed again, or read by itself."""
         ...
 
     def look(self) -> None:
@@ -159,8 +159,8 @@ class FeedReader(Protocol):
 class Feed:
     """One topic for clients with the same options. Its watch on the topic begins before any of them reads.
 
-    Excluded nodes do not need a feed of their own: at the end of a topic they are removed for each client, so that
-    nodes which only exclude their own records share one read.
+    Clients that exclude different nodes share a feed: at the end of a topic, the excluded records are removed for each
+    client, so that nodes which only exclude their own records share one read.
     """
 
     def __init__(self, want: TopicRequest, v0: V0) -> None:

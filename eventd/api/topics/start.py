@@ -78,7 +78,7 @@ class TopicSnapshot(NamedTuple):
 async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:
     """Return topics by name, after routers have copied into them what their sources hold.
 
-    Raises `TopicNotFound`; `lenient` leaves missing topics out.
+    Raises `TopicNotFound` for a missing topic; `lenient` leaves it out instead.
     """
     known = [name for name in names if NAME.fullmatch(name)]
     for name in known:

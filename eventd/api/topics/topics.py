@@ -103,7 +103,7 @@ class TopicDeleted(ResponseModel):
 
 
 class Touch(Query, frozen=True):
-    """`touch`: whether this counts as a read."""
+    """`touch`: whether the request counts as a read of the topic."""
 
     touch: bool = True
 

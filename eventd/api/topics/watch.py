@@ -153,7 +153,7 @@ class SseFollower(Follower):
         self._checkpoints = checkpoints
 
     def greet(self) -> None:
-        """Send after which delay the client reconnects if its stream breaks."""
+        """Send the delay after which the client reconnects if its stream breaks."""
         self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
     def cursors(self) -> dict[str, WatchCursor]:
@@ -161,7 +161,7 @@ class SseFollower(Follower):
         return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """Return the message; clients of only this topic at the same position get the same bytes."""
+        """Return a page as events; clients at the same position that follow only this topic get the same bytes."""
         key = (SseFollower, self._chunked, following.is_first, following.owes_end)
         alone = len(self.topics) == 1
         text = page.texts.get(key) if alone else None

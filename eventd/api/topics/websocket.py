@@ -165,7 +165,7 @@ class WsFollower(Follower):
     stays = True
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
-        """Return the message; clients of this topic at the same position get the same bytes."""
+        """Return a page as frames; clients of this topic at the same position get the same bytes."""
         key = (WsFollower, following.owes_end)
         text = page.texts.get(key)
         if text is None:
@@ -224,7 +224,7 @@ class Conversation:
 
     async def run(self) -> None:
         """Serve until the client disconnects or is refused, or the node stops."""
-        telling = self._v0.supervisor.spawn(self._follow(), "telling a client of a WebSocket")
+        telling = self._v0.supervisor.spawn(self._follow(), "sending over a WebSocket")
         self._messages.attend(self._turn_away)
         try:
             async for message in self._socket:
@@ -250,7 +250,7 @@ class Conversation:
         self._follower.stream.send_last(b"")  # a client that does not read ends as well
         # Runs once: on any error the connection ends.
         ending = self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, drain=False)
-        self._ending.add(self._v0.supervisor.spawn(ending, "end of a WebSocket whose message is refused"))
+        self._ending.add(self._v0.supervisor.spawn(ending, "close of a WebSocket after a refused message"))
 
     async def _follow(self) -> None:
         """Send what the client follows. Runs once: if it fails, the connection ends, and the client reconnects."""
@@ -340,7 +340,7 @@ class Conversation:
             await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
         # Runs once: any error is answered.
         held, self._held = self._held, None
-        publishing = self._v0.supervisor.spawn(self._write(asked, request_id), "publish of a client of a WebSocket")
+        publishing = self._v0.supervisor.spawn(self._write(asked, request_id), "publish over a WebSocket")
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
         publishing.add_done_callback(lambda _: self._messages.release(held))

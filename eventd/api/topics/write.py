@@ -50,9 +50,9 @@ class RecordIn(Struct):
 class WriteBody(Body):
     """A batch that is written completely or not at all.
 
-    `node` applies to records without their own; a repeated `idempotency_key` writes nothing; `create`: whether a
-    missing topic is created, with `config`; null: unless `auto_create` of `config` is false. `disable_backpressure` has
-    no effect.
+    `node` applies to records without their own. A repeated `idempotency_key` writes nothing. `create`: whether a
+    missing topic is created, with `config`; null means yes, unless `auto_create` of `config` is false.
+    `disable_backpressure` has no effect.
     """
 
     records: list[RecordIn]
@@ -189,7 +189,7 @@ class _BatchReader:
         self._sizes: list[int] = []
 
     def read(self, record: RecordIn) -> tuple[str, int]:
-        """Return the stored form of a record, and the bytes of its data and meta. Raises `Invalid` and
+        """Return the stored form of a record, and how many bytes its data and meta have. Raises `Invalid` and
         `RecordTooLarge`."""
         node, tag, meta = self._default if record.node is None else record.node, record.tag, bytes(record.meta)
         node_text = "" if node is None else self._nodes.get(node) or _read(self._nodes, node, "node", MAX_NODE_BYTES)

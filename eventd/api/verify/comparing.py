@@ -144,7 +144,7 @@ class Comparison:
             self._stage, self._at = self._ask_sums, 0
 
     async def _coarsen(self, most: int = MOST_HELD) -> None:
-        """Merge buckets if there are more than `most`: until there are clearly fewer, to have room for more."""
+        """Merge buckets if this node has over `most`, or the peer over twice that: to at most 3/4 of these numbers."""
         if len(self._ours) <= most and len(self._theirs) <= 2 * most:
             return
         while len(self._ours) > 0.75 * most or len(self._theirs) > 1.5 * most:
@@ -162,7 +162,7 @@ class Comparison:
             self._at = beyond(self._at, sums.next, state.upto)
             self._pages += 1
             if self._pages > MOST_PAGES:
-                raise Conflict(f"{self._where[1]} does not finish its list of events")
+                raise Conflict(f"{self._where[1]} does not finish the sums of its events")
             await self._coarsen()
         self.progress = Progress("peer", self._at, state.upto)
         if self._at >= state.upto:
@@ -179,7 +179,10 @@ class Comparison:
         self._stage = self._find_absent if self._differing or late else self._resolve
 
     async def _find_absent(self, asker: Asker) -> None:
-        """List some of this node's ids in differing buckets, or ask the peer which of those listed it does not know."""
+        """List some of this node's ids in differing buckets, or ask the peer which of those listed it does not know.
+
+        Ids of events that were observed too early for any bucket are listed, too.
+        """
         scope, begun = self._scope, self._clock.monotonic()
         if self._at < scope.upto and len(self._to_ask) < MOST_ASKED:
             found = await self._database.read(
@@ -217,7 +220,7 @@ class Comparison:
     async def _resolve(self, asker: Asker) -> None:
         """Begin to read both sides' events in as many of the buckets that still differ as fit.
 
-        End if none differ, or after `MOST_ROUNDS`; those left then count as unresolved.
+        End the comparison if none differ, or after `MOST_ROUNDS`; buckets left then count as unresolved.
         """
         left = [key for key, total in self._differing.items() if total]
         if not left or self._rounds >= MOST_ROUNDS:
@@ -248,7 +251,7 @@ def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int,
 def beyond(at: int, next_one: int | None, upto: int) -> int:
     """Return up to which position the peer has answered: `next_one`, or `upto` if that is None, as in a last answer.
 
-    Raises `Conflict` unless it is after `at`: otherwise the peer could be queried for ever.
+    Raises `Conflict` unless it is in `(at, upto]`: otherwise the peer could be queried for ever.
     """
     if next_one is None:
         return upto

@@ -1,4 +1,4 @@
-"""The findings of a comparison: gaps, disagreements, and dead letters."""
+"""The findings of a comparison: events that the peer lacks, and why; ids that it holds alone, or for other events."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Findings:
     `compared`: this node's records in the scope. `waiting`: events for the peer beyond the scope. `aside`: events that
     the peer lacks for a known reason, by that reason: a verdict, or the exception of a batch. `extras` and `extra`: ids
     that the peer holds as events of this node, and that this log does not know. `others` and `other`: ids under which
-    the peer holds another event. `unresolved`: buckets and events for which no explanation was found. `listed`: the ids
-    in all `gaps`.
+    the peer holds another event. `unresolved`: buckets and events for which no explanation was found. `listed`: the
+    number of ids in all `gaps`.
     """
 
     compared: int = 0

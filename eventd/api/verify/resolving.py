@@ -35,7 +35,9 @@ Pair = tuple[str, str]
 
 class _KnownRecord(NamedTuple):
     """An id that this node's log knows. `position`: of its latest record, None if retention has evicted it.
-    `refreshed`: its expiry has been extended, so the peer may still have an earlier record."""
+
+    `refreshed`: its expiry has been extended, so the peer may still have an earlier record.
+    """
 
     position: int | None
     refreshed: bool
@@ -184,7 +186,7 @@ def _read_places(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[st
 
 
 def _fitting(left: Sequence[int], sizes: Mapping[int, int]) -> list[int]:
-    """Return as many of the first buckets as may be read together: up to `MOST_LOOKED_AT` events, but at least one."""
+    """Return the first keys whose buckets fit together: up to `MOST_LOOKED_AT` events, or one bucket with more."""
     found: list[int] = []
     size = 0
     for key in left[:MOST_BUCKETS]:

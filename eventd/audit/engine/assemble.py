@@ -60,12 +60,12 @@ class StageResults:
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], list[int]]:
-        """Return the slot of each discrepancy of kind MISSING or DISAGREEMENT, by kind and pair."""
+        """Return the slots (minutes since 1970) of the discrepancies MISSING and DISAGREEMENT, by kind and pair."""
         return self.comparison.slots(Kind.MISSING, Kind.DISAGREEMENT)
 
 
-def share(figures: Figures, *, sure: bool) -> float | None:
-    """Return the completeness in percent, rounded down, 100 if nothing was due.
+def completeness_of(figures: Figures, *, sure: bool) -> float | None:
+    """Return the completeness in percent, rounded down to four decimals; 100 if nothing was due.
 
     None if not `sure`, or if deliveries are unproven.
     """
@@ -76,7 +76,7 @@ def share(figures: Figures, *, sure: bool) -> float | None:
 
 
 def make_pairs(results: StageResults, objectives: Objectives) -> list[Pair]:
-    """Return the pairs (group, source, peer) with expected events or a declared link, sorted."""
+    """Return the figures of each pair (group, source, peer) with expected events or a declared link, sorted."""
     changes = changes_by_pair(results.comparison.changes)
     states = {(state.node, group, peer.peer): (state, peer) for state, group, peer in _links(results.survey)}
     declared = {PairKey(group, node, peer) for node, group, peer in states}
@@ -108,7 +108,7 @@ def _pair(
     objectives: Objectives,
 ) -> Pair:
     link = next((states[at] for at in ((node, key.group, key.peer) for node in senders) if at in states), None)
-    notes = (*_notes(results.coverage, key, senders), *_ends(results.coverage, key, senders))
+    notes = (*_notes(results.coverage, key, senders), *_silence_notes(results.coverage, key, senders))
     pair = Pair(
         group=key.group,
         source=key.source,
@@ -124,7 +124,7 @@ def _pair(
         notes=notes,
     )
     _count(pair, counts)
-    pair.completeness = share(pair, sure=not notes)
+    pair.completeness = completeness_of(pair, sure=not notes)
     now = link[0].as_of if link else results.coverage.until.get(senders[0], 0)
     pair.lag, pair.oldest_open_gap = _open(results, key, now)
     objective = objective_of(objectives, key.group)
@@ -144,7 +144,7 @@ def _latencies(results: StageResults, key: PairKey, figures: PairFigures) -> Lat
 
 
 def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
-    """Yield reasons why the completeness of a pair is not known."""
+    """Yield the reasons, apart from silences, why the completeness of a pair is unknown."""
     for node in dict.fromkeys((key.source, *senders, key.peer)):
         if node in coverage.contested:
             yield f"the ledgers of {node} are not those of one node, or do not say how far they reach"
@@ -157,8 +157,8 @@ def _notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator
         yield f"the ledgers of {key.source} end at {end}, before the requested period"
 
 
-def _ends(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
-    """Yield a reason for each node of the pair with a silence: see `Silence`."""
+def _silence_notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> Iterator[str]:
+    """Yield, for each node of the pair with a `Silence`, the reason why the completeness is unknown."""
     for node in dict.fromkeys((key.source, *senders, key.peer)):
         if silence := coverage.silences.get(node):
             yield f"{node} is {silence.words}"
@@ -180,9 +180,10 @@ def _skew(plan: LakePlan, node: str, peer: str) -> Skew | None:
 
 
 def _open(results: StageResults, key: PairKey, now: int) -> tuple[float | None, OpenGap | None]:
-    """Return the lag of a pair at `now`, and its oldest event that is pending, missing or disputed (None without one).
+    """Return the lag of a pair, and the minute and age of its oldest event that is pending, missing or disputed.
 
-    The lag is how long before `now` the oldest pending event was recorded, in seconds; 0 without one.
+    The lag is how long before `now` the first pending event was recorded, in seconds; 0 without one. The second value
+    is None without such an event.
     """
     waiting = [found[key] for found in (results.waiting, results.comparison.waiting) if key in found]
     slots = [slot for kind in (Kind.MISSING, Kind.DISAGREEMENT) for slot in results.open_slots.get((kind, key), ())]
@@ -211,7 +212,7 @@ def make_hours(results: StageResults) -> list[Hour]:
             continue
         if hour_key.pair not in proven:
             proven[hour_key.pair] = _proven_until(results, hour_key.pair)
-        hour.completeness = share(hour, sure=(hour_key.hour + 1) * HOUR <= proven[hour_key.pair])
+        hour.completeness = completeness_of(hour, sure=(hour_key.hour + 1) * HOUR <= proven[hour_key.pair])
         hours.append(hour)
     return hours
 
@@ -219,7 +220,7 @@ def make_hours(results: StageResults) -> list[Hour]:
 def _proven_until(results: StageResults, key: PairKey) -> int:
     """Return the time up to which hours of a pair can be judged, in microseconds.
 
-    -ENDLESS if none can, ENDLESS if no ledger concerned ends too early.
+    -ENDLESS if none can, ENDLESS if no node of the pair has a silence.
     """
     senders = results.senders.get(key) or (key.source,)
     if any(True for _ in _notes(results.coverage, key, senders)):
@@ -230,7 +231,10 @@ def _proven_until(results: StageResults, key: PairKey) -> int:
 
 
 def _hour(hour_key: HourKey, row: Mapping[str, Any], source: Mapping[str, Any], change: Mapping[str, int]) -> Hour:
-    """Return one row of the hours; `source` has the figures that are the same for all peers."""
+    """Return one row of the hours: `row` with its counts changed by `change`.
+
+    `source` has the latencies of recording, which are the same for all peers.
+    """
     counts = Counter({name: row.get(name) or 0 for name in COUNTED})
     counts["expected"] += counts["pending"]
     for name, n in change.items():
@@ -256,7 +260,7 @@ def _count(figures: FiguresT, counts: Counter[str]) -> FiguresT:
 
 
 def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
-    """Return the totals: sums over all pairs, and the events, ledger rows of deliveries and findings of the lake."""
+    """Return the totals: sums over all pairs, and the numbers of events, ended deliveries and findings of the lake."""
     own = sum(one.counts[Measure.OWN] for one in results.figures.values())
     done = (Measure.DELIVERED, Measure.EXPIRED, Measure.IN_PATH, Measure.REFUSED)
     kinds: dict[str, int] = defaultdict(int)
@@ -275,5 +279,5 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
     sure = bool(pairs) and all(pair.completeness is not None for pair in pairs)  # a lake without ledgers proves nothing
     # A silent node may have had pairs, and a rewritten segment may have held anything.
     sure = sure and not results.coverage.silences and not results.rewritten
-    totals.completeness = share(totals, sure=sure)
+    totals.completeness = completeness_of(totals, sure=sure)
     return totals

@@ -36,7 +36,7 @@ def bins_of(spans: Numbers) -> Numbers:
 
 
 def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
-    """Return the histogram in seconds, for a report, from counts by bin and the longest span in microseconds."""
+    """Return count, percentiles, maximum and histogram, in seconds, from counts by bin and `longest` (microseconds)."""
     filled = sorted((at, n) for at, n in counts.items() if n > 0)
     if not filled:
         return Latency()
@@ -53,7 +53,7 @@ def latency(counts: Mapping[int, int], longest: int | None) -> Latency:
 
 
 def edges_of(bins: Numbers) -> tuple[Edges, Edges]:
-    """Return the begin and end of each bin, in microseconds."""
+    """Return the begins and the ends of these bins, in microseconds."""
     doubling, part = np.divmod(np.maximum(bins - 1, 0), PER_DOUBLING)
     size = np.exp2(doubling)
     low, high = size * (1 + part / PER_DOUBLING), size * (1 + (part + 1) / PER_DOUBLING)
@@ -67,7 +67,7 @@ _LOW, _HIGH = ((edges / SECOND).tolist() for edges in edges_of(np.arange(BINS)))
 def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None) -> float:
     """Return the value (seconds) that a share (0 to 1) of all values do not exceed, interpolated linearly in its bin.
 
-    `longest`, if known, is the maximum.
+    The result is at most `longest` (seconds), if that is known.
     """
     reached = list(accumulate(one.count for one in bins))
     wanted = share * reached[-1]
@@ -78,7 +78,7 @@ def percentile(bins: tuple[Bin, ...], share: float, longest: float | None = None
 
 
 def quantile(counts: Mapping[int, int], share: float) -> int | None:
-    """Return the smallest number that at least a share (0 to 1) of all do not exceed; None without numbers.
+    """Return the smallest number that at least a share (0 to 1) of all numbers do not exceed; None without numbers.
 
     `counts`: how often each number occurs.
     """

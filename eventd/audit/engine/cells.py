@@ -125,7 +125,7 @@ class _Cells:
         low: Numbers | None = None,
         high: Numbers | None = None,
     ) -> None:
-        """Add cells: arrays have one value per cell, a single `what` is that of all. The default is 0 or ''."""
+        """Add cells: arrays have one value per cell, a single `what` applies to all. The default is 0 or ''."""
         import pyarrow as pa
 
         rows = len(n)
@@ -148,7 +148,7 @@ class _Cells:
 
 
 class _Grid(NamedTuple):
-    """Keys of rows: some columns of words, and the time, counted from the first one."""
+    """The keys of rows, each combined from some columns of words and the time, counted from the earliest."""
 
     key: Key
     names: tuple[str, ...]
@@ -178,7 +178,7 @@ class _Grid(NamedTuple):
 def sum_deliveries(segment: str, table: Columns, skews: Mapping[str, HourlySkew], since: int = NEVER) -> pa.Table:
     """Return the cells of a segment of `deliveries`.
 
-    `skews` are by peer. Rows with a `done_at` before `since` (microseconds) are left out.
+    `skews` has how far each peer's clock is ahead. Rows with a `done_at` before `since` (microseconds) are left out.
     """
     cells = _Cells(segment)
     kept = _Rows(table, None if since == NEVER else table.numbers("done_at") >= since)
@@ -225,7 +225,7 @@ def _add_sums(cells: _Cells, what: Measure, grid: _Grid, rows: Mask, fingerprint
 
 
 def _add_figures(cells: _Cells, rows: _Rows, grid: _Grid, delivered: Mask, skews: Mapping[str, HourlySkew]) -> None:
-    """Add the delivery figures of a report."""
+    """Add cells by type and hour: deliveries and bytes by outcome; attempts and latencies of the delivered ones."""
     outcome = rows.words("outcome")
     whats = np.array([_OUTCOMES.get(value, Measure.REFUSED) for value in outcome.values], np.int64)
     ended = grid.key.beside(outcome.codes, outcome.size)
@@ -373,7 +373,7 @@ def _by_same_terms(selector: RowSelector, links: Sequence[LinkRow]) -> Iterator[
 
 
 def _add_held(cells: _Cells, grid: _Grid, rows: Mask, fingerprint: Numbers, recorded: Numbers) -> None:
-    """Add the events that a node received: the peer of these cells is the node itself."""
+    """Add the cells of the events that a node received; their peer is the node itself."""
     if rows.any():
         sums = add_up(grid.key.at(rows), fingerprint[rows], recorded[rows])
         words, slots, _ = grid.split(sums.keys)

@@ -51,7 +51,7 @@ class Words(NamedTuple):
 
 
 class Columns:
-    """A table whose columns are converted to arrays on request; a converted column of words is kept."""
+    """A table whose columns are converted to arrays on request; a converted column of words is cached."""
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = table.num_rows
@@ -59,11 +59,11 @@ class Columns:
         self._words: dict[str, Words] = {}
 
     def has(self, name: str) -> bool:
-        """Return whether the table has the column."""
+        """Return whether the table has a column of this name."""
         return name in self._table.column_names
 
     def words(self, name: str) -> Words:
-        """Return a column of words."""
+        """Return the column as `Words`."""
         if name not in self._words:
             self._words[name] = self._take_words(name)
         return self._words[name]
@@ -138,7 +138,7 @@ def constant(text: str, rows: int) -> Words:
 
 
 def with_texts(table: pa.Table) -> pa.Table:
-    """Return a table with its words as plain texts."""
+    """Return the table with its dictionary columns converted to plain text columns."""
     import pyarrow as pa
 
     fields = [

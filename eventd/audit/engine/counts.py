@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 class TooManyKeys(ValueError):
-    """The columns together have more values than one number can hold."""
+    """The columns have more combinations of values than one number can hold."""
 
 
 def key_of(*columns: tuple[npt.NDArray[np.integer], int]) -> Key:

@@ -33,7 +33,7 @@ class BlindSpot(NamedTuple):
     why: str = ""
 
     def hides(self, slot: int, times: tuple[int, int], position: int | None) -> bool:
-        """Return whether an event of this slot, recorded between two times, may be in the range.
+        """Return whether the blind spot may hide an event of this slot that was recorded between two times.
 
         `position` is None if unknown.
         """
@@ -191,7 +191,10 @@ def _damaged(node: str, book: Ledger) -> str:
 
 
 def _neighbours(survey: Survey, node: str, epoch: str, book: Ledger, after: int, upto: int) -> tuple[int, int]:
-    """Return the times between which the missing row numbers were recorded, by the segments around them, if any."""
+    """Return the times between which the missing rows (after, upto] were recorded, by the segments around them.
+
+    A side without a segment has no bound.
+    """
     beside = [
         (one.place.after, one.place.upto, one.manifest.times)
         for one in survey.segments

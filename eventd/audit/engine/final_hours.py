@@ -69,9 +69,9 @@ class FinalHours:
         self._known = known
 
     def add(self, hours: Iterable[Hour], now: int) -> int:
-        """Write the rows that are new or have changed as one file, and return their number; `now` is in microseconds.
+        """Write the rows that are new or have changed as one file, then the index; return the number of these rows.
 
-        Raises LakeUnavailable.
+        `now` is in microseconds. Raises LakeUnavailable.
         """
         fresh: dict[HourKey, _Revision] = {}
         rows = []
@@ -90,7 +90,7 @@ class FinalHours:
         return len(rows)
 
     def forget(self, first: int) -> None:
-        """Remove hours long before the lake's first hour, `first` (since 1970), from the index, not from the files.
+        """Remove hours over a week before the lake's first hour, `first` (since 1970), from the index, not the files.
 
         Such hours cannot change any more.
         """
@@ -99,7 +99,7 @@ class FinalHours:
             del self._known[key]
 
     def clean(self) -> None:
-        """Remove half-written files of killed processes. The caller has `hold_output`. Raises LakeUnavailable."""
+        """Remove half-written files of killed processes; the caller holds the output's lock. Raises LakeUnavailable."""
         self._out.delete(self._out.unfinished(FOLDER))
 
     def read_unindexed(self) -> None:
@@ -147,7 +147,10 @@ class FinalHours:
 
 
 def open_final(out: Storage, lake: str) -> FinalHours:
-    """Open the final hours of a lake. Raises Conflict if `out` holds those of another lake, and LakeUnavailable."""
+    """Open the final hours of a lake, with the rows of files that the index lacks.
+
+    Raises Conflict if `out` holds those of another lake or an unreadable file, and LakeUnavailable.
+    """
     index = _read_index(out)
     if index is None:
         found = FinalHours(out, lake, 0, {})
@@ -183,7 +186,7 @@ def final_schema() -> Any:
 def final_rows(results: StageResults, hours: Iterable[Hour], watermark: int) -> Iterator[Hour]:
     """Yield the hours that are final: nothing is pending, the completeness is known, and the ledgers are complete.
 
-    The ledgers of all nodes concerned must be so from the hour's begin until `watermark` microseconds after its end.
+    The ledgers of all nodes concerned must be complete from the hour's begin to `watermark` microseconds after its end.
     """
     bounds: dict[PairKey, tuple[int, int]] = {}
     for hour in hours:

@@ -1,4 +1,4 @@
-"""Runs the stages of an audit on Spark: the order of reading, and the reuse of known segments."""
+"""Reads the lake through Spark, and reuses the results of segments that earlier audits read."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ class LakeReader:
     read: list[SegmentJob] = field(default_factory=list)
 
     def recheck(self, percent: float) -> None:
-        """Check the digests of known segments again: this percentage of their bytes, the least recently read first.
+        """Check the digests of known segments again: `percent` of their bytes, the least recently read first.
 
-        A segment whose file was changed is forgotten, so that this run reads it and reports it as corrupt. A segment
-        whose manifest now has another digest is noted as rewritten.
+        Only segments that may hold events of the requested hours are checked. A segment whose file was changed is
+        forgotten, so that this run reads it and reports it as corrupt. A segment whose manifest now has another digest
+        is noted as rewritten.
         """
         known = []
         for segment in self.survey.segments:
@@ -121,9 +122,9 @@ class LakeReader:
         return found
 
     def read_large(self, plan: LakePlan) -> list[SegmentJob]:
-        """Read new segments of events and deliveries; forget all segments that are no longer in the lake.
+        """Read new segments of events and deliveries of the requested hours; forget segments that have left the lake.
 
-        Returns the jobs of all readable segments, new and known.
+        Returns the jobs of all readable segments of these hours, new and known.
         """
         jobs = [
             job_for(one, plan) for one in self.survey.segments if one.place.book not in SMALL and self._is_near(one)
@@ -139,7 +140,7 @@ class LakeReader:
         )
 
     def _run(self, jobs: Sequence[SegmentJob]) -> None:
-        """Run the jobs in Spark's tasks, and keep their results in the state."""
+        """Run the jobs in Spark's tasks; keep their results in the state, and their errors in `unreadable`."""
         tasks = [
             Task(lake=self.lake, out=self.out, file=f"{FOLDER}/cells-{SYSTEM.token(8).hex()}.parquet", jobs=tuple(part))
             for part in self.shares(jobs)
@@ -192,7 +193,7 @@ class LakeReader:
         rows = sum(entry.rows for entry in self.state.entries.values())
         return min(max(self.spark.sparkContext.defaultParallelism, rows // _ROWS_OF_A_PART), _MOST_PARTS)
 
-    def forged_receipts(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
+    def receipt_discrepancies(self, unknown: Iterable[Mapping[str, Any]], coverage: Coverage) -> Iterator[Discrepancy]:
         """Yield a discrepancy for each receipt whose batch the peer's ledger lacks, or has with another receipt.
 
         A batch that the peer's ledger may lack by its coverage is left out. `unknown`: rows of `unknown_batches`.

@@ -49,7 +49,7 @@ class LinkProgress(msgspec.Struct, array_like=True):
 
 
 class ClockBounds(msgspec.Struct, array_like=True):
-    """How far a peer's clock was ahead of the node's in one hour (since 1970): `low` to `high` microseconds."""
+    """How far a peer's clock was ahead of the node's: `low` to `high` microseconds, in one hour by the node's clock."""
 
     peer: str
     hour: int
@@ -109,7 +109,7 @@ def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
 
 
 def columns_of(book: Ledger) -> tuple[str, ...]:
-    """Return the columns of a small ledger that are read."""
+    """Return the names of a small ledger's columns that the audit reads."""
     return _COLUMNS[book]
 
 
@@ -163,7 +163,7 @@ def _counted(words: Words) -> dict[str, int]:
 
 
 def _by(table: Columns, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]]:
-    """Yield each combination of words in these columns, with the indexes of its rows."""
+    """Yield each combination of words that occurs in these columns, with the indexes of its rows."""
     words = [table.words(name) for name in names]
     code = np.zeros(table.rows, np.int64)
     for column in words:
@@ -217,7 +217,7 @@ def _acknowledged(upto: Numbers, acked: Numbers) -> list[tuple[int, int]]:
 
 
 def _clocks(table: Columns) -> Iterator[ClockBounds]:
-    """Yield bounds of each peer's clock: the peer recorded a batch after the node sent it, and before its response."""
+    """Yield hourly bounds of each peer's clock: it recorded a batch after the node sent it and before its response."""
     recorded = table.numbers("peer_recorded_at")
     low, high = recorded - table.numbers("acked_at"), recorded - table.numbers("sent_at")
     hour = table.numbers("acked_at") // HOUR

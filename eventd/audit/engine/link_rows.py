@@ -50,7 +50,7 @@ class LinkRow(NamedTuple):
 
     @property
     def terms(self) -> tuple[Any, ...]:
-        """Return all fields but group and peer: links with equal terms select the same rows."""
+        """Return all fields but group and peer: links of a group with equal terms select the same rows."""
         return self[2:]
 
     @property
@@ -101,7 +101,7 @@ class RowSelector:
         self._selected: dict[tuple[Any, ...], LinkRows] = {}
 
     def select(self, link: LinkRow) -> LinkRows:
-        """Return the rows of a link."""
+        """Return which rows the link has passed, and which are still ahead of it."""
         key = (link.group, *link.terms)
         if key not in self._selected:
             group = self._table.words("group").where(link.group.__eq__)

@@ -45,7 +45,7 @@ class PairFigures:
     longest: dict[Measure, int] = field(default_factory=dict)
 
     def add(self, what: Measure, bin: int, n: int, total: int, high: int | None) -> None:
-        """Add a cell."""
+        """Add a cell of the pair."""
         if what < Measure.ATTEMPTS:
             self.counts[what] += n
             self.bytes += total if what is Measure.DELIVERED else 0
@@ -60,7 +60,7 @@ class PairFigures:
 
     @property
     def attempts(self) -> Attempts:
-        """Return the attempts per delivery."""
+        """Return the median, 95th percentile and maximum of the attempts per delivery."""
         bins = self.bins.get(Measure.ATTEMPTS, {})
         return Attempts(p50=quantile(bins, 0.5), p95=quantile(bins, 0.95), max=self.longest.get(Measure.ATTEMPTS))
 
@@ -152,7 +152,7 @@ class RowComparison:
 
     @classmethod
     def from_tables(cls, parts: Mapping[str, Sequence[pa.Table]]) -> RowComparison:
-        """Return the sum of all parts."""
+        """Return the sum of the comparisons that `to_tables` converted."""
         comparison = cls()
         for row in (row for table in parts.get("discrepancies", ()) for row in table.to_pylist()):
             slot = row.pop("slot")
@@ -172,7 +172,10 @@ def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
 
 
 def _change(trail: Trail, outcome: DeliveryOutcome) -> dict[str, int]:
-    """Return what to add to the counts of the cells, by name, so that the event counts once, by its outcome."""
+    """Return what to add to the cells' counts, by name, so that the event counts once, as its outcome.
+
+    An event that is FOREIGN does not count at all.
+    """
     counted = {
         "expected": trail.due + trail.ahead,
         "pending": trail.ahead,
@@ -196,7 +199,7 @@ def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures
 
 
 def read_waiting(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, OldestPending]:
-    """Return the oldest pending events of each pair that has some, over all parts."""
+    """Return `OldestPending` of each pair with pending events, over the rows of all parts."""
     found: dict[PairKey, OldestPending] = {}
     for row in rows:
         pair = PairKey(row["group"], row["source"], row["peer"])
@@ -210,7 +213,7 @@ def _keep_oldest(found: dict[PairKey, OldestPending], pair: PairKey, one: Oldest
 
 
 def read_senders(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, tuple[str, ...]]:
-    """Return the senders of each pair; the source itself first."""
+    """Return the senders of each pair, sorted; the source first if it is one."""
     found: dict[PairKey, set[str]] = defaultdict(set)
     for row in rows:
         found[PairKey(row["group"], row["source"], row["peer"])].add(row["node"])

@@ -74,7 +74,7 @@ class LakePlan:
         }
 
     def skew_between(self, node: str, peer: str, hour: int) -> ClockOffset:
-        """Return how far the peer's clock is ahead of the node's in the known hour nearest to `hour`; 0 if unknown."""
+        """Return the peer's clock offset in the known hour nearest to `hour`; 0 to 0 without a known hour."""
         hours = self.clocks.get((node, peer))
         return min(hours, key=lambda one: abs(one.hour - hour)) if hours else ClockOffset(hour, 0, 0)
 

@@ -235,7 +235,7 @@ def by_hour(figures: pa.Table) -> pa.Table:
 
 
 def _scatter(rows: int, at: Numbers, values: Numbers, mine: Mask) -> Numbers:
-    """Return an array with each value of `mine` at its index `at`, and 0 elsewhere; no index occurs twice."""
+    """Return an array with each value of the rows `mine` at its index `at`, and 0 elsewhere; no index occurs twice."""
     found = np.zeros(rows, np.int64)
     found[at[mine]] = values[mine]
     return found

@@ -36,7 +36,7 @@ _UNKNOWN: Final = (False, "An unknown algorithm.")
 
 
 def lake_findings(survey: Survey, unreadable: Mapping[str, str]) -> list[Finding]:
-    """Return findings about the lake itself: corrupt segments, and nodes with several epochs."""
+    """Return findings about the lake itself: corrupt segments, changes of epochs, and names that two nodes share."""
     segments = {one.place.name: one for one in survey.segments}
     nodes = {one.place.slug: one.manifest.node for one in survey.segments}
     results = []
@@ -89,7 +89,7 @@ def _skew_of(results: StageResults, node: str) -> Skew | None:
 
 
 def make_gaps(results: StageResults) -> list[LostSpan]:
-    """Return spans of time in which events are missing, and losses that nodes declared, at the time of recording.
+    """Return the spans of time in which events are missing, and each declared loss, at the time of its recording.
 
     They are sorted by their begin.
     """
@@ -220,7 +220,7 @@ def rewritten(segments: Mapping[str, int]) -> list[Limitation]:
 
 
 def headline(totals: Totals, findings: Sequence[Finding], *, sure: bool, doubts: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the verdict in a few sentences, the figures first; `doubts` are about the whole lake."""
+    """Return the verdict in a few sentences, the figures first; `sure`: the completeness of the whole lake is known."""
     due = totals.delivered + totals.missing + totals.disputed + totals.unproven
     if not (totals.expected or findings or sure):
         return ("Nothing to reconcile: the lake holds no ledgers of that period.", *doubts)

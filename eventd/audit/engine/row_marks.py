@@ -120,8 +120,7 @@ def mark_events(
 ) -> Iterator[pa.Table]:
     """Yield the marks of rows of `events` of a node with these links, a table for each pair; the rows are candidates.
 
-    Rows recorded before `since` (microseconds) are not due, and ahead of a link only as RESTORED; they may be recorded
-    at their source, or held.
+    Rows recorded before `since` (microseconds) are never DUE, and RESTORED where others are AHEAD.
     """
     if not table.rows:
         return
@@ -149,7 +148,7 @@ def mark_events(
 
 
 def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
-    """Yield the marks of rows of `deliveries`, which are candidates; those settled before `since` are left out."""
+    """Yield one table of marks for these rows of `deliveries`, without those settled before `since` (microseconds)."""
     outcome = table.words("outcome")
     role = np.array([_OUTCOMES.get(value, Role.REFUSED) for value in outcome.values], np.int64)[outcome.codes]
     places = np.flatnonzero(table.numbers("done_at") >= since)

@@ -19,7 +19,7 @@ from eventd.audit.engine.plan import make_plan
 from eventd.audit.engine.reconcile import add_pairs
 from eventd.audit.engine.row_comparison import group_uneven
 from eventd.audit.engine.silence import PATIENCE, find_silences
-from eventd.audit.engine.state import State, claim, forget_corrupt, keep, open_state
+from eventd.audit.engine.state import State, forget_corrupt, keep, open_state, prepare_output
 from eventd.audit.engine.tables import write_tables
 from eventd.audit.report.findings import Finding, group_findings, in_order
 from eventd.audit.report.html import render
@@ -52,7 +52,8 @@ class AuditRequest:
 
     `since` and `until` are microseconds of the events' own time, widened to whole hours (None: no bound). `full`:
     discard the state of earlier audits, so that all segments are read. `master`: the Spark master, empty for this
-    machine. `recheck`: see `RECHECK`. `patience`: see `PATIENCE` (microseconds).
+    machine. `patience`: the age (microseconds) from which a node's last report means silence. `recheck`: the percentage
+    of known segments, by bytes, whose digests are checked again.
     """
 
     lake: str
@@ -138,7 +139,7 @@ def _read_with_retry(
 
 
 def run_on(request: AuditRequest, *, memory: str = "2g", progress: bool = False) -> Report:
-    """Audit a lake on a session of `open_session`.
+    """Audit a lake on a Spark session that is opened for it, and return the report.
 
     Raises like `audit` and `open_session`, and Conflict if another process writes to the output; a failure inside of
     Spark is an EventdError with a message of one line.
@@ -146,7 +147,7 @@ def run_on(request: AuditRequest, *, memory: str = "2g", progress: bool = False)
     from eventd.audit.spark.session import last_cause, open_session, quiet
 
     out = connect(request.out)
-    claim(out, open_lake(connect(request.lake)), full=request.full)  # report errors before Spark starts
+    prepare_output(out, open_lake(connect(request.lake)), full=request.full)  # report errors before Spark starts
     with (
         hold_output(out),
         open_session(
@@ -173,7 +174,7 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults:
-    """Run stages 0 to 3."""
+    """Check known segments again, then run all stages up to the comparison of rows."""
     with watch.stage("recheck"):
         reader.recheck(recheck)
     with watch.stage("small ledgers"):
@@ -200,7 +201,7 @@ def _read(reader: LakeReader, watch: _Stopwatch, recheck: float) -> StageResults
     with watch.stage("rows"):
         found.comparison = reader.compare(group_uneven(parts.get("uneven", ())), jobs, coverage)
         unknown = [row for table in parts.get("unknown", ()) for row in _rows(table)]
-        discrepancies = [*found.comparison.discrepancies, *reader.forged_receipts(unknown, coverage)]
+        discrepancies = [*found.comparison.discrepancies, *reader.receipt_discrepancies(unknown, coverage)]
         lake = report_details.lake_findings(reader.survey, reader.unreadable)
         found.findings = in_order([*group_findings(discrepancies), *lake])
     return found

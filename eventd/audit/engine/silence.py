@@ -60,7 +60,8 @@ class Silence(NamedTuple):
 def find_silences(survey: Survey, *, now: int, until: int | None, patience: int = PATIENCE) -> dict[str, Silence]:
     """Return the nodes whose ledgers do not reach `until` (None: `now`), or whose clock is ahead, by name.
 
-    Delays up to the patience are allowed, and closed nodes are left out. Times are in microseconds.
+    Delays up to the patience, or 3 shipping intervals if longer, are allowed; closed nodes are left out. Times are in
+    microseconds.
     """
     found = {}
     for *_, state in states_by_node(survey):

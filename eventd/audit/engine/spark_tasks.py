@@ -92,7 +92,7 @@ def _names(columns: str) -> list[str]:
 
 
 def _in_parts(table: pa.Table, keys: Numbers, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table by part, each as the bytes of a separate table."""
+    """Yield the rows of a table by part: the part's number, and the bytes of a table of at most `_MOST_ROWS` rows."""
     arrow = pyarrow()
     part = (keys.view(np.uint64) >> np.uint64(33)) % np.uint64(parts)
     order = np.argsort(part, kind="stable")

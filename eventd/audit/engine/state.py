@@ -1,7 +1,7 @@
 """The state that an audit keeps for the next one: the cells of every segment it has read, and their parameters.
 
-The state belongs to one lake. A segment is read again only when its file has changed, or the parameters of its cells
-have: the links that select its rows, or the clock offsets that correct its times.
+The state belongs to one lake. A segment is read again when its file has changed, or the parameters of its cells have:
+the links that select its rows, or the clock offsets that correct its times.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _is_whole(out: Storage, file: str, written: Written) -> bool:
         return False
 
 
-def claim(out: Storage, lake: LakeHead, *, full: bool) -> None:
+def prepare_output(out: Storage, lake: LakeHead, *, full: bool) -> None:
     """Write an empty state of the lake to an output without one, so that errors are reported before any work.
 
     Raises Conflict if the output holds the state of another lake (unless `full`), and LakeUnavailable if the output
@@ -173,7 +173,7 @@ def keep(out: Storage, state: State) -> None:
 
 
 def _basis(job: SegmentJob) -> str:
-    """Return a digest of the parameters of the job's cells."""
+    """Return a digest of the job's links, `since` and `limit`, on which its cells depend."""
     # The peers are part of the cells, so the links count with their names.
     terms = msgspec.msgpack.encode((job.links, job.since, job.limit))
     return hashlib.sha256(terms).hexdigest()[:16]

@@ -63,7 +63,7 @@ class StreamRequest:
 
 
 class StreamBatch(NamedTuple):
-    """The result of a batch: the report, how many rows of hours became final or were revised, and the duration."""
+    """The result of a batch: the report, how many rows of hours became final or were revised, and its duration."""
 
     report: Report
     final: int
@@ -79,11 +79,11 @@ class Listener(Protocol):
         ...
 
     def listen(self) -> None:
-        """Called when Spark has started; Spark may have replaced signal handlers."""
+        """Called when Spark has started: set signal handlers again here, because Spark may have replaced them."""
         ...
 
     def batch(self, batch: StreamBatch) -> None:
-        """Called after each batch of new segments, with the report that includes it."""
+        """Called after each audit of the stream, with its result."""
         ...
 
     def trouble(self, error: LakeUnavailable, seconds: float) -> None:
@@ -92,7 +92,7 @@ class Listener(Protocol):
 
 
 def stream_on(request: StreamRequest, listener: Listener, *, memory: str = "2g") -> None:
-    """Audit a lake continuously on a session of `open_session`, until the listener ends the stream.
+    """Audit a lake continuously on a Spark session opened for it, until the listener ends the stream.
 
     With `once`, audit the present lake and return. Raises CheckFailed as soon as a failure condition is met; NotFound,
     LakeUnusable and Conflict like `run_on`; Invalid if no checkpoint can be kept; LakeUnavailable only with `once`
@@ -159,7 +159,10 @@ class Stream:
         self._audited_at = self._clock.monotonic()
 
     def follow(self) -> None:
-        """Run until the listener ends the stream; with `once`, for one query. Raises like `stream_on`."""
+        """Run until the listener ends the stream, or with `once`, until one query has. Raises like `stream_on`.
+
+        Without `once`, an unavailable lake is tried again.
+        """
         while not self._listener.ended:
             try:
                 self._run_query()
@@ -178,7 +181,10 @@ class Stream:
             threading.Event().wait(POLL)
 
     def _run_query(self) -> None:
-        """Run one streaming query of Spark, until the query ends or the listener ends the stream."""
+        """Run one streaming query of Spark, until the query ends or the listener ends the stream.
+
+        With `once`, audit even if the query had no batch.
+        """
         begun, self._failure = self._batches, None
         self._final = self._opened()
         try:

@@ -21,7 +21,7 @@ _COUNTS: Final = ("expected", *COUNTED[1:], "duplicates", "bytes")
 
 
 def schemas() -> dict[str, Any]:
-    """Return the Arrow schema of each table."""
+    """Return the Arrow schema of each table, by name."""
     pa = pyarrow()
     text, number, real = pa.string(), pa.int64(), pa.float64()
     counts = [(name, number) for name in _COUNTS] + [("completeness", real)]

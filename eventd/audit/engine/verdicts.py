@@ -1,7 +1,7 @@
 """The verdict on one event and one peer, from the rows of all ledgers. Free of input and output.
 
 Only events that are not plainly in order are judged. A missing row counts as evidence only where the coverage says that
-the ledger is sure to hold it. Elsewhere, an event is never counted as missing or disputed for it.
+the ledger is sure to hold it. Elsewhere, no event counts as missing or disputed because a row is missing.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class DeliveryOutcome(StrEnum):
 class Trail(NamedTuple):
     """The rows of all ledgers on one event and one peer, summed up.
 
-    Times are microseconds by the clock of the node of the row, and 0 without a row. `slot` is the minute of the event's
-    own time, `seq` its seq at its source, 0 if unknown. These count rows: `origin` of the source; `due` and `ahead` of
-    senders that had the event for the peer and whose link has passed it, or not yet; `restored` those like `ahead` of a
-    sender's new epoch that the cells leave out (the first was recorded at `restored_at`); `sent` acknowledged
-    deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer. `senders` counts the
-    nodes that delivered it, `repeated` the deliveries of a sender after its first. `due_*` is of the first sender that
-    had to send it, and recorded it at `due_at`. `sent_node` is a node that delivered it, `sent_at` the first attempt,
-    `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt, and at `held_at` by its own
-    ledger.
+    Times are microseconds by the clock of the node of the row; without a row, 0 (`arrived_at`: None). `slot` is the
+    minute of the event's own time, `seq` its seq at its source, 0 if unknown. These count rows: `origin` of the source;
+    `due` and `ahead` of senders that had the event for the peer and whose link has passed it, or not yet; `restored`
+    those like `ahead` of a sender's new epoch that the cells leave out (the first was recorded at `restored_at`);
+    `sent` acknowledged deliveries; `expired`, `in_path` and `refused` deliveries that ended so; `held` of the peer.
+    `senders` counts the nodes that delivered it, `repeated` the deliveries of a sender after its first. `due_*` is of
+    the first sender that had to send it, and recorded it at `due_at`. `sent_node` is a node that delivered it,
+    `sent_at` the first attempt, `done_at` the last acknowledgement. The peer recorded it at `arrived_at` by a receipt,
+    and at `held_at` by its own ledger.
     """
 
     group: str
@@ -87,9 +87,9 @@ class Verdict(NamedTuple):
 
 
 def judge(trail: Trail, coverage: Coverage) -> Verdict:
-    """Judge one event at one peer."""
+    """Judge one event at one peer: how it counts, and which discrepancies its rows show."""
     found = [*_repeats(trail)]
-    if trail.held and not trail.origin and _has_no_origin(trail, coverage):
+    if trail.held and not trail.origin and _source_would_hold(trail, coverage):
         found.append(_discrepancy(trail, Kind.FORGED, NO_ORIGIN, seq=0))
     outcome, disputed = _outcome(trail, coverage)
     if outcome is DeliveryOutcome.MISSING:
@@ -175,7 +175,7 @@ def _would_show(trail: Trail, coverage: Coverage) -> bool:
     return coverage.covers(trail.peer, Ledger.EVENTS, trail.slot, (times[0], last))
 
 
-def _has_no_origin(trail: Trail, coverage: Coverage) -> bool:
+def _source_would_hold(trail: Trail, coverage: Coverage) -> bool:
     """Return whether the ledger of the source is sure to hold the event, if the source emitted it."""
     _, last = coverage.peer_times(trail.peer, trail.source, (trail.held_at, trail.held_at))
     # Events are emitted soon after they occur: one from before the ledger begins may lie in its evicted part.

@@ -58,7 +58,7 @@ def dictionary(names: Sequence[str] | Any, codes: NDArray[Any], missing: Missing
 
 
 def distinct(names: Sequence[str] | Any, empty: NDArray[np.bool_]) -> tuple[Any, Ints]:
-    """Return the dictionary and the codes of a column with one name per row; `empty` rows have an empty string.
+    """Return the arguments of `dictionary` for a column of `names`, with an empty string in the rows marked `empty`.
 
     The names of the other rows must be distinct: a dictionary with a repeated entry would not be written as the same
     bytes every time.
@@ -74,7 +74,7 @@ def constant(name: str, rows: int) -> Any:
 
 
 def strings(values: Bytes) -> Any:
-    """Return a column of strings of equal length, from characters [n, length]."""
+    """Return a column of strings of equal length, from ASCII bytes [n, length]."""
     rows, length = values.shape
     if not rows * length < 1 << 31:
         raise ValueError("too much text for one column")

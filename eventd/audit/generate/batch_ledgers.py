@@ -1,4 +1,4 @@
-"""The ledgers of receipts, written by the sender, and of inbound batches, written by the receiver."""
+"""The ledgers of batches: receipts, kept by the sender of each batch, and inbound batches, kept by the receiver."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _TABLE_ROWS: Final = 65_536
 
 
 class ReceiptsLedger:
-    """The receipts ledger of one node. Once the segments are written, `digests` has the digest of each receipt.
+    """The receipts ledger of one node.
 
-    It is an empty string for a batch in which nothing was sent.
+    While the tables of its segments are read, `digests` gets the digest of each batch's receipt, or an empty string
+    for a batch with no event left to send.
     """
 
     def __init__(self, world: World, node: int, batches: Batches) -> None:
@@ -95,7 +96,7 @@ class ReceiptsLedger:
         return [evidence(receipt, names[key], time) if receipt else "" for receipt, key, time in signed]
 
     def _selections(self, begin: int, end: int) -> tuple[list[str], Ints]:
-        """Return the distinct selections as JSON, and for each batch the index of its selection."""
+        """Return the distinct selections of the node's links as JSON, and for each batch the index of its selection."""
         world = self._world
         known: list[str] = []
         codes: dict[tuple[int, int, int], int] = {}
@@ -110,7 +111,7 @@ class ReceiptsLedger:
         return known, np.array([codes[one] for one in picked], np.int64)
 
     def _exceptions(self, begin: int, end: int) -> list[str]:
-        """Return the exceptions of each batch as JSON: the positions that were not delivered, and the reasons."""
+        """Return for each batch a JSON list with [position, reason] for each event that was not delivered."""
         batches, journal = self._batches, self._batches.journal
         lines = batches.column(lambda c: np.diff(c.row_at))
         delivered = batches.column(lambda c: c.accepted + c.known)
@@ -193,7 +194,7 @@ def _range_columns(batches: Batches, some: slice) -> dict[str, Any]:
 
 
 def _epochs(batches: Batches, some: slice) -> Any:
-    """Return the epoch of each batch's sender at the time of sending."""
+    """Return a column with the epoch that each batch's sender was in when it sent the batch."""
     world = batches.world
     names = [world.epoch(node, epoch_index) for node in range(len(world.names)) for epoch_index in (0, 1)]
     return arrow_columns.dictionary(

@@ -1,4 +1,4 @@
-"""Batches as both ends record them: ids, keys, ranges, and the receipt that the receiver signs."""
+"""Batches as both ends record them: ids, keys, and the receipt that the receiver signs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _SIGNED: Final = (
 
 
 class Receipt(NamedTuple):
-    """The receipt of a peer: its text, the SHA-256 of the text in hex, and that of the batch in base64."""
+    """The receipt of a peer: `digest` is the SHA-256 of `body` in hex.
+
+    `batch_digest` (base64) is in the place of the batch's SHA-256: a pseudo-random value, because no batch has a text.
+    """
 
     body: str
     digest: str
@@ -65,7 +68,7 @@ class Batches:
         return found
 
     def receipts(self, begin: int, end: int, *, kept: bool) -> list[Receipt | None]:
-        """Return the receipts of batches `begin` up to but not including `end`, None where nothing was sent.
+        """Return the receipts of batches `begin` to `end` - 1, with None for a batch with no event left to send.
 
         `kept`: as the sender stores them, with the changes of `Flow.altered`; otherwise as the peer gave them.
         """
@@ -99,7 +102,7 @@ class Batches:
         return found
 
     def _serials(self, begin: int, end: int) -> Ints:
-        """Return four numbers per batch, unique to the batch and the same at both ends."""
+        """Return an array with four numbers for each batch, unique to the batch and the same at both ends."""
         serial = self.journal.flow[begin:end] << 32 | self.journal.batch[begin:end]
         return (4 * serial[:, None] + np.arange(4)).ravel()
 
@@ -113,9 +116,9 @@ REASON: Final = "id_conflict"
 
 
 def evidence(receipt: Receipt, key_id: str, at: int) -> str:
-    """Return a receipt as JSON, as the sender of the batch stores it, signed at a time in microseconds.
+    """Return the JSON that the sender of the batch stores: the peer's answer, with headers and the receipt as body.
 
-    It has the form of a real receipt, but its signature is not valid: the keys do not exist.
+    The signature, made at `at` (microseconds), has the form of a real one but is not valid: the keys do not exist.
     """
     signed = _SIGNED % (at // 1_000_000, key_id)
     mark = b64encode(bytes.fromhex(receipt.digest)).decode()
@@ -123,7 +126,7 @@ def evidence(receipt: Receipt, key_id: str, at: int) -> str:
 
 
 def batch_ids(world: World, flow: Flow) -> Bytes:
-    """Return the ids of a flow's batches, [n, 36]."""
+    """Return the ids of a flow's batches as ASCII bytes, [n, 36]."""
     random = random_bits(key_of(world.settings.seed, "batches", flow.uid), np.arange(flow.batches))
     return write_uuids(uuids(flow.sent + world.skews[flow.sender], random))
 
@@ -137,12 +140,12 @@ def key_id(world: World, node: int, at: Ints) -> Ints:
 
 
 def key_ids(world: World) -> list[str]:
-    """Return the names of all keys, by number."""
+    """Return the names of all keys, two for each node; `key_id` returns indexes of this list."""
     return [f"{name}-2026{letter}" for name in world.names for letter in "ab"]
 
 
 def refused_in(world: World, flow: Flow, batch: int) -> list[tuple[int, str]]:
-    """Return the position and id of each refused event of a batch."""
+    """Return, for each event of a batch that the peer refused, its position in the sender's log and its id."""
     low, high = np.searchsorted(flow.refused, flow.edges[batch : batch + 2])
     numbers = flow.refused[low:high]
     ids = [id_of(world, flow.source, number) for number in numbers.tolist()]

@@ -15,7 +15,7 @@ _PAGE: Final = 65_536
 
 
 class EventRows(NamedTuple):
-    """The events of a block's rows: the rows `at` of `columns`."""
+    """The events of a block's rows: the event of row i is at index `at[i]` of `columns`."""
 
     columns: EventColumns
     at: Ints
@@ -45,6 +45,6 @@ class EventCatalogue:
     def look_up(self, block: Block, emitters: Ints, numbers: Ints) -> EventRows:
         """Return the events of a block's rows.
 
-        `emitters` has the emitter of each item of the block; `numbers` the event of each row, ascending within an item.
+        `emitters` has an emitter's index for each item of the block, `numbers` an event's number for each row.
         """
         return EventRows(self._kept, numbers + np.repeat(self._base[emitters], block.counts))

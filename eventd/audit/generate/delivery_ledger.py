@@ -25,7 +25,7 @@ _ERRORS: Final = ["", REASON]
 
 
 class DeliveriesLedger:
-    """The deliveries ledger of one node. `receipts` has the digest of each batch's receipt, or an empty string."""
+    """The deliveries ledger of one node. `receipts`: the digest of each batch's receipt, empty for a batch without."""
 
     def __init__(
         self, world: World, node: int, catalogue: EventCatalogue, batches: Batches, receipts: list[str]
@@ -92,7 +92,7 @@ class DeliveriesLedger:
         }
 
     def _relayed(self, block: Block) -> Iterator[tuple[Flow, Ints]]:
-        """Yield each flow of relayed events with its rows of the block."""
+        """Yield, for each batch of relayed events in the block, its flow and the indexes of its rows."""
         fed = np.flatnonzero(self._fed[block.items])
         ends = np.cumsum(block.counts)
         for at in fed.tolist():

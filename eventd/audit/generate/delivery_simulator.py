@@ -29,7 +29,7 @@ class DeliverySimulator:
         return (SelectionTerms(self.world.settings.start, {}),)
 
     def send(self, link: Link) -> LinkTiming:
-        """Deliver the events of a link's sender, and return the timing of the link."""
+        """Deliver the sender's events of the link's group to the peer, and return the timing of the link."""
         world = self.world
         numbers = world.numbers(link.sender, link.group)
         random = random_of(world.settings.seed, "link", link.sender, link.peer, link.group)
@@ -47,7 +47,7 @@ class DeliverySimulator:
         return numbers
 
     def delay(self, link: Link, pending: PendingBatches, numbers: Ints, random: np.random.Generator) -> None:
-        """Change the pending batches so that none is sent during an outage of the peer."""
+        """Merge and delay the pending batches that are ready during an outage of the peer until after it."""
         for begin, end in reversed(self.world.outages[link.peer]):
             pending.hold_back(numbers, begin, end)
         pending.ready = np.maximum.accumulate(pending.ready)
@@ -62,7 +62,7 @@ class DeliverySimulator:
         *,
         repair: bool = False,
     ) -> None:
-        """Add the flow of the pending batches to the world."""
+        """Schedule the pending batches, which carry the events `rows`, and add them to the world as a flow."""
         sent, recorded, acked = timing.schedule(pending.ready)
         self.world.add_flow(
             group=link.group,
@@ -82,7 +82,7 @@ class DeliverySimulator:
         )
 
     def _pending_batches(self, link: Link, numbers: Ints) -> PendingBatches:
-        """Return the pending batches: events of one commit are sent in one batch."""
+        """Return a pending batch for each commit of the sender to the link's group, ready at the time of the commit."""
         emitter = self.world.emitters[link.sender]
         commits = np.flatnonzero((emitter.group == link.group) & (emitter.at < self.world.settings.end))
         edges = np.append(emitter.first[commits], numbers[-1] + 1)

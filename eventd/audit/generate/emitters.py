@@ -1,4 +1,4 @@
-"""The events that one source emits: each is computed from its number, and only the times of commits are stored."""
+"""The events that one source emits: only their commits are stored, and each event is computed from its number."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Emitter:
     """The source of events. Commit k has the events from `first[k]` up to but not including `first[k + 1]`, all of
     `group[k]`, at true time `at[k]`.
 
-    Its last event was observed about `lag[k]` before that. `skew`: how far the node's clock is ahead. Times are in
-    microseconds. `expiring` are the numbers of events that expire before they can be sent. `position` and `seq` of each
-    commit's first event are set when the whole log is known. A ghost emits forged events: the node that they name never
-    recorded them.
+    The last of these events was observed about `lag[k]` before that. `skew`: how far the node's clock is ahead. Times
+    are in microseconds. `expiring` are the numbers of events that expire before they can be sent. `position` and `seq`
+    are those of each commit's first event, set once the whole log is known. A ghost emits forged events: the node that
+    they name never recorded them.
     """
 
     node: int
@@ -78,8 +78,8 @@ class Emitter:
     ghost: bool = False
 
     @property
-    def commits(self) -> Ints:
-        """Return the time at which each commit entered the log."""
+    def commit_times(self) -> Ints:
+        """Return the true time at which each commit entered the node's log."""
         return self.at
 
     @property
@@ -120,7 +120,7 @@ class Emitter:
         )
 
     def _commits(self, begin: int, end: int) -> tuple[Ints, Ints]:
-        """Return the commits of a range of events, and how many events of the range each has."""
+        """Return the indexes of the commits of a range of events, and how many events of the range each has."""
         last = self.commit_of(end - 1)
         commits = np.arange(self.commit_of(begin), last + 1)
         edges = np.clip(self.first[commits[0] : last + 2], begin, end)
@@ -157,7 +157,7 @@ def make_emitters(
 
 
 def make_ghost(settings: GeneratorSettings, of: Emitter, serial: int, at: Ints, group: int) -> Emitter:
-    """Return an emitter of forged events in the name of a source, one event at each time."""
+    """Return an emitter that forges events in the name of the node of `of`, one at each of the true times `at`."""
     key = key_of(settings.seed, "ghost", serial)
     groups = np.full_like(at, group)
     return _build_emitter(settings, of.node, of.skew, key, at, np.ones_like(at), groups, of.types, ghost=True)
@@ -218,7 +218,7 @@ def _build_emitter(
 
 
 def _bursts(random: np.random.Generator, count: int) -> Ints:
-    """Return the sizes of bursts: mostly few events, sometimes thousands."""
+    """Return the sizes of bursts of `count` events in all: mostly few events, sometimes thousands."""
     mean = min(_BURST, max(2, count / 40))
     drawn = random.lognormal(np.log(mean) - 0.72, 1.2, int(count / mean * 2) + 20)
     sizes = np.clip(drawn, 1, 20_000).astype(np.int64)
@@ -229,7 +229,7 @@ def _bursts(random: np.random.Generator, count: int) -> Ints:
 
 
 def _moments(random: np.random.Generator, settings: GeneratorSettings, count: int) -> Ints:
-    """Return the times at which bursts begin, in order."""
+    """Return the true times at which `count` bursts begin, in order."""
     tail = min(TAIL, settings.span // 4)
     drawn = np.sort(random.random(count))
     days = max(1.0, settings.span / (24 * HOUR))
@@ -239,7 +239,7 @@ def _moments(random: np.random.Generator, settings: GeneratorSettings, count: in
 
 
 def _types(count: int) -> Ints:
-    """Return the type of each of 65,536 equally likely draws: the first type is common, the last is rare."""
+    """Return the number of a type for each of 65,536 equally likely draws: type 0 is common, the last is rare."""
     weight = 1 / np.arange(1, count + 1) ** 1.6
     edges = np.round(np.cumsum(weight) / weight.sum() * 65_536).astype(np.int64)
     return np.searchsorted(edges, np.arange(65_536), "right")

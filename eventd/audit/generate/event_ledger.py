@@ -1,4 +1,4 @@
-"""The ledger of events: the log of each node."""
+"""The ledger of events: a row for each event in the log of a node."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class EventsLedger:
         self._path[places] = self._code(encode_path(tuple(self._path_of(flow))))
 
     def _path_of(self, flow: Flow) -> Iterator[str]:
-        """Yield the nodes that the flow's events have passed."""
+        """Yield the names of the nodes on the path of the flow's events, from their source to the flow's sender."""
         if flow.feed is not None:
             yield from self._path_of(flow.feed)
         yield self._world.names[flow.sender]
@@ -115,7 +115,7 @@ class EventsLedger:
 
 
 def _characters(texts: Iterable[str]) -> Bytes:
-    """Convert texts of equal length to characters, [n, length]."""
+    """Convert texts of equal length to ASCII bytes, [n, length]."""
     return np.array([list(text.encode()) for text in texts], np.uint8)
 
 

@@ -30,10 +30,9 @@ _MOST_NEIGHBOURS = 3
 
 
 class Fault(NamedTuple):
-    """A fault. `source` is the index of an emitter; `number` is the event's, or None if the fault is in `batch` of
-    `flow`.
+    """A fault in event `number` of the emitter with index `source`, or, if `number` is None, in `batch` of `flow`.
 
-    `nodes` are all nodes whose ledgers have rows about it.
+    `peer` is the receiving node; `nodes` are all nodes whose ledgers tell of the fault.
     """
 
     kind: Kind
@@ -48,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A delivered event, and the batch that carried it."""
+    """A delivered event, and the index of the batch of `flow` that carried it."""
 
     flow: Flow
     number: int
@@ -86,7 +85,7 @@ class FaultInjector:
         ]
 
     def inject(self) -> list[Fault]:
-        """Inject all faults into the world, and return them. Raises Invalid if there are too few events."""
+        """Inject all faults into the world, and return them. Raises Invalid if there are too few events or links."""
         faults = [fault for count, make in self.kinds() for fault in islice(make(count), count)]
         for flow in self.sent:
             flow.rows = without(flow.rows, self.unsent.get(flow.uid, ()))
@@ -97,7 +96,7 @@ class FaultInjector:
     # ------------------------------------------------------------------------------------------------
 
     def _lose(self, count: int) -> Iterator[Fault]:
-        """Lose events, mostly adjacent ones: a failure that loses one event often loses the next."""
+        """Lose events at one peer each, one to three adjacent ones together, as a real failure does."""
         left = count
         while left:
             target = self.pick(among=self.sent)
@@ -108,7 +107,10 @@ class FaultInjector:
                 left -= 1
 
     def _neighbours(self, target: Target, most: int) -> Iterator[int]:
-        """Yield the target's event and up to `most` - 1 next ones of its batch without a fault; mark them as used."""
+        """Yield the number of the target's event, and of up to `most` - 1 next ones in its batch until one has a fault.
+
+        The next ones are marked as used.
+        """
         rows = target.flow.rows
         at = int(np.searchsorted(rows, target.number))
         yield target.number
@@ -120,7 +122,7 @@ class FaultInjector:
             yield number
 
     def _duplicate(self, count: int) -> Iterator[Fault]:
-        """Deliver events twice: by an operator's repair, or by a batch that was sent again."""
+        """Deliver events twice: in turn by an operator's repair, and by a batch that is sent again."""
         for at in range(count):
             target = self.pick(among=self.sent)
             self._send_again(target.flow, target.flow, target, int(target.flow.acked[target.batch]), repair=at % 2 == 0)
@@ -167,11 +169,11 @@ class FaultInjector:
             yield Fault(Kind.LOOP, over.group, target.flow.source, over.peer, target.number, kind, nodes, over)
 
     def _back_links(self) -> Iterator[bool]:
-        """Yield, for each link, whether the peer also sends to the sender."""
+        """Yield, for each link, whether its peer also sends to its sender."""
         yield from ((peer, sender, group) in self.by_link for sender, peer, group in self.by_link)
 
     def _onward_links(self) -> Iterator[bool]:
-        """Yield, for each link and each onward link of its peer, whether the sender also sends to the onward peer."""
+        """Yield, for each link A to B and each link B to C, whether A also sends to C."""
         for sender, peer, group in self.by_link:
             yield from ((sender, one.peer, group) in self.by_link for one in self._flows_from(peer, group))
 
@@ -181,7 +183,7 @@ class FaultInjector:
     def _pick_loop(self, kind: str) -> tuple[Target, Flow]:
         """Return a delivered event, marked as used, and a flow over which it can be sent once more.
 
-        For TO_SOURCE that flow leads from the event's peer back to its source, otherwise to another peer of its source.
+        The flow leads from the event's peer back to its source (for TO_SOURCE), or on to another peer of the source.
         """
         for _ in range(_ATTEMPTS):
             target = self.pick(claim=False)
@@ -197,7 +199,7 @@ class FaultInjector:
         raise Invalid("the ledgers have too few events for these faults", hint="raise --events or --nodes")
 
     def _sends_to(self, flow: Flow, peer: int, number: int) -> bool:
-        """Return whether the flow's sender also sends the event to this other peer."""
+        """Return whether the flow's sender also sends the event to `peer`."""
         direct = self.by_link.get((flow.sender, peer, flow.group))
         return direct is not None and number in direct.rows[np.searchsorted(direct.rows, number) :][:1]
 
@@ -205,7 +207,10 @@ class FaultInjector:
     # --------------------------------------------------------------------------------------------
 
     def pick(self, *, among: Sequence[Flow] = (), claim: bool = True) -> Target:
-        """Return a random delivered event without a fault; `claim` marks it as used. Raises Invalid without any."""
+        """Return a random delivered event without a fault; `claim` marks it as used.
+
+        It is from `among`, by default from the flows between `nodes()`. Raises Invalid if none is found.
+        """
         flows = among or self.flows
         for _ in range(_ATTEMPTS if flows else 0):
             flow = flows[int(self.random.integers(len(flows)))]
@@ -226,7 +231,7 @@ class FaultInjector:
         return at + int(self.random.integers(SECOND, MINUTE))
 
     def _send_again(self, back: Flow, feed: Flow, target: Target, begun: int, *, repair: bool) -> None:
-        """Send one event once more, over a link whose peer already holds it."""
+        """Send the target's event over the link of the flow `back`, whose peer already holds it."""
         only = np.array([target.number])
         again = None if feed is back else feed
         at = np.array([self.time_after(begun)])
@@ -256,6 +261,6 @@ class FaultInjector:
 
 
 def event_fault(kind: Kind, flow: Flow, number: int, detail: str) -> Fault:
-    """Return a fault of one event of a flow, about which both ends have rows."""
+    """Return a fault of one event of a flow; its `nodes` are the flow's sender and peer."""
     nodes = (flow.sender, flow.peer)
     return Fault(kind, flow.group, flow.source, flow.peer, number, detail, nodes, flow)

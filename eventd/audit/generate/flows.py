@@ -14,7 +14,7 @@ from eventd.runtime.clock import SECOND
 
 
 def no_numbers() -> Ints:
-    """Return an empty array."""
+    """Return an empty array of integers."""
     return np.zeros(0, np.int64)
 
 
@@ -26,14 +26,14 @@ IN_PATH: Final = "in_path"
 class Flow:
     """Batches from `sender` to `peer` with events of the emitter `source`.
 
-    Batch k carries the events in `rows` (numbers, ascending) from `edges[k]` up to but not including `edges[k + 1]`:
-    each has a row in the sender's ledger. `held` are those that the peer recorded. Times are true, without clock
-    errors. `last` is the last event that each batch's range covers. For a relayed flow, `feed` is the flow that brought
-    the events to the sender.
+    `rows` are the ascending numbers of its events, each with a row in the sender's ledger; `held` are those that the
+    peer recorded. Batch k carries the numbers from `edges[k]` up to but not including `edges[k + 1]`; its range ends
+    with event `last[k]`. Times are true, without clock errors. For a relayed flow, `feed` is the flow that brought the
+    events to the sender.
 
-    `kept` and `given`: whether the batches are in the sender's and in the peer's ledger. `alone`: the batch is not part
-    of the link's regular sequence. `known`: how many events of each batch the peer already held. `probe`: the batch was
-    sent empty. `altered`: indexes of batches for which the sender's receipt differs from the one that the peer gave.
+    `kept`: the batches are in the sender's ledger; `given`: in the peer's. `alone`: the batch is not part of the link's
+    regular sequence. `known`: how many events of each batch the peer already held. `probe`: the batch was sent empty.
+    `altered`: indexes of batches for which the sender's receipt differs from the one that the peer gave.
     """
 
     uid: int
@@ -77,13 +77,13 @@ class Flow:
         return len(self.sent)
 
     @property
-    def commits(self) -> Ints:
-        """Return the time at which each batch entered the peer's log."""
+    def commit_times(self) -> Ints:
+        """Return the true time at which each batch entered the peer's log."""
         return self.recorded
 
     @property
     def empty(self) -> Mask:
-        """Return a mask of the batches that had nothing left to send."""
+        """Return a mask, True for each batch that was not sent because it had no event left to send."""
         nothing: Mask = self.accepted + self.refusals + self.known == 0
         return nothing & (not self.probe)
 
@@ -92,9 +92,9 @@ class Flow:
         return int(np.searchsorted(self.edges, number, "right")) - 1
 
     def count_events(self, expiring: Ints) -> None:
-        """Set the rows, and the numbers of accepted and refused events, of each batch.
+        """Set, for each batch, where its events begin in `rows` and `held`, and how many were accepted and refused.
 
-        `expiring` are the source's events that expired before they could be sent.
+        `expiring` are the numbers of the source's events that expired before they could be sent.
         """
         self.row_at = np.searchsorted(self.rows, self.edges)
         self.held_at = np.searchsorted(self.held, self.edges)
@@ -111,13 +111,13 @@ class Flow:
 
 @dataclass(eq=False)
 class LinkTiming:
-    """The delays of one link. `base`: the typical time of a request to the peer, in microseconds."""
+    """The delays of one link. `base`: the median time from sending a batch to its recording, in microseconds."""
 
     random: np.random.Generator
     base: float = field(default=15_000.0)
 
     def schedule(self, ready: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return when batches that are ready at these ascending times are sent, recorded and acknowledged, in order."""
+        """Return when batches that are ready at `ready` are sent, recorded and acknowledged: three ascending arrays."""
         count = len(ready)
         sent = _rising(ready + self._spread(count, 800, 0.8))
         recorded = _rising(sent + self._spread(count, self.base, 0.35))
@@ -130,7 +130,7 @@ class LinkTiming:
 
 @dataclass(eq=False)
 class PendingBatches:
-    """Batches that wait to be sent: batch k carries the events from `edges[k]` on and is ready at `ready[k]`."""
+    """Batches that wait to be sent: batch k carries event numbers from `edges[k]` on, and is ready at `ready[k]`."""
 
     ready: Ints
     edges: Ints
@@ -157,12 +157,12 @@ def last_of(rows: Ints, edges: Ints) -> Ints:
 
 
 def common(rows: Ints, some: Ints) -> Ints:
-    """Return those of a few numbers that occur in an ascending array."""
+    """Return those of the numbers `some` that occur in the ascending array `rows`."""
     return some[_among(rows, some)] if len(some) and len(rows) else no_numbers()
 
 
 def without(rows: Ints, some: Iterable[int] | Ints) -> Ints:
-    """Return an ascending array without a few of its numbers."""
+    """Return the ascending array `rows` without the numbers `some`."""
     few = np.unique(np.fromiter(some, np.int64))
     found = common(rows, few)
     return np.delete(rows, np.searchsorted(rows, found)) if len(found) else rows

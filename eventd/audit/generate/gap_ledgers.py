@@ -19,7 +19,7 @@ _REASONS = ("unknown_key", "bad_signature", "stale", "no_signature")
 
 
 def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
-    """Yield segments of requests that the node refused every few hours, with and without a known key."""
+    """Yield the segments of a node's refusals ledger: a few refused requests every few hours, from its peers."""
     settings = world.settings
     random = random_of(settings.seed, "refusals", node)
     at = np.arange(settings.start + 20 * MINUTE, settings.end - MINUTE, min(4 * HOUR, settings.span // 2))
@@ -44,10 +44,10 @@ def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
 
 
 def gaps_of(world: World, node: int) -> Iterator[SegmentRows]:
-    """Yield a segment with one gap that a peer declared: its retention evicted events that it had received from others.
+    """Yield a segment of the node's gaps ledger with one gap, declared by a peer that lost events of other nodes.
 
     Nothing is missing because of it: the peer does not relay these events to the node. There is no segment if no peer
-    received any.
+    received events of other nodes.
     """
     random = random_of(world.settings.seed, "gaps", node)
     senders = {sender for sender, peer in world.pairs if peer == node}

@@ -19,9 +19,10 @@ OWN: Final = -1
 
 @dataclass(frozen=True)
 class Journal:
-    """Entries of one node in order: recorded at the true time `at`, from batch `batch` of `flow` (its uid).
+    """The entries of a node's log or batch ledger, in the order of the true times `at`.
 
-    In a log they are commits (if `flow` is OWN, `batch` is a commit of the node's emitter), otherwise batches.
+    Entry i is batch `batch[i]` of the flow with uid `flow[i]`. In a log, each entry is a commit, and `flow[i]` is OWN
+    for commit `batch[i]` of the node's own emitter.
     """
 
     at: Ints
@@ -33,7 +34,7 @@ class Journal:
 
 
 def number_all(world: World) -> None:
-    """Set the positions of all events in all logs, and the ranges of all batches."""
+    """Set positions and seqs in all logs, the heads of the logs, and the counts and ranges of all batches."""
     for flow in world.flows:
         flow.count_events(world.emitters[flow.source].expiring)
     for node in range(world.settings.nodes):
@@ -57,18 +58,18 @@ def log_of(world: World, node: int) -> Journal:
 
 
 def outbox_of(world: World, node: int) -> Journal:
-    """Return the batches in the ledger of a sender, in the order of acknowledgement."""
+    """Return the batches in the node's receipts ledger, in the order of acknowledgement."""
     return _merge([_whole(one, one.acked) for one in world.flows if one.sender == node and one.kept])
 
 
 def inbox_of(world: World, node: int) -> Journal:
-    """Return the batches in the ledger of a receiver, in the order of recording."""
+    """Return the batches in the node's inbound ledger, in the order of recording."""
     came = [one for one in world.flows if one.peer == node and one.given]
     return _merge([_some(_whole(one, one.recorded), ~one.empty) for one in came])
 
 
 class RecordPositions(NamedTuple):
-    """The positions of records in a log, their seqs in the group, and when the node recorded them, by its clock."""
+    """The positions of events in a node's log, their seqs in the group, and when they were recorded, by its clock."""
 
     position: Ints
     seq: Ints
@@ -76,7 +77,7 @@ class RecordPositions(NamedTuple):
 
 
 def positions_of(world: World, flow: Flow, numbers: Ints) -> RecordPositions:
-    """Return the positions of a flow's events in the log of its sender."""
+    """Return where the log of the flow's sender has the flow's events with these numbers."""
     skew = world.skews[flow.sender]
     if flow.feed is None:
         emitter = world.emitters[flow.source]
@@ -93,7 +94,7 @@ def positions_of(world: World, flow: Flow, numbers: Ints) -> RecordPositions:
 
 
 def sizes_of(world: World, journal: Journal, emitter: Emitter) -> Ints:
-    """Return the number of records in each commit to a log."""
+    """Return the number of events in each commit to a log."""
     sizes = np.zeros(len(journal), np.int64)
     for uid, places in by_flow(journal):
         edges = emitter.first if uid == OWN else world.flows[uid].held_at
@@ -102,7 +103,7 @@ def sizes_of(world: World, journal: Journal, emitter: Emitter) -> Ints:
 
 
 def by_flow(journal: Journal) -> list[tuple[int, Ints]]:
-    """Return the uid of each flow in a journal, or OWN, with the indexes of its entries."""
+    """Return a pair for each flow in a journal: its uid (OWN for own events), and the indexes of its entries."""
     order = np.argsort(journal.flow, kind="stable")
     found, starts = np.unique(journal.flow[order], return_index=True)
     return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(found) else []
@@ -122,7 +123,7 @@ def _number_log(world: World, node: int) -> None:
         seq[places] = np.cumsum(sizes[places]) - sizes[places] + 1
     for uid, places in by_flow(journal):
         target = emitter if uid == OWN else world.flows[uid]
-        target.position, target.seq = np.zeros_like(target.commits), np.zeros_like(target.commits)
+        target.position, target.seq = np.zeros_like(target.commit_times), np.zeros_like(target.commit_times)
         target.position[journal.batch[places]] = position[places]
         target.seq[journal.batch[places]] = seq[places]
     world.heads.append(int(sizes.sum()))

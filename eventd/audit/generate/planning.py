@@ -14,7 +14,7 @@ from eventd.audit.report.findings import Discrepancy, Finding, group_findings
 
 
 def plan(settings: GeneratorSettings) -> tuple[World, list[Fault]]:
-    """Return the federation with numbered events, and its faults. Raises Invalid for settings that cannot be met."""
+    """Return the federation, with all positions set, and its faults. Raises Invalid for settings that cannot be met."""
     check(settings)
     world = World(settings)
     DeliverySimulator(world).connect()
@@ -24,7 +24,7 @@ def plan(settings: GeneratorSettings) -> tuple[World, list[Fault]]:
 
 
 def findings_of(world: World, faults: Iterable[Fault]) -> list[Finding]:
-    """Return the findings of a correct audit."""
+    """Return the findings that a correct audit reports for these faults."""
     return group_findings(_discrepancy(world, fault) for fault in faults)
 
 

@@ -44,7 +44,7 @@ class SegmentRange(NamedTuple):
 
 
 def divide(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[SegmentRange]:
-    """Divide items into segments of up to `most` rows within one day and epoch; a larger item is one by itself."""
+    """Yield segments of whole items, of up to `most` rows within one day and epoch; a larger item is one by itself."""
     total = np.append(0, np.cumsum(rows))
     bounds = np.flatnonzero((np.diff(times // _DAY) != 0) | (np.diff(epoch_indexes) != 0)) + 1
     for begin, end in zip(np.append(0, bounds), np.append(bounds, len(rows)), strict=True):
@@ -58,7 +58,7 @@ def divide(rows: Ints, times: Ints, epoch_indexes: Ints, most: int) -> Iterator[
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows: `counts[k]` rows of the item `items[k]` of a journal, from its row `low[k]` on."""
+    """A block of rows: of item `items[k]` of a journal, `counts[k]` rows from the item's row `low[k]` on."""
 
     items: Ints
     low: Ints
@@ -92,9 +92,10 @@ def blocks(rows: Ints, one: SegmentRange) -> Iterator[Block]:
 
 
 def numbers_of(world: World, journal: Journal, block: Block, starts: Ints, *, held: bool) -> Ints:
-    """Return the event number of each row. `starts`: where the rows of each item begin, in its flow or emitter.
+    """Return the event number of each row.
 
-    `held`: the rows are the events that the peer recorded, otherwise those that were in the batch.
+    `starts` has for each item the index of its first event in the flow; for own events, the number of that event.
+    `held`: the rows are the events that the peer recorded, otherwise those with a row in the sender's ledger.
     """
     begin = starts[block.items] + block.low
     pieces = []

@@ -26,7 +26,7 @@ from eventd.runtime.clock import SECOND
 
 
 def ship(world: World, catalogue: EventCatalogue, node: int, storage: Storage) -> list[Segment]:
-    """Write all ledgers of a node and its states, and return the segments. Raises LakeUnavailable."""
+    """Write all ledgers of a node, and its state in each epoch; return the segments. Raises LakeUnavailable."""
     closed = world.closed(node)
     segments: list[tuple[int, Segment]] = []
     for part in _segments(world, catalogue, node):
@@ -79,7 +79,7 @@ def _state(world: World, node: int, epoch_index: int, segments: list[Segment]) -
 
 
 def _head(world: World, node: int, epoch_index: int) -> int:
-    """Return the last position of an epoch."""
+    """Return the last position that the node's log had in an epoch."""
     if epoch_index or node not in world.restarts:
         return world.heads[node]
     journal = log_of(world, node)

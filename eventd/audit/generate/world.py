@@ -18,7 +18,7 @@ _VERBS: Final = ("observed", "expired", "changed", "up", "down", "granted", "ref
 
 
 class SelectionTerms(NamedTuple):
-    """The selection of a peer, as the log stores it, from `since` on: in true time, which no clock of a node shows."""
+    """The selection of a peer, as the log stores it, and the true time from which it is in force (microseconds)."""
 
     since: int
     selection: dict[str, Any]
@@ -35,7 +35,7 @@ class Link:
 
     @property
     def relay(self) -> bool:
-        """Return whether the peer also gets events of other nodes."""
+        """Return whether, under the last of the terms, the peer also gets events of other nodes."""
         return bool(self.terms[-1].selection.get("relay"))
 
     def version_at(self, at: int) -> int:
@@ -80,7 +80,7 @@ class World:
 
     @cached_property
     def emitters(self) -> list[Emitter]:
-        """Return the emitter of each node, followed by the ghosts, which forge events in the name of a node."""
+        """Return the emitter of each node; faults append ghosts, which forge events in the name of a node."""
         return make_emitters(self.settings, self.skews, groups=len(self.groups), types=len(self.types))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Formats numbers for readers. Figures are never rounded in a favourable direction."""
+"""Formats numbers for readers. Shares are never rounded in a favourable direction."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ def micros(text: str | None) -> int | None:
 
 
 def moment(text: str | None) -> str:
-    """Format an RFC 3339 time, cut to the second: `2026-11-22 04:44:25 UTC`; an invalid time is returned as it is."""
+    """Format an RFC 3339 time, cut to the second: `2026-11-22 04:44:25 UTC`.
+
+    None gives a dash; an invalid time is returned as it is.
+    """
     if not text:
         return NONE
     at = micros(text)

@@ -99,7 +99,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def group_findings(discrepancies: Iterable[Discrepancy]) -> list[Finding]:
-    """Group discrepancies into findings, listed `in_order`. Their order does not matter, and repeated ones count once.
+    """Group discrepancies, given in any order, into findings, listed `in_order`. Repeated discrepancies count once.
 
     Discrepancies without a seq form one finding per (kind, group, source, peer, detail), with sorted ids.
     """

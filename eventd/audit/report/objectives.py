@@ -36,7 +36,7 @@ def read_objectives(path: str | None) -> dict[str, Objective]:
     """Return the objectives in the FederationSLO documents of a file or folder, and the default under ANY.
 
     Without a path, the default is the only one. Raises Invalid with file and line of an invalid document, or of a
-    second one for a group, and if there is none.
+    second FederationSLO for a group; also if the path holds no FederationSLO.
     """
     found = {ANY: Objective()}
     if path is None:

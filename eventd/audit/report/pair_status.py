@@ -123,7 +123,7 @@ def statuses(report: Report, group: str) -> dict[tuple[str, str], PairStatus]:
 
 
 def is_idle(pair: Pair, status: PairStatus) -> bool:
-    """Return whether a pair is proven although nothing was due, and nothing is pending."""
+    """Return whether a pair is in order only because nothing was due and nothing is pending."""
     return status.state == "good" and not due(pair) and not pair.pending
 
 

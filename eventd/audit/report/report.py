@@ -25,7 +25,7 @@ class Figures(msgspec.Struct, kw_only=True):
     expected = delivered + expired + in_path + dead_lettered + pending + missing + disputed + unproven. `delivered`
     counts an event once however often it was sent; `disputed` events are delivered by the ledger of one side only.
     `completeness` is the proven share, in percent, of due deliveries (expected without expired, in_path, dead_lettered,
-    pending), rounded down, 100 if none is due; None if the ledgers do not reach far enough.
+    pending), rounded down to four decimals, 100 if none is due; None if the ledgers do not reach far enough.
     """
 
     expected: int = 0
@@ -43,9 +43,10 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 class Totals(Figures, kw_only=True):
-    """The whole lake. `events` counts those that entered a log at their source, `deliveries` counts ledger rows.
+    """The whole lake. `events` counts those that entered a log at their source.
 
-    `findings` counts findings, and `by_kind` the discrepancies in them.
+    `deliveries` counts the rows of the ledgers of deliveries, `findings` findings, and `by_kind` the discrepancies in
+    them.
     """
 
     events: int = 0
@@ -90,7 +91,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts per delivery."""
+    """Attempts per delivery: the median, the 95th percentile and the maximum; None without deliveries."""
 
     p50: int | None = None
     p95: int | None = None
@@ -110,7 +111,7 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a pair met its objective, the reason in words, and the number of `late` deliveries, above its `fail`."""
+    """Whether a pair met its objective, the reason in words, and the number of deliveries slower than its `fail`."""
 
     verdict: Verdict
     reason: str

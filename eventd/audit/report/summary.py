@@ -143,7 +143,10 @@ def _legend() -> Text:
 
 
 def _doubts(report: Report) -> Iterator[Text]:
-    """Yield a line for each limitation of the verdict and each note on pairs, and the number of lines left out."""
+    """Yield a line for each limitation of the verdict and each note on pairs, up to `MOST_DOUBTS`.
+
+    If there are more, a last line has their number.
+    """
     lines = [f"{one.where}: {one.message}" for one in report.troubles]
     notes: dict[str, list[str]] = {}
     for pair in report.pairs:

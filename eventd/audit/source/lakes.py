@@ -88,9 +88,10 @@ class LakeOrigin:
     def _read_elsewhere(
         self, storage: Storage, partition: LedgerPartition, bad: Segment, columns: Sequence[str], reason: str
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a segment from other segments.
+        """Yield the rows of a segment whose file is corrupt or gone from other segments that hold them.
 
-        Its own file is corrupt, or is gone because it was compacted after the read was planned.
+        A file is gone if it was compacted after the read was planned. Rows that no segment holds raise RowsGone, or are
+        skipped with `onGap=skip`.
         """
         place = bad.place
         span = Span(max(partition.after, place.after), min(partition.upto, place.upto))

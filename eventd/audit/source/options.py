@@ -154,7 +154,7 @@ def _count(given: Mapping[str, str], name: str, default: int, least: int) -> int
 
 
 def _choice(given: Mapping[str, str], name: str, kind: type[ChoiceT], default: ChoiceT, *others: str) -> ChoiceT:
-    """Return the chosen value of an enumeration. Raises Invalid; `others` are values that its message adds."""
+    """Return the chosen value of an enumeration. Raises Invalid, whose message also lists the values `others`."""
     text = given.get(name.lower(), "") or default.value
     try:
         return kind(text)

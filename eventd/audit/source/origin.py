@@ -67,7 +67,10 @@ class LedgerPartition(InputPartition):
 
 
 class LedgerSource(Protocol):
-    """The interface of a place that rows are read from. `read` runs in tasks, all other methods on the driver."""
+    """The interface of a place that rows are read from.
+
+    `read` runs in tasks, `close` in tasks and on the driver, all other methods on the driver.
+    """
 
     def snapshot(self) -> Snapshot:
         """Return the extent of each ledger that the options select and that has rows, and the known losses.
@@ -107,11 +110,11 @@ class NumberedOrigin:
         self._places: dict[LedgerKey, str] = {}
 
     def limit(self, ledger: LedgerKey, after: int, upto: int, rows: int) -> int:
-        """See `LedgerSource`."""
+        """Return the number up to which there are about `rows` rows after `after`, at most `upto`."""
         return min(upto, after + numbers_for(ledger.book, rows))
 
     def split(self, ledger: LedgerKey, after: int, upto: int) -> list[LedgerPartition]:
-        """See `LedgerSource`."""
+        """Return the partitions of (after, upto], of about `rows_per_partition` rows each."""
         step = numbers_for(ledger.book, self._options.rows_per_partition)
         place = self._places[ledger]
         return [LedgerPartition(ledger, at, min(at + step, upto), place) for at in range(after, upto, step)]

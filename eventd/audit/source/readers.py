@@ -27,10 +27,10 @@ try:
 except ImportError:  # Spark before 4.2 has no limits
 
     class ReadLimit:  # type: ignore[no-redef]
-        """A stand-in for older versions of Spark."""
+        """A stand-in for Spark's class of this name, which versions before 4.2 lack."""
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """A stand-in for older versions of Spark."""
+        """A stand-in for Spark's class of this name, which versions before 4.2 lack."""
 
 
 __all__ = ["LedgerReader", "LedgerStream", "Offset", "ReadLimit", "SupportsTriggerAvailableNow"]
@@ -134,7 +134,7 @@ class LedgerStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_options": self._options, "_schema": self._schema}
 
     def _ready(self, start: Mapping[str, int], snapshot: Snapshot) -> Iterator[LedgerExtent]:
-        """Yield the extents after `start`, up to the target of a query that reads what is available now."""
+        """Yield the unread part of each extent: after `start`, at most up to the target of an available-now query."""
         for ledger, first, last in snapshot.extents:
             after = max(start.get(ledger.key, first), first)
             upto = last if self._target is None else min(last, self._target.get(ledger.key, 0))
@@ -174,7 +174,7 @@ def _within(extents: Iterable[LedgerExtent], losses: Sequence[UnreadableRows]) -
 
 
 def _evicted(start: Mapping[str, int], snapshot: Snapshot) -> Iterator[UnreadableRows]:
-    """Yield a loss for each ledger whose rows retention evicted before the stream had read them."""
+    """Yield a loss for each ledger of which retention evicted rows after `start`: the stream had not read them."""
     for ledger, after, _ in snapshot.extents:
         if (number := start.get(ledger.key, after)) < after:
             yield UnreadableRows(ledger, number, after, "retention has evicted them")

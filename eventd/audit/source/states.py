@@ -141,7 +141,7 @@ def _offset(found: Mapping[str, Mapping[str, NodeState]]) -> Offset:
 def _states(options: SourceOptions, place: str) -> dict[str, NodeState]:
     """Return the states in a lake of the nodes and epochs that the options select, by `node/epoch`.
 
-    Raises NotFound, LakeUnusable and LakeUnavailable, and RowsGone for a state that cannot be read.
+    Raises NotFound, LakeUnusable and LakeUnavailable, and unless `onGap=skip`, RowsGone for an unreadable state.
     """
     storage = connect(place)
     open_lake(storage)

@@ -50,7 +50,10 @@ def code() -> Iterator[ArchiveFile]:
 
 
 def environment(more: Sequence[str] = ()) -> Iterator[ArchiveFile]:
-    """Yield the files of `more` and of every package that our code needs on a machine with Spark. Raises NotFound."""
+    """Yield the files of the packages `more`, and of all that our code needs on a machine with Spark.
+
+    Raises NotFound for one of `more`, pandas or pyarrow that is not installed.
+    """
     needed = _needed("routerd-eventd", EXTRAS, {})
     for name in ("pandas", "pyarrow", *more):
         if name not in _needed(name, frozenset(), needed):

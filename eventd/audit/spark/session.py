@@ -102,7 +102,7 @@ def open_session(
 
 
 def _merged(settings: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Return `settings` overridden by `conf`; its Java options are added to ours."""
+    """Return `settings` overridden by `conf`, whose Java options are added to those of `settings`."""
     added = {_JAVA_OPTIONS: f"{settings.get(_JAVA_OPTIONS, '')} {conf[_JAVA_OPTIONS]}"} if _JAVA_OPTIONS in conf else {}
     return {**settings, **conf, **added}
 
@@ -113,7 +113,7 @@ def _pyspark() -> Any:
 
 
 def _launch_settings(master: str, memory: str, place: Path, packages: Sequence[Path]) -> dict[str, str]:
-    """Return the settings needed before Java starts.
+    """Check the master, and return the settings needed before Java starts.
 
     Exports the variables that Spark reads only from the environment.
     """

@@ -36,7 +36,8 @@ NO_SKEW = Duration(0)
 MEMORY = Size.read("2GiB")
 
 EveryOption = Annotated[
-    Duration, typer.Option("--every", metavar="DURATION", min=SECOND, help="Time between two checks of the lake.")
+    Duration,
+    typer.Option("--every", metavar="DURATION", min=SECOND, help="Time between two looks for new data in the lake."),
 ]
 WatermarkOption = Annotated[
     Duration,
@@ -139,7 +140,7 @@ def run(
 
 
 def _show(session: Session, report: Report, out: str) -> None:
-    """Show the verdict and the findings."""
+    """Print the verdict and the findings; with a table, also name the files in `out`."""
     if session.out.is_table:
         from rich.console import Console
 
@@ -234,7 +235,7 @@ _BATCH: tuple[Column, ...] = (
 
 
 class _Listener:
-    """Prints a row for each batch of an audit stream, and ends the stream after a signal."""
+    """Prints a row for each batch of an audit stream; `ended` tells the stream to end after a signal."""
 
     def __init__(self, session: Session, stopping: StopFlag) -> None:
         self._show = session.out.stream_rows(_BATCH, name=lambda row: str(row["time"]))
@@ -310,6 +311,6 @@ def generate(
     session.out.outcome(
         {"lake": out, "totals": made.totals, "findings": len(made.findings)},
         f"{out}: the ledgers of {counted(nodes, 'node')}, {counted(made.totals['events'], 'event')}, "
-        f"{counted(len(made.findings), 'finding')}",
+        f"{counted(len(made.findings), 'expected finding')}",
         name=lambda row: str(row["lake"]),
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def option(
     name: str, metavar: str, help: str, *, kind: Any = str, default: Any = "", **about: Any
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the declaration and the default of an option, by the name of its parameter."""
+    """Return an option as a dict of one entry: its parameter's name, and its annotation and default."""
     declared = typer.Option(name, metavar=metavar or None, help=help, **about)
     return {name.removeprefix("--").replace("-", "_"): (Annotated[kind, declared], default)}
 
@@ -59,9 +59,9 @@ _PEER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The options for the load of a measurement, by their defaults. An option whose default is 0 is not offered.
+    """The load options that a measurement offers, with their defaults; a default of 0 leaves the option out.
 
-    `what` names the events. `peer` offers the options for a second node.
+    The help of `--events` calls the events `what`. `peer` adds the options for a second node.
     """
 
     events: int = 0
@@ -72,7 +72,7 @@ class Load:
     peer: bool = False
 
     def options(self) -> dict[str, tuple[Any, Any]]:
-        """Return the declaration and the default of each option, by the name of its parameter."""
+        """Return the offered options: by the parameter's name, the annotation and the default."""
         events = f"Number of {self.what} (default: {self.events:,})."
         duration = "Measure for this long, such as 10s, instead of a number of events."
         span = {"kind": Duration | None, "default": self.duration, "min": MILLISECOND, "max": HOUR}
@@ -89,7 +89,7 @@ class Load:
 
 
 def make_plan(session: Session, load: Load, given: dict[str, Any]) -> BenchPlan:
-    """Return the plan of a measurement for the given options. Raises `BadParameter` for those that contradict."""
+    """Return the plan of a measurement for its options, taken out of `given`. Raises `BadParameter`, `Invalid`."""
     from eventd.bench.site import BenchPlan
 
     events, duration = given.pop("events", None), given.pop("duration")
@@ -114,7 +114,7 @@ def _nodes(
     secret_file: str = "",
     peer_database: str = "",
 ) -> dict[str, Any]:
-    """Return the parameters of the nodes. Raises `BadParameter` for contradicting options."""
+    """Return the arguments of `BenchPlan` about its nodes. Raises `BadParameter`, and `Invalid` for a bad key."""
     from eventd.settings.values import read_endpoint
 
     try:
@@ -145,7 +145,7 @@ def _nodes(
 
 
 def _database(option: str, url: str) -> str:
-    """Return the URL of a Postgres database; empty means SQLite in a temporary file. Raises `BadParameter`."""
+    """Return `url` if it names a Postgres database, "" for SQLite in a temporary file. Raises `BadParameter`."""
     from eventd.settings.values import read_database
 
     if url in ("", "sqlite"):

@@ -41,7 +41,7 @@ _NODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement to run, and the parameters of its plan that are not options of its load."""
+    """A measurement to run, and the arguments of its plan that its load options do not give."""
 
     bench: Benchmark
     wanted: Mapping[str, Any] = field(default_factory=dict)
@@ -66,12 +66,12 @@ _KEEPING: Final = {
         "Compare with the latest results in this file that have the same settings and machine.",
         **_FILE,
     ),
-    **option("--plot", "FILE", "Draw this result and the earlier ones as an SVG image.", **_FILE),
+    **option("--plot", "FILE", "Draw this result and the earlier ones like it as an SVG image.", **_FILE),
 }
 
 
 def measurement(*names: str, load: Load) -> Callable[[Callable[..., Measurement]], Callable[..., None]]:
-    """Decorate a command that returns a measurement, so that it is run.
+    """Decorate a function that returns a measurement: the command runs that and shows its result.
 
     The options of `load` and `_KEEPING` follow the command's own. `names` are the shared options that name the
     operator's node or database. A server must be named on the command line, not by a variable, because a measurement
@@ -127,9 +127,9 @@ def _carry_out(session: Session, bench: Benchmark, plan: BenchPlan, keeping: Res
 
 
 def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
-    """Return the results in the file of --compare; none without it.
+    """Check the file options, and return the results in the file of --compare; none without it.
 
-    Raises errors that would otherwise appear only after the measurement.
+    Raises the errors that would otherwise appear only after the measurement.
     """
     from eventd.bench.kept import read_kept
 
@@ -147,7 +147,7 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
 
 
 def _measure(bench: Benchmark, plan: BenchPlan) -> Result:
-    """Run the measurement on a loop like a node's. In any case its nodes are stopped and its files deleted."""
+    """Run the measurement on a loop like a node's; then stop its nodes and delete its files, also after a signal."""
     import uvloop
 
     from eventd.bench.running import run_bench

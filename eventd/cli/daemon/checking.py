@@ -31,7 +31,7 @@ State = Literal["ok", "warning", "failed"]
 
 
 class Check(NamedTuple):
-    """The result of one check."""
+    """The result of one check; `detail` says what it found."""
 
     name: str
     state: State
@@ -58,7 +58,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 def keys_of(settings: Settings) -> Keys:
     """Return the API keys of the settings and the database.
 
-    Raises `SettingsError`, also when the API could be reached from other machines without any key.
+    Raises `SettingsError`, also if other machines could use the API without a key and no setting allows it.
     """
     keys = Keys.of(settings)
     keys.reload_from(_database_keys(settings))
@@ -79,7 +79,7 @@ def _database_keys(settings: Settings) -> list[KeyRow]:
 
 
 def check_database(settings: Settings) -> Iterator[Check]:
-    """Check the database without changing or creating it."""
+    """Check the database and its folder; change no content, and create nothing."""
     try:
         database = Database(settings.database_url)
     except EventdError as error:

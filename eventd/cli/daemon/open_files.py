@@ -14,7 +14,7 @@ logger = logging.getLogger("eventd.serve")
 
 
 def raise_file_limit(settings: Settings) -> None:
-    """Raise the limit as far as the system allows, and warn if the API alone may need more."""
+    """Raise the limit as far as the system allows, and log a warning if the API may need more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -12,7 +12,7 @@ from eventd.runtime.clock import SECOND, Clock
 
 
 class ServiceManager:
-    """Notifies the service manager of this process; does nothing if the environment names no socket. Never raises."""
+    """Reports the state of this process to the service manager; does nothing without NOTIFY_SOCKET. Never raises."""
 
     def __init__(self, surroundings: Mapping[str, str], clock: Clock) -> None:
         self._address = surroundings.get("NOTIFY_SOCKET", "")

@@ -64,7 +64,7 @@ class Standby:
         self._supervisor: Supervisor | None = None
 
     async def start(self) -> None:
-        """Serve, or stand by; the API listens in either case."""
+        """Serve if the claim is free, else stand by; the API listens in either case."""
         self._supervisor = Supervisor(self._clock, self._metrics.task_failed)
         self._sockets = await listen(*self._settings.api_listen, self._clock)
         self.api_address = self._sockets[0].getsockname()[:2]
@@ -130,7 +130,7 @@ class Standby:
     async def _takes_over(self) -> bool:
         """Try once to take over; returns whether this process serves now.
 
-        Problems of the database are only logged: it may be unreachable for a while.
+        An unavailable database is only logged, as it may come back.
         """
         try:
             if not await self._claims():
@@ -154,7 +154,7 @@ class Standby:
                 logger.warning("silent claim ended", extra=about)
 
     async def run_until_stopped(self) -> None:
-        """Run until the node ends by itself. Raises its error."""
+        """Run until the node, or the wait for the claim, ends by itself. Raises its error."""
         assert self._supervisor is not None
         await asyncio.wait({self._supervisor.failed})
         self._supervisor.failed.result()

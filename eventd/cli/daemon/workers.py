@@ -112,7 +112,7 @@ class Workers:
         return process
 
     async def _tend(self, worker: _Worker) -> None:
-        """Restart a worker whenever it has ended. The others continue meanwhile."""
+        """Restart a worker, after a back-off, whenever its process has ended. The others continue meanwhile."""
         failures = 0
         while True:
             begun = self._clock.monotonic()
@@ -134,12 +134,12 @@ class Workers:
             self._supervisor.failed.result()
 
     async def reload(self) -> None:
-        """Have each worker read its keys and secrets again."""
+        """Tell each worker to read its keys and secrets again; does not wait for it."""
         for worker in self._workers:
             worker.process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """Have each worker finish its work, then close what they shared. May be called again."""
+        """Have each worker finish its work, then close and delete what they shared. May be called again."""
         self._stopped.set()
         for task in self._tending:
             task.cancel()

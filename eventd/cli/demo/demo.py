@@ -49,7 +49,7 @@ _MEANWHILE = (*_EMIT, "--id", _TRACED, "--type", "door.open", "--subject", "gate
 def run(*, keep: bool = False) -> None:
     """Play the demo. With `keep` the nodes run until Ctrl-C. Raises `DemoFailed` if a step fails or is interrupted.
 
-    When this returns, all processes of the demo have ended and its files are deleted.
+    Afterwards all processes of the demo have ended and its files are deleted.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without the characters of the picture gets the text only
@@ -74,7 +74,7 @@ async def _play(console: Console, *, keep: bool) -> None:
 
 
 class Demo:
-    """Plays the demo: starts three nodes, cuts one off and brings it back, and describes each step."""
+    """Plays the demo: starts three nodes, kills one and restarts it, and describes each step."""
 
     def __init__(self, narrator: Narrator) -> None:
         self.clock = SystemClock()
@@ -206,7 +206,7 @@ class Demo:
     # --- emitting and waiting ---------------------------------------------------------------------------------
 
     async def _emit(self, many: Sequence[tuple[str, list[str]]], *others: tuple[str, Sequence[str], str]) -> None:
-        """Emit the JSON lines of `many` by node and, at the same time, a single event by each of the `others`."""
+        """Emit, all at once, the JSON lines of each node in `many`, and one event with each call in `others`."""
         calls = [(name, (*_EMIT, "--stdin"), "".join(lines)) for name, lines in many]
         await self.stage.routerctl_each([*calls, *others])
         self._emitted += sum(len(lines) for _, lines in many) + len(others)
@@ -225,7 +225,7 @@ class Demo:
         return all(self._link_to_down(name).lag_events >= least for name in OTHERS)
 
     async def _links_show_reasons(self) -> bool:
-        """Return whether the links to the killed node back off, and no event waits on any other."""
+        """Return whether the links to the killed node back off, and those between the other nodes have no backlog."""
         await self.stage.look()
         links = [(peer, link) for name in OTHERS for peer, link in self.stage.nodes[name].seen.links.items()]
         return all(link.state == "backing-off" if peer == DOWN else not link.lag_events for peer, link in links)
@@ -259,7 +259,7 @@ class Demo:
         self._narrator.note("Two nodes of your own take five minutes: see README.md.")
 
     async def stay(self) -> None:
-        """Leave the nodes running until Ctrl-C, with commands to paste into another terminal."""
+        """Show commands to paste into another terminal, and leave the nodes running until Ctrl-C."""
         self._narrator.act("→", "Your turn")
         for words, *commands in self._suggestions():
             self._narrator.note(words, gap=True)
@@ -298,7 +298,7 @@ class Demo:
 
 
 def _program(name: str) -> str:
-    """Return the text that calls a command from the present folder: the one beside the running program if it exists."""
+    """Return what to type in the present folder to run the program `name`: its name, its path or `python -m`."""
     beside, found = Path(sys.argv[0]).absolute().with_name(name), shutil.which(name)
     if not beside.exists():
         return name if found else f"{shlex.quote(sys.executable)} -m eventd.cli.{name.replace('-', '_')}"
@@ -309,7 +309,7 @@ def _program(name: str) -> str:
 
 
 def _observed(name: str, count: int, round_: int) -> tuple[str, list[str]]:
-    """Return the site and `count` of its events as JSON lines, as an observer of its network would write them."""
+    """Return the node's name and `count` JSON lines, events as an observer of its network would write them."""
     site = NAMES.index(name) + 1
     lines = []
     for at in range(count):

@@ -61,7 +61,7 @@ class NodeState:
 
 
 class Contents(NamedTuple):
-    """All events of a node: the number by source, and one digest over all ids and contents."""
+    """All events of a node: the number by source, the ids, and one digest over all ids and contents."""
 
     by_source: dict[str, int]
     ids: frozenset[str]
@@ -112,7 +112,7 @@ class DemoNode:
             self._child = None
 
     def listens(self) -> bool:
-        """Return whether the API listens, and then remember its address."""
+        """Return whether the API listens; `api` then has its address."""
         if not self.api and self._port_file.exists():
             self.api = self._port_file.read_text().strip()
         return bool(self.api)
@@ -123,7 +123,7 @@ class DemoNode:
             raise DemoFailed(f"{self.name} ended with status {self._child.returncode}; {self.log_tail()}")
 
     def log_tail(self) -> str:
-        """Return the end of the log, for an error message."""
+        """Return the last lines of the node's log, for an error message."""
         text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
         lines = [f"  {line}" for line in text.splitlines()[-LOG_LINES:]] or ["  (nothing)"]
         return "\n".join([f"the log of {self.name} ends with:", *lines])
@@ -168,7 +168,7 @@ class Stage:
         return path
 
     def write_declaration(self, name: str, key: Path) -> Path:
-        """Write the resources of one node as YAML: its EventGroup, and an EventPeer for each other node."""
+        """Write an EventGroup, and an EventPeer for each other node, to `NAME.yaml`; returns its path."""
         documents = [_group(self.nodes[name], key)]
         documents += [_peer(other) for other in self.nodes.values() if other.name != name]
         path = self.folder / f"{name}.yaml"
@@ -183,7 +183,7 @@ class Stage:
         return output
 
     async def routerctl_each(self, calls: Iterable[tuple[str, Sequence[str], str]]) -> list[str]:
-        """Run commands concurrently, each given as node, arguments and standard input; returns their outputs."""
+        """Like `routerctl`, many at once, each given as node, arguments and standard input; returns their outputs."""
         started = [self._start(node, arguments, stdin) for node, arguments, stdin in calls]
         for child, words, _ in started:
             await self.until(f"{words} to end", _has_ended, child)
@@ -216,7 +216,7 @@ class Stage:
     # --- asking -----------------------------------------------------------------------------------------------
 
     async def ask(self, node: DemoNode, path: str) -> Any:
-        """Return an answer of the node's API. Raises `DemoFailed`."""
+        """Return the JSON with which the node's API answers GET `path`. Raises `DemoFailed` for an error."""
         try:
             async with self._session.get(f"http://{node.api}{path}") as answer:
                 body = await answer.json(content_type=None)
@@ -230,7 +230,7 @@ class Stage:
         return body
 
     async def look(self) -> None:
-        """Read the state of every running node and its links into `seen`."""
+        """Read the state of every running node, with its links, into its `seen`."""
         for node in self.nodes.values():
             if node.running and node.api:
                 node.seen = await self._see(node)
@@ -250,7 +250,7 @@ class Stage:
         return bool((await self.ask(node, "/readyz"))["checks"].get(f"group {GROUP}") == "ok")
 
     async def holding(self, node: DemoNode) -> Contents:
-        """Read every event of the node, page by page."""
+        """Return the contents of the node, read page by page, with expired events."""
         events: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
@@ -264,7 +264,7 @@ class Stage:
     ) -> None:
         """Wait until `condition(*args)` is true; `what` completes "waited for".
 
-        Raises `DemoFailed` after `PATIENCE_SECONDS`.
+        Raises `DemoFailed` after `PATIENCE_SECONDS`, and when a node ends by itself.
         """
         deadline = self.clock.monotonic() + PATIENCE_SECONDS
         while True:
@@ -314,7 +314,7 @@ def _link(row: Mapping[str, Any]) -> DemoLink:
 
 
 def _hold(events: Sequence[Mapping[str, Any]]) -> Contents:
-    """Return the contents of a node. Their digest ignores where and when the node stored an event."""
+    """Return these events as contents. The digest ignores where and when the node stored an event."""
     local = ("recordedAt", "seq", "path")
     portable = [{name: value for name, value in event.items() if name not in local} for event in events]
     digest = hashlib.sha256()

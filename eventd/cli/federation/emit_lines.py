@@ -1,4 +1,4 @@
-"""Emits many events from standard input: valid lines are stored, invalid ones reported, and none delays another."""
+"""Emits many events from standard input: valid lines are stored, invalid ones reported without delaying others."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Emission:
         del self._waiting[group], self._sizes[group]
 
     async def flush_all(self) -> None:
-        """Store all waiting lines."""
+        """Store the waiting lines of every group. Raises as `flush` does."""
         for group in list(self._waiting):
             await self.flush(group)
 
@@ -140,19 +140,19 @@ class Emission:
         return any(self._waiting.values())
 
     def progress(self, ahead: int) -> str:
-        """Return a text with the line before which all are stored or refused; `ahead` is the first one not added."""
+        """Return which line to repeat from: all before it are stored or refused. `ahead`: the first line not added."""
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
         return f"lines before {first} are done; repeat from there"
 
     def _interrupted(self, error: EventdError) -> EventdError:
-        """Return the error; its hint now names the first line that is not known to be stored."""
+        """Return the error itself, after adding to its hint from which line to repeat the input."""
         hint = self.progress(max(lines[-1][0] for lines in self._waiting.values() if lines))
         error.hint = f"{error.hint}; {hint}" if error.hint else hint
         return error
 
 
 def _wrong(error: EventdError, of: int) -> dict[int, str]:
-    """Return the messages by the index of their event, of which there are `of`.
+    """Return the node's messages on single events of a refused request of `of` events, by index.
 
     Raises the error itself if it does not concern single events.
     """

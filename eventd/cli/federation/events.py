@@ -163,7 +163,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _check_ttl(ttl: str) -> None:
-    """Check the option before reading input: otherwise each line would be refused for it. Raises `Invalid`."""
+    """Check --ttl before input is read: otherwise each line would be refused for it. Raises `Invalid`."""
     from eventd.text.duration import BadDuration, parse_duration
 
     try:

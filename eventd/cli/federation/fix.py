@@ -1,4 +1,4 @@
-"""Sends events that a peer lacks once more, until the peer has them or makes no progress."""
+"""Sends a peer again the events that it lacks, until it has them or makes no progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Compare = Callable[[Session, str, str, Bar], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The last report, the number of events requested again, and why the repair did not succeed; empty if it did."""
+    """The last comparison, the number of events sent again, and why the repair stopped early (empty: see `report`)."""
 
     report: dict[str, Any]
     asked: int
@@ -52,7 +52,7 @@ async def repair_peer(
 ) -> RepairReport:
     """Have the node send the events that the report lists as missing, wait, and compare again.
 
-    Repeats this as long as each round leaves fewer events missing, for at most `MOST_ROUNDS` rounds.
+    Repeats this while each round leaves fewer events missing, at most `MOST_ROUNDS` times.
     """
     asked = 0
     for _ in range(MOST_ROUNDS):
@@ -77,7 +77,7 @@ async def repair_peer(
 
 
 async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
-    """Request the repairs that `plan` returned. Returns the number of events that will be sent, and why others are not.
+    """Request the repairs that `plan` returned. Returns how many events will be sent, and the last refusal or "".
 
     Events may have expired or been evicted since they were found missing: the next comparison excludes these.
     """
@@ -94,7 +94,7 @@ async def _ask(session: Session, group: str, peer: str, parts: Sequence[Mapping[
 def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the parameters of the repairs to request next, at most `REPAIRS_AT_ONCE`.
 
-    The longest gaps are sent as ranges, other missing events by their ids.
+    A few of the longest gaps are sent as ranges, other missing events by their ids.
     """
     ordered = sorted(gaps, key=lambda gap: -gap["events"])
     long = [gap for gap in ordered if gap["events"] >= LONG or len(gap["ids"]) < gap["events"]][: REPAIRS_AT_ONCE // 2]
@@ -105,7 +105,7 @@ def plan(gaps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def served(session: Session) -> bool:
-    """Return whether a node serves the database of the session."""
+    """Return whether a node serves the session's database; a remote node always does."""
     if session.is_remote:
         return True
     from eventd.cli.gateway.local import LocalGateway

@@ -87,7 +87,7 @@ async def summary(
 
 
 def _tell_losses(row: Mapping[str, Any]) -> None:
-    """Report events that expired, were refused or have no known state: the short table has no column for them."""
+    """Note how many events expired, were refused or have no known state: the short table has no such columns."""
     words = {"expired": "expired before delivery", "refused": "refused", "unknown": "of unknown state"}
     lost = [f"{row[name]} {word}" for name, word in words.items() if row[name]]
     if lost:
@@ -154,7 +154,7 @@ async def pause(
         typer.Option("--by", metavar="NAME", help="Your name, or the reason for the pause (default: your user name)."),
     ] = "",
 ) -> None:
-    """Stop sending to a peer. Events for it wait until the link is resumed."""
+    """Stop sending to a peer. Until the link is resumed, events for it wait, unless they expire or are evicted."""
     by = by or user()
     answer = await session.call("links.pause", group=await one_group(session, group), peer=peer, by=by)
     _show_link(session, answer)
@@ -258,7 +258,7 @@ async def status(session: Session) -> None:
 
 
 def _process(session: Session) -> str:
-    """Return the id of the process that serves this database, empty if none does; for a remote node `the server`."""
+    """Return the id of the process that serves this database, empty if none does; `the server` for a remote node."""
     if session.is_remote:
         return "the server"
     from eventd.cli.gateway.local import LocalGateway

@@ -1,4 +1,4 @@
-"""The columns of links, in both directions."""
+"""The columns of the tables of outbound links, inbound links and gaps."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def verify(
         typer.Option("--repair", help="Send missing events again, wait until the peer has them, and compare again."),
     ] = False,
 ) -> None:
-    """Compare a peer's events with this node's delivery ledger; exits with status 4 if events are missing or differ."""
+    """Compare a peer's events with this node's delivery ledger; exits with status 4 unless they agree."""
     name = await one_group(session, group)
     repaired = None
     with Bar() as bar:
@@ -79,7 +79,7 @@ async def verify(
 
 
 async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str, Any]:
-    """Have the node compare its ledger with the peer, showing the progress; returns the report."""
+    """Have the node compare its ledger with the peer's events, showing the progress; returns the report."""
     link = {"group": group, "peer": peer, "seconds": 1}
     answer = await session.call("links.verify", **link)
     while not answer["done"]:
@@ -91,7 +91,7 @@ async def compare(session: Session, group: str, peer: str, bar: Bar) -> dict[str
 
 
 async def _not_compared(session: Session, group: str, peer: str, report: Mapping[str, Any]) -> None:
-    """Show the delivery ledger alone, and raise `Conflict` with the reason why there is no comparison."""
+    """Show the summary of the delivery ledger, and raise `Conflict` with the reason why there is no comparison."""
     summary = await session.call("deliveries.summary", group=group, peer=peer, include_expired=True)
     if session.out.is_table:
         session.out.rows(SUMMARY, summary["summary"], name=lambda row: str(row["peer"]))
@@ -132,7 +132,7 @@ def _note_findings(peer: str, report: Mapping[str, Any], *, shown: int) -> None:
         note(f"note: {counted(events['untold'], 'missing event')} in further gaps, not listed")
     if events["extra"]:
         extra = counted(events["extra"], "event")
-        note(f"{peer} holds {extra} of this node that its log does not contain: {_ids(events['extraIds'])}")
+        note(f"{peer} holds {extra} of this node that this node's log does not contain: {_ids(events['extraIds'])}")
     if events["other"]:
         note(
             f"{peer} holds other events under {counted(events['other'], 'id')} of this node: {_ids(events['otherIds'])}"

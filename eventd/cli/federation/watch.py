@@ -18,7 +18,7 @@ PAUSE = 0.5
 async def watch_events(
     session: Session, groups: Sequence[str], asked: dict[str, Any], columns: Sequence[Column], *, limit: int, after: str
 ) -> None:
-    """Show the newest `limit` events of each group (0: all), then new ones as they are recorded.
+    """Show the newest `limit` events of each group (0: all), then new ones as they are stored, until Ctrl-C.
 
     With `after`, show all events after that token instead. `asked` filters the events.
     """
@@ -49,7 +49,7 @@ async def _begin(session: Session, group: str, asked: dict[str, Any], show: Any,
 
 
 async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any, token: str) -> str:
-    """Show all events after the token. Returns the token to continue from."""
+    """Show all present events after the token, and note gaps. Returns the token to continue from."""
     while True:
         answer = await session.call("events.list", group=group, after=token, limit=MOST, **asked)
         if answer["gap"]:
@@ -62,7 +62,7 @@ async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any
 
 
 async def watch_links(session: Session, groups: Sequence[str], columns: Sequence[Column], peer: str) -> None:
-    """Show every link, and again whenever it changes in more than its lag in seconds and its positions."""
+    """Show each outbound link, and again when more than its lag in seconds and positions changes, until Ctrl-C."""
     show = session.out.stream_rows(columns, name=lambda row: f"{row['group']}/{row['peer']}")
     clock = SystemClock()
     seen: dict[tuple[str, str], dict[str, Any]] = {}

@@ -12,7 +12,7 @@ LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder 
 
 
 def lake_address(named: str) -> str:
-    """Return the named lake, or that of the settings. Raises `Invalid` if neither names one."""
+    """Return the address `named`, or if it is empty that of the settings. Raises `Invalid` if both are empty."""
     from eventd.settings.model import load
 
     address = load({"lake": named or None}).lake

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_params(model: type[Params] | None, params: Mapping[str, Any]) -> Any:
-    """Return the parameters of an operation as its `model`. Raises `Invalid` with the messages of the API."""
+    """Return an operation's parameters, checked, as its `model`. Raises `Invalid` with the messages of the API."""
     from pydantic import ValidationError
 
     assert model is not None
@@ -70,7 +70,7 @@ class LocalGateway:
 
     @property
     def database(self) -> Database | None:
-        """The open database; None before the first call."""
+        """The open database; None before the first use of `call` or `socket`."""
         return self._services.database if self._services else None
 
     async def _open(self) -> Services:
@@ -95,13 +95,13 @@ class LocalGateway:
         return Services(log, following=following, ring=self._ring, readiness=partial(ask_readiness, database))
 
     def _ring(self, group: GroupConfig) -> KeyRing:
-        """Return the keys of a group. Few commands need them, and the others do not load the cryptography."""
+        """Return the keys of a group; loads the cryptography, which few commands need."""
         from eventd.resources.keyring import load_ring
 
         return load_ring(group, credentials=self._settings.credentials_directory)
 
     def _begin(self, database: Database, path: Path) -> Database:
-        """Create the missing database with `make`, or a temporary one with `pretend`. Raises `NotFound` otherwise."""
+        """Return a temporary database with `pretend`; with `make` create the missing one. Else raises `NotFound`."""
         from eventd.store.engine.database import Database
         from eventd.store.schema import migrations
 

@@ -1,4 +1,4 @@
-"""Ensures one node per database: two would send every event twice and compete for every cursor."""
+"""Ensures that only one node serves a database, or on Postgres a group of it: two would send events twice."""
 
 from __future__ import annotations
 

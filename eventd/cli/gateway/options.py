@@ -73,12 +73,12 @@ SHOW: Final = ("output", "no_headers")
 
 
 def chosen(*names: str) -> dict[str, tuple[Any, Any]]:
-    """Return the shared options with these parameter names."""
+    """Return the entries of `SHARED` with these names."""
     return {name: SHARED[name] for name in names}
 
 
 def variant(name: str, **changes: Any) -> tuple[Any, Any]:
-    """Return a shared option with changes of its declaration, such as `hidden`."""
+    """Return the entry of `SHARED` with this name, its declaration changed, such as `hidden=True`."""
     annotation, default = SHARED[name]
     about = copy(annotation.__metadata__[0])
     about.__dict__.update(changes)
@@ -86,7 +86,7 @@ def variant(name: str, **changes: Any) -> tuple[Any, Any]:
 
 
 def parameters(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
-    """Return options as parameters of a command's function."""
+    """Return options as keyword-only parameters of a command's function."""
     return [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in options.items()
@@ -94,7 +94,7 @@ def parameters(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter
 
 
 def flags() -> dict[str, bool]:
-    """Return every spelling of the shared options, and whether the option takes a value."""
+    """Return for every spelling of a shared option, such as `-o`, whether it takes a value."""
     found: dict[str, bool] = {}
     for annotation, default in SHARED.values():
         about = annotation.__metadata__[0]

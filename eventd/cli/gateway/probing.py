@@ -1,4 +1,4 @@
-"""Asks the node that serves a database whether it is ready, which the database does not record."""
+"""Asks the node that serves a database whether it is ready, which only the node knows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def ask_readiness(database: Database) -> Mapping[str, str] | None:
 
 
 def _ask(address: Address) -> Mapping[str, str]:
-    """Request the readiness of the node at an address, blocking: nothing else runs in this process."""
+    """Return the readiness checks of the node at an address. Blocks: nothing else runs in this process."""
     connection = HTTPConnection(_ANY.get(address.host, address.host), address.port, timeout=SECONDS)
     try:
         connection.request("GET", "/readyz")

@@ -33,7 +33,7 @@ class RemoteGateway:
         return self._ask(method, target, body)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> dict[str, Any]:
-        """Send one request, blocking: nothing else runs in this process."""
+        """Return the answer to one request. Blocks: nothing else runs in this process."""
         try:
             connection = self._connect()
             connection.request(method, f"{self._address.prefix}{target}", body, self._headers(body))

@@ -46,7 +46,7 @@ WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep watching 
 
 
 async def all_groups(session: Session, group: str) -> list[str]:
-    """Return the name of the requested group, or of every declared one if it is empty."""
+    """Return `group` alone in a list; if it is empty, the names of all declared groups."""
     if group:
         return [group]
     status = await session.call("groups.status")
@@ -54,7 +54,7 @@ async def all_groups(session: Session, group: str) -> list[str]:
 
 
 async def one_group(session: Session, group: str) -> str:
-    """Return the requested group, or the only one. Raises NotFound, or BadParameter if there are several."""
+    """Return `group`; if it is empty, the only declared one. Raises NotFound for none, BadParameter for several."""
     try:
         names = await all_groups(session, group)
     except Forbidden as error:  # a key that may only write, or only use some groups, cannot list the groups

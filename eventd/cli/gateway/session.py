@@ -131,7 +131,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., None]]
 
 
 def connected(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Decorate a command that takes a `Session` first: the options of `SHARED` follow its own."""
+    """Decorate an async command that takes a `Session` first: the options of `SHARED` follow its own."""
     return _with_options(chosen(*NODE, *SHOW), _begin_connected)(command)
 
 
@@ -141,7 +141,7 @@ def connected_without_table(command: Callable[..., Awaitable[None]]) -> Callable
 
 
 def offline(*names: str, **variants: tuple[Any, Any]) -> Decorator:
-    """Decorate a command that does not connect to a node, with these shared options.
+    """Return a decorator that adds these shared options to a command that does not connect to a node.
 
     The command runs without an event loop, so Ctrl-C ends it at once.
     """

@@ -182,7 +182,7 @@ def _show_plans(session: Session, plans: Sequence[LedgerRetention]) -> None:
 
 
 def _ask(plans: Sequence[LedgerRetention]) -> None:
-    """Ask for confirmation. Raises EventdError unless the answer is yes."""
+    """Ask for confirmation of the plans, if any. Raises EventdError unless the answer is yes."""
     if not plans:
         return
     for plan in plans:
@@ -210,7 +210,7 @@ def close(
 
 
 def _storage(lake: str) -> Storage:
-    """Return the storage of the named lake, or of that in the settings. Raises `Invalid` if neither names one."""
+    """Return the storage of `lake`, or if it is empty of the settings' lake. Raises `EventdError` if it is unusable."""
     from eventd.lake.storage import connect, open_lake
 
     storage = connect(lake_address(lake))

@@ -106,7 +106,7 @@ def _ask(found: BackupCopy, place: Path) -> None:
 
 
 def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
-    """Replace the database by the backup; returns the row to show.
+    """Replace the database with the backup, keeping the previous one under another name; returns the row to show.
 
     All work is done on a file beside the database, so that the replacement is a single step.
     """
@@ -131,7 +131,7 @@ def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
 
 
 def _begin_history(part: Path, now: int) -> tuple[list[str], str]:
-    """Migrate the copy and begin a new epoch of its log. Returns the applied migrations, and the epoch."""
+    """Migrate the copy and begin a new epoch of its log. Returns the applied migrations, and the new epoch."""
     from eventd.log.core.head import renew_epoch
     from eventd.store.engine.database import Database
     from eventd.store.schema import migrations

@@ -77,7 +77,7 @@ async def doctor(
 
 
 def _is_served(session: Session) -> bool:
-    """Return whether a node serves the checked database."""
+    """Return whether a node serves the checked database; a remote node always does."""
     if session.is_remote:
         return True
     from eventd.cli.gateway.local import LocalGateway

@@ -116,7 +116,7 @@ def _absolute(path: Path | None) -> str:
 
 
 async def _check_here(executable: Path | None, entry_point: str, type: str) -> dict[str, Any]:
-    """Check a plugin that is not declared: it has all capabilities, and the default timeout."""
+    """Check an undeclared plugin, with all capabilities and the default timeout; answers as `plugins.check` does."""
     from eventd.api.admin.plugins import make_checking, run_checks
     from eventd.plugins.run.check import undeclared
     from eventd.runtime.clock import SystemClock

@@ -45,7 +45,7 @@ class _OwnParams:
     """Converts the parameters of a command or group with `params.own`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the same objects each time, because the library compares them."""
+        """Return the converted parameters: the same objects each time, because the library compares them."""
         made: dict[int, Any] = self.__dict__.setdefault("_own", {})
         given: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         return [made.setdefault(id(param), own(param)) for param in given]
@@ -76,7 +76,7 @@ class Command(_OwnParams, TyperCommand):
         return super().parse_args(ctx, words)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the names of the arguments for the usage line, with marks for optional and repeated ones."""
+        """Return `[OPTIONS]` and the names of the arguments, with marks for optional and repeated ones."""
         arguments = [param for param in self.params if param.param_type_name == "argument"]
         return ["[OPTIONS]", *[str(param.metavar or param.name) for param in arguments]]
 
@@ -103,13 +103,16 @@ class Group(_OwnParams, TyperGroup):
         return [*self.commands, *(name for name in self.tree if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Load and return the command of that name; None without one."""
+        """Load and return the command of that name; None if there is none."""
         if cmd_name not in self.commands and cmd_name in self.tree:
             self.commands[cmd_name] = _make(cmd_name, self.tree[cmd_name])
         return self.commands.get(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments up to the command. Without any, print the help to stderr and exit with status 2."""
+        """Parse the options before the command; the shared ones among them move behind it.
+
+        Without arguments, print the help to stderr and exit with status 2.
+        """
         if not args and not ctx.resilient_parsing:
             print(ctx.get_help(), file=sys.stderr)
             ctx.exit(ExitCode.USAGE)
@@ -123,7 +126,7 @@ class Group(_OwnParams, TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Format the command names, each with its first sentence."""
+        """Format the commands that are not hidden, each with the first sentence of its help."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         width = formatter.width * 3
         rows = [(name, command.get_short_help_str(width)) for name, command in found if not command.hidden]

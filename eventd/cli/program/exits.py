@@ -56,7 +56,7 @@ def report(error: EventdError) -> ExitCode:
 
 
 def system_error(error: OSError) -> EventdError:
-    """Return an error of the system as an `EventdError`, with the file if it is known, and a remedy as its hint."""
+    """Return an error of the system as an `EventdError`, with the file and, as its hint, the remedy, if known."""
     what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     return EventdError(what, hint=_SYSTEM_HINTS.get(error.errno or 0, ""))
 
@@ -75,16 +75,16 @@ _SYSTEM_HINTS = {
 
 
 def tune() -> None:
-    """Run the garbage collector rarely.
+    """Make the garbage collector run rarely.
 
-    Imported code lives as long as the process, and events in flight form no cycles: collecting all of it again and
-    again took a tenth of every start, and a fifth of a node's time. A growing node collects by `Garbage`.
+    Imported code lives as long as the process, and events in flight form no cycles: frequent collections would cost
+    much time and free little. A growing node collects by `Garbage`.
     """
     gc.set_threshold(100_000, 50, 100)
 
 
 def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
-    """Run a command line and exit. Expected errors become one line on stderr, never a traceback.
+    """Run a command line and exit. Expected errors are printed to stderr, without a traceback.
 
     `needs_output`: a closed standard output is an error, because a command could create a key and never show it.
     """
@@ -106,7 +106,7 @@ def run(app: typer.Typer, name: str, *, needs_output: bool = True) -> NoReturn:
 
 
 def _open_closed_streams(needs_output: bool) -> None:
-    """Open closed standard streams on the null device. Raises `EventdError` for the output if it is needed."""
+    """Open closed standard streams on the null device. Raises `EventdError` if a needed output was closed."""
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:  # Danger: the next file to be opened, such as a database, would take the stream's number
         setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))

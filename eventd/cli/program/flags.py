@@ -36,8 +36,7 @@ class Flags:
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that takes `Flags` first: these settings become flags beside its own options; all without
-    `names`."""
+    """Decorate a command that takes `Flags` first: the settings `names` (default: all) become its flags."""
     mirrored = {name: _parameter(name) for name in names or Settings.model_fields if flag_of(name)}
     file = typer.Option("--config", help="TOML or YAML file with settings. [EVENTD_CONFIG]", rich_help_panel=_PANEL)
     config = _keyword("config", Annotated[Path | None, file])

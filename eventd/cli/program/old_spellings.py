@@ -72,7 +72,7 @@ REFUSED_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def command_of(path: str) -> str:
-    """Return the documented name of a command, such as `federation links`; `path` begins with the program's name."""
+    """Return a command's path without the program's name, such as `federation links`, with synonyms replaced."""
     command = path.partition(" ")[2]
     for short, name in SYNONYMS.items():
         if f"{command} ".startswith(f"{short} "):
@@ -99,5 +99,5 @@ def unused_options(path: str) -> tuple[str, ...]:
 
 
 def remedy(path: str, option: str) -> str:
-    """Return what to do about an option that this command refuses; empty for one that it never had."""
+    """Return what to do about an option that this command refuses; empty for any other option."""
     return REFUSED_OPTIONS.get(command_of(path), {}).get(option, "")

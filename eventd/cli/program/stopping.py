@@ -14,7 +14,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 class StopFlag:
     """Within its block SIGINT and SIGTERM set `asked`; a second one raises KeyboardInterrupt.
 
-    A KeyboardInterrupt before that is the first signal, handled by a library: it ends the block and is suppressed.
+    If a library turns the first signal into a KeyboardInterrupt, that ends the block and is suppressed.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ RUNS = (
 
 
 def describe_resource(out: Output, answer: Mapping[str, Any]) -> None:
-    """Show the answer of `resources.describe`."""
+    """Print the answer of `resources.describe` as text."""
     resource = answer["resource"]
     metadata = resource["metadata"]
     _pairs(

@@ -50,7 +50,7 @@ async def list_parts(
     ] = "",
     watch: WatchOption = False,
 ) -> None:
-    """List the parts that plugins have derived, the latest first. Parts without effect show the reason."""
+    """List the parts that plugins proposed, the latest first. Parts without effect show the reason."""
     if watch:
         show, seen = session.out.stream_rows(PARTS, name=_source), dict[str, Any]()
         async for answer in _answers(session, "dynamic.list", owner=owner):
@@ -218,7 +218,7 @@ def _diff_lines(answer: Mapping[str, Any]) -> list[str]:
 
 @connected_without_table
 async def delete(session: Session, source: SourceArgument) -> None:
-    """Delete a part. Its resources are gone until a plugin proposes them again."""
+    """Delete a part. Its resources are not in effect until a plugin proposes them again."""
     answer = await session.call("dynamic.delete", source=source)
     gone = [f"{one['kind']}/{one['name']}" for one in answer["gave"]]
     more = f" and {len(gone) - 10} more" if len(gone) > 10 else ""

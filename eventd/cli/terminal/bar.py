@@ -18,7 +18,7 @@ class Bar:
         self._shown = self._stream.isatty()
 
     def show(self, words: str, done: int, of: int) -> None:
-        """Show what is under way, and how much of it is done; `of` 0 means unknown."""
+        """Show `words`, and as a bar which share of the total `of` is done; no bar if `of` is 0."""
         if self._shown:
             share = min(1.0, done / of) if of > 0 else 0.0
             full = round(WIDTH * share)

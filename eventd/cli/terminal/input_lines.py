@@ -13,7 +13,7 @@ AT_ONCE = 1 << 18
 
 
 class Line(NamedTuple):
-    """A line without its newline, numbered from 1. A line over the limit may be cut, but stays longer than that."""
+    """A line without its newline, numbered from 1. One over the limit may be cut, but stays over it."""
 
     number: int
     text: bytes
@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
 
 class InputLines:
-    """The non-empty lines of a stream. It holds at most one unfinished line of `longest` bytes."""
+    """The lines of a stream, without blank ones. Of an unfinished line that is too long, only the start is kept."""
 
     def __init__(self, stream: IO[bytes] | None = None, *, longest: int) -> None:
         self.finished = 0
@@ -39,9 +39,10 @@ class InputLines:
         self._ready: asyncio.Future[None] | None = None
 
     async def read(self, within: float | None = None) -> list[Line] | None:
-        """Return the lines that have arrived; empty after `within` seconds without input; None at the end of the input.
+        """Return the lines that new input completes; an empty list if none, as after `within` seconds without input.
 
-        A file is read without waiting. The last line needs no newline, unless `stop` ends the input.
+        None: the end of the input. A file is read without waiting. The last line needs no newline, unless `stop` ends
+        the input.
         """
         if self._ended or not await self._wait(within):
             return None if self._ended or self._stopped else []

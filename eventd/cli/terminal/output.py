@@ -117,7 +117,7 @@ class Output:
         name: Callable[..., str] = str,
         notes: Iterable[str] = (),
     ) -> None:
-        """Print what a command has changed: lines, and notes on stderr, instead of a table; otherwise the answer."""
+        """Print what a command has changed: as a table, `lines`, and `notes` on stderr; in another format, `answer`."""
         if self.is_table:
             for line in lines:
                 self.line(line)
@@ -210,7 +210,7 @@ class Output:
         self._stream.flush()
 
     def line(self, line: str = "") -> None:
-        """Print lines of text without characters that control a terminal."""
+        """Print lines of text, with characters that control a terminal escaped."""
         self._write(f"{printable_lines(line)}\n")
 
     def document(self, text: str) -> None:

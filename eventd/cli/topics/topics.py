@@ -61,7 +61,7 @@ def _plain(value: Any) -> Any:
 
 
 def _state(state: TopicState) -> dict[str, Any]:
-    """Return a topic with every field of its configuration, including defaults."""
+    """Return a topic's state, with every field of its configuration, including defaults."""
     import msgspec
 
     return {**_plain(state), "config": msgspec.structs.asdict(state.config)}

@@ -35,7 +35,7 @@ _FLAGS = ("allow_cycle", "fan_in", "exactly_once")
 
 
 class GraphProblem(NamedTuple):
-    """A problem: its kind, the router or topic, and its consequence."""
+    """A problem of the routing graph: its kind, the router or the two topics, and the consequence."""
 
     problem: str
     at: str
@@ -164,7 +164,7 @@ def _from_flag(word: str) -> Router:
 
 
 def _join(present: dict[str, Router], added: Sequence[Router]) -> Iterator[GraphProblem]:
-    """Add each new router to `present`; yield a finding for each that a node would refuse, and do not add that one."""
+    """Add each new router to `present`, except those that a node would refuse: yield the problems of these."""
     from eventd.egress.routers.graph import Graph
 
     for router in added:
@@ -189,7 +189,7 @@ def _clashes(before: Router | None, graph: Graph, router: Router) -> Iterator[Gr
 
 
 def _predict(graph: Graph) -> Iterator[dict[str, Any]]:
-    """Yield how many copies of one record written to a topic each other topic gets, for all topics with routers."""
+    """Yield, for each source topic, how many copies of one record written to it each topic gets."""
     for topic in sorted({router.source for router in graph.routers.values()}):
         for dest, copies in graph.predict(topic).items():
             yield {"topic": topic, "dest": dest, **copies._asdict()}

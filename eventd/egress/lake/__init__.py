@@ -1,4 +1,4 @@
-"""Ships ledger rows to the lake, in a process of its own at the lowest priority.
+"""Ships ledger rows to the lake, in a process of its own, by default at the lowest priority.
 
 A separate process does the work, so that it never holds the interpreter or a core that a delivery needs; the node only
 moves the cursors.

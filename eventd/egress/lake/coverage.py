@@ -41,7 +41,7 @@ def read_coverage(storage: Storage, nodes: Collection[str], epoch: str) -> LakeC
     """Read how far the ledgers of these nodes in this epoch are in the lake. Raises LakeUnavailable.
 
     A range that a node's state lists counts even if a segment of it is gone: shipping its rows again must not hide the
-    gap. Unfinished files of these nodes are deleted, and data beyond the coverage that has no manifest.
+    gap. Deletes the unfinished files of these nodes, and their data files without a manifest beyond the coverage.
     """
     states = read_states(storage, nodes, epoch)
     coverage = LakeCoverage(epoch, {}, states)

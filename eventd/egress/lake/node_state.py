@@ -22,9 +22,9 @@ def describe(
     payloads: bool = False,
     interval: int = 0,
 ) -> NodeState:
-    """Return the state of a node; nothing is written. `positions` are those of the cursors of its ledgers.
+    """Return the state of a node for the lake; nothing is written. `positions` are those of its ledgers' cursors.
 
-    `positions` None, before anything was shipped: the state lists no groups.
+    With `positions` None, before anything was shipped, the state lists no positions and no groups.
     """
     return NodeState(
         node=node,
@@ -47,7 +47,7 @@ def describe(
 
 
 def segments_of(node: str, coverage: LakeCoverage) -> dict[Ledger, SegmentRange]:
-    """Return the range that segments cover of each ledger of this node."""
+    """Return, for each ledger of this node, the range that its segments in the lake cover."""
     return {kept.book: reach for kept, reach in coverage.reaches.items() if kept.node == node}
 
 

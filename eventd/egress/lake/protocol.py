@@ -39,7 +39,7 @@ class ShipRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TidyRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Compact a closed day, or delete expired segments."""
+    """Take one step of tidying: expire or delete old segments, or compact a closed day."""
 
     now: int
 
@@ -55,7 +55,7 @@ class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
-    """Records that retention evicted before they were shipped; the fields are those of `EvictedRows`."""
+    """Ledger rows that retention removed before they were shipped; the fields are those of `EvictedRows`, in order."""
 
     group: str
     peer: str
@@ -114,7 +114,7 @@ REQUESTS: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 
 
 def frame(value: msgspec.Struct) -> bytes:
-    """Return a message after its length, as it is written to the pipe."""
+    """Return a message as bytes for the pipe: its length in four bytes, then its JSON."""
     body = msgspec.json.encode(value)
     return len(body).to_bytes(LENGTH) + body
 

@@ -22,7 +22,7 @@ def to_table(extract: Extract) -> pa.Table:
 def _array(column: Column, values: list[Any], schema: pa.Schema) -> pa.Array:
     arrow = pyarrow()
     wanted = schema.field(column.name).type
-    if _is_one(values):  # as very many columns have over some thousand rows
+    if _all_equal(values):  # as very many columns have over some thousand rows
         return _repeated(column, values[0], len(values), wanted)
     if column.type is ColumnType.WORD:  # as one text, which is encoded in one pass
         return arrow.array(values, arrow.string()).dictionary_encode()
@@ -31,8 +31,8 @@ def _array(column: Column, values: list[Any], schema: pa.Schema) -> pa.Array:
     return arrow.array(values, wanted)
 
 
-def _is_one(values: list[Any]) -> bool:
-    """Return whether there are values, all equal."""
+def _all_equal(values: list[Any]) -> bool:
+    """Return whether there is at least one value, and all are equal."""
     return bool(values) and values[0] == values[-1] and values.count(values[0]) == len(values)
 
 

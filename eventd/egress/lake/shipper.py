@@ -59,11 +59,11 @@ SEGMENT_BYTES: Final = 64 << 20
 
 
 class AheadOfLog(LakeUnusable):
-    """The lake has more of this history than the log."""
+    """The lake has events of this epoch beyond the end of the log: the database is an older copy."""
 
 
-class _Look(NamedTuple):
-    """The snapshot that a step works with."""
+class _StepSnapshot(NamedTuple):
+    """The log's epoch and the cursors of all ledgers, by name, in one snapshot at the beginning of a step."""
 
     epoch: str
     cursors: Mapping[str, Cursor]
@@ -71,7 +71,7 @@ class _Look(NamedTuple):
 
 @dataclass
 class _Round:
-    """One round: the node's state and the time at its beginning, the ledgers still to ship, the nodes `shipped`."""
+    """One round: the state and the time at its beginning, the ledgers still to ship, the nodes that got a segment."""
 
     state: LedgerSnapshot
     began: int
@@ -98,7 +98,7 @@ class Shipper:
         self._tidying: Iterator[Done] | None = None
 
     def step(self, now: int) -> Answer:
-        """Take the next step of a round. `now` is in microseconds. An `EventdError` is returned as a `Failure`."""
+        """Take the next step of a round. An `EventdError` is returned as a `Failure`, and ends the round."""
         try:
             return self._step(now)
         except EventdError as error:
@@ -106,7 +106,7 @@ class Shipper:
             return _failed(error)
 
     def tidy(self, now: int) -> Answer:
-        """Compact or delete a small part, or nothing before the lake was read.
+        """Expire, delete or compact a few segments, one step per call; do nothing before the lake was read.
 
         An `EventdError` is returned as a `Failure`.
         """
@@ -131,7 +131,7 @@ class Shipper:
             yield from compacting(storage, nodes, now=now, after=after)
 
     def _step(self, now: int) -> Answer:
-        look = self._database.read_now(_look)
+        look = self._database.read_now(_read_snapshot)
         if self._round is None or self._round.state.epoch != look.epoch:
             state = self._database.read_now(read_state)
             self._round = _Round(state, now, [(node, book) for node in state.nodes for book in Ledger])
@@ -142,8 +142,11 @@ class Shipper:
         enrol = self._reach_lake(self._round.state, look, now)
         return enrol or self._advance(self._round, look, now)
 
-    def _reach_lake(self, state: LedgerSnapshot, look: _Look, now: int) -> CursorsMissing | None:
-        """Read the lake if that is not done yet. Return a request for cursors unless each ledger has one for it."""
+    def _reach_lake(self, state: LedgerSnapshot, look: _StepSnapshot, now: int) -> CursorsMissing | None:
+        """Read the lake if that is not done yet; return None if every ledger has a cursor for this lake.
+
+        Otherwise return the request to create them, before the lake is read if a ledger has no cursor at all.
+        """
         names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
             return CursorsMissing(
@@ -180,7 +183,7 @@ class Shipper:
 
     # --- a round ----------------------------------------------------------------------------------------------
 
-    def _advance(self, round_: _Round, look: _Look, now: int) -> Answer:
+    def _advance(self, round_: _Round, look: _StepSnapshot, now: int) -> Answer:
         while round_.books:
             node, book = round_.books[0]
             cursor = look.cursors[cursor_name(node, book)]
@@ -198,7 +201,7 @@ class Shipper:
         return RoundEnd(complete_until=until)
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
-        """Return the shipment of segments that the lake has beyond the cursor's `position`; None if it has none."""
+        """Return a shipment that moves the cursor over segments already in the lake; None if it has none there."""
         reach = self._known.reaches.get(LedgerKey(node, epoch, book))
         if reach is None or reach.upto <= position:
             return None
@@ -232,8 +235,8 @@ class Shipper:
 
     # --- the states of the nodes --------------------------------------------------------------------------------
 
-    def _write_state(self, round_: _Round, node: str, look: _Look, until: int, now: int) -> None:
-        """Write the node's state of the round if it changed, or after `STATE_SECONDS`."""
+    def _write_state(self, round_: _Round, node: str, look: _StepSnapshot, until: int, now: int) -> None:
+        """Write the node's state of the round if it got a segment, if groups changed, or after `STATE_SECONDS`."""
         before = self._known.states[node]
         state = describe(
             round_.state,
@@ -249,7 +252,7 @@ class Shipper:
         if node in round_.shipped or state.groups != before.groups or self._is_time(node, now):
             self._write(state, now)
 
-    def _write_interim_state(self, node: str, look: _Look, now: int) -> None:
+    def _write_interim_state(self, node: str, look: _StepSnapshot, now: int) -> None:
         """Every `STATE_SECONDS` of a long round, write the last state again, with the segments shipped so far."""
         if self._is_time(node, now):
             before = self._known.states[node]
@@ -261,7 +264,7 @@ class Shipper:
         return abs(now - self._state_written_at.get(node, 0)) >= STATE_SECONDS * SECOND
 
     def _write(self, state: NodeState, now: int) -> None:
-        """Write a state; it does not list segments again that another program has deleted, by the state in the lake."""
+        """Write a state, without segments that the state in the lake no longer lists: another program deleted them."""
         there = read_states(self._at, [state.node], state.epoch).get(state.node)
         if there is not None:
             removed = {book: reach.after for book, reach in there.segments.items()}
@@ -285,7 +288,7 @@ class Shipper:
 
 
 class _Reading:
-    """The rows of one segment, as tables. `upto` is the last row number read, `lost` what retention evicted."""
+    """Yields the rows of one segment, as tables. `upto`: how far the ledger was read; `lost`: rows that are gone."""
 
     def __init__(
         self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Ledger, position: int
@@ -335,13 +338,13 @@ class _Reading:
         )
 
 
-def _positions(look: _Look, node: str) -> dict[Ledger, int]:
+def _positions(look: _StepSnapshot, node: str) -> dict[Ledger, int]:
     return {book: look.cursors[cursor_name(node, book)].position for book in Ledger}
 
 
-def _look(conn: Connection) -> _Look:
+def _read_snapshot(conn: Connection) -> _StepSnapshot:
     cursors = {cursor.name: cursor for cursor in read_cursors(conn, SEGMENTS)}
-    return _Look(read_head(conn).epoch, cursors)
+    return _StepSnapshot(read_head(conn).epoch, cursors)
 
 
 def _failed(error: EventdError) -> Failure:

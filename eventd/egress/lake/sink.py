@@ -78,7 +78,10 @@ class RoundPage:
 
 @dataclass(frozen=True, slots=True)
 class LakeAck(Ack):
-    """What the shipping process answered. Only the end of a round proves that nothing is wrong with the lake."""
+    """The answer of the shipping process; None after tidying, or after cursors were created.
+
+    Only the end of a round proves that nothing is wrong with the lake.
+    """
 
     answer: Shipment | RoundEnd | None = None
 
@@ -88,7 +91,7 @@ class LakeAck(Ack):
 
 
 class LakeSink:
-    """Ships in rounds: the next begins `interval` seconds after one ended, or once the log has `rows` new entries."""
+    """Ships in rounds: the next begins `interval` seconds after one ended, or earlier after `rows` new log entries."""
 
     own = False
 
@@ -129,7 +132,7 @@ class LakeSink:
         return OutboundBatch(page.upto, page.upto + 1, "", 0, (), attempts=attempts, bare=True)
 
     async def deliver(self, outbound: OutboundBatch) -> LakeAck:
-        """Take one step of the round, or of tidying after it."""
+        """Take one step of tidying if that is due, else of the round; create cursors that are missing."""
         if self._tidy_due:
             self._tidy_due = False
             await self._tidy()
@@ -159,7 +162,7 @@ class LakeSink:
         return kinds.get(failure.kind, LinkError)(failure.reason, failure.message)
 
     async def _tidy(self) -> None:
-        """Compact or delete a small part; if more is left, the next round is followed by the next part."""
+        """Let the process take one step of tidying; if more is left, the next step follows the next round."""
         self._tidied_at = self._monotonic()
         answer = await self._ask(TidyRequest(now=self._log.clock.now()))
         if isinstance(answer, TidyResult):
@@ -185,8 +188,8 @@ class LakeSink:
 class LedgerCursors:
     """The cursors of all ledgers as one, whose position counts the steps since the node started.
 
-    Its failures are kept in memory, and stored with each ledger's cursor for operators to see: a node that was started
-    again tries at once.
+    Its failures are stored with each ledger's cursor only for operators to see. What counts is kept in memory, so a
+    restarted node tries at once.
     """
 
     def __init__(self, log: EventLog, metrics: LakeMetrics) -> None:
@@ -251,7 +254,7 @@ def enrol(conn: Connection, nodes: Sequence[str], lake: str, now: int) -> None:
 
 
 class _Losses:
-    """Rows that retention evicted before they were shipped: recorded as gaps, with the step that found them."""
+    """Records ledger rows that were lost before they were shipped as gaps, in the transaction of their step."""
 
     topic_id = None
 

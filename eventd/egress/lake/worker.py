@@ -22,7 +22,10 @@ _LAST: Final = 19
 
 
 def main(lifeline: int) -> NoReturn:
-    """Serve until the pipe ends. `lifeline` is a pipe whose other end the node holds."""
+    """Answer requests from standard input until it ends, then exit.
+
+    `lifeline` is a pipe whose other end the node holds: when that is closed, this process is killed.
+    """
     end_with(lifeline)
     requests, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # printed output must not mix with the answers
@@ -36,7 +39,10 @@ def main(lifeline: int) -> NoReturn:
 
 
 def _begin(raw: bytes) -> Callable[[bytes], Answer]:
-    """Return the function that answers frames: a shipper, or the reason why there is none."""
+    """Lower the priority, and return the function that answers frames, from the terms in the first frame.
+
+    Without a usable database or library, it answers every frame with the reason.
+    """
     terms = msgspec.json.decode(raw, type=Terms)
     _give_way(terms.nice)  # before loading libraries, which takes a second of processor time
     hide_process()  # it has the database's password; not earlier, because it cannot write to its own /proc afterwards
@@ -63,7 +69,7 @@ def _answer(step: Callable[[int], Answer], tidy: Callable[[int], Answer], raw: b
 
 
 def _read(fd: int) -> Iterator[bytes]:
-    """Yield every frame; ends when the node closes its end."""
+    """Yield every frame without its length, until the node closes its end of the pipe."""
     with open(fd, "rb") as stream:
         while len(head := stream.read(LENGTH)) == LENGTH:
             yield stream.read(int.from_bytes(head))
@@ -74,7 +80,7 @@ def _give_way(nice: int) -> None:
 
     Where sessions share the processors evenly, a process in its own session would get as much as the node: then the
     session's priority is lowered too. At 19 the scheduler class for idle work is used, because a normal process of that
-    priority still gets its turn, and delays processes that wait for each other.
+    priority still delays others.
     """
     with suppress(OSError):
         os.nice(nice)

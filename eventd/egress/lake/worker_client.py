@@ -27,11 +27,11 @@ logger = logging.getLogger("eventd.lake")
 
 
 class WorkerLost(Unavailable):
-    """The shipping process ended, or did not answer."""
+    """The shipping process could not be started, ended, or gave no valid answer in time."""
 
 
 class WorkerClient:
-    """At most one shipping process. Create it, `ask`, and `close` it at the end."""
+    """Talks to at most one shipping process: `ask` starts it when there is none, `close` ends it."""
 
     def __init__(self, terms: Terms, environment: Mapping[str, str], clock: Clock) -> None:
         self._terms = terms
@@ -62,7 +62,7 @@ class WorkerClient:
             raise
 
     async def close(self) -> None:
-        """End the process, even during a step: the next one continues from what it has written."""
+        """Kill the process, even during a step: the next one continues from what it has written."""
         child, self._child = self._child, None
         if child is not None:
             child.process.kill_and_reap()

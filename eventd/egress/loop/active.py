@@ -49,7 +49,7 @@ class Consumers(Generic[PurposeT]):
         return list(self._running)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
-        """Cancel consumers whose purpose changed or is gone; return their names. `purpose_of` gets a cursor's name.
+        """End consumers whose purpose, `purpose_of` their cursor's name, has changed or is gone; return these names.
 
         They must be stopped before their cursors are adjusted: what one of them delivered by its old selection could be
         counted as delivered by the new one.
@@ -59,7 +59,7 @@ class Consumers(Generic[PurposeT]):
         return stale
 
     async def adjust(self, wanted: Mapping[str, Cursor], purpose_of: Callable[[str], PurposeT | None]) -> None:
-        """Run a consumer for each of these cursors (by name) that has a purpose, and no others.
+        """Run a consumer for each of these cursors (by name) that has a purpose; end those of other cursors.
 
         A consumer that has ended, or has an outdated selection, is replaced; the others read their cursor again if it
         was paused, resumed, or is to be tried at once.

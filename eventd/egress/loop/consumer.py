@@ -118,10 +118,10 @@ class Consumer(Generic[PageT]):
         self._rewound_at = float("-inf")
 
     def wake(self) -> None:
-        """Shorten the wait after failures to that after a first one, because the other side has called.
+        """Shorten the wait after failures to the wait after a first failure, because the other side has called.
 
-        It is not shorter: a peer that calls often but refuses this node would be contacted as often. A wait after
-        repeated rewinds is not shortened.
+        It does not end at once: a peer that calls often may still refuse this node. A wait after repeated rewinds is
+        not shortened.
         """
         self._called = True
         self.look_again()
@@ -134,9 +134,9 @@ class Consumer(Generic[PageT]):
     def reopen(self) -> None:
         """Compare marks with the other side again, which was restarted and may have lost records.
 
-        Nothing happens if that was done within `REOPEN_AFTER`: two nodes notify each other; without this limit each
-        would cause the other's comparison, forever. Deliveries under way are settled first, because their answers may
-        precede the restart.
+        Nothing happens if the last comparison is at most `REOPEN_AFTER` old: otherwise two nodes could cause each
+        other's comparisons forever. Deliveries under way are settled first, because their answers may precede the
+        restart.
         """
         if self._monotonic() - self._opened_at > REOPEN_AFTER:
             self._doubted = True
@@ -196,7 +196,7 @@ class Consumer(Generic[PageT]):
         return max(0.0, rest - passed)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait that many seconds or until a signal."""
+        """Wait that many seconds, or until `reread` is called."""
         nudge = asyncio.get_running_loop().create_future()
         await self._first(nudge, [], None if seconds == float("inf") else seconds)
 
@@ -311,7 +311,10 @@ class Consumer(Generic[PageT]):
         self._tried_upto = max(self._tried_upto, outbound.upto)
 
     async def _wait(self, progress: _Progress, watch: Watch, more: bool) -> None:
-        """Wait until the first batch is done, more can be sent, or a signal comes; store an idle cursor in time."""
+        """Wait until the first batch is done, more can be sent, or a signal comes.
+
+        If the cursor has only passed records that are not sent, store it once `IDLE_WRITE` has passed.
+        """
         timeout = None
         if not self._flying and progress.scanned > progress.settled:
             timeout = progress.stored_at + IDLE_WRITE - self._monotonic()

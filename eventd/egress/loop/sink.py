@@ -21,9 +21,9 @@ LONGEST = 500
 
 
 def plain(text: str) -> str:
-    """Return the beginning of the other side's text, with blanks for characters that cannot be printed.
+    """Return the first 500 characters of a text from the other side, with blanks for unprintable ones.
 
-    The text could be megabytes long, control a terminal, or contain characters that databases reject.
+    These could control a terminal, and databases reject some.
     """
     return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
 
@@ -90,9 +90,9 @@ class OutboundRecord(Protocol):
 class OutboundBatch:
     """The records of one page that a sink delivers. Positions are node-wide; ranges are half-open, `(after, upto]`.
 
-    `after` is where the previous range ended; `exceptions` are positions of matching records that are not sent, each
-    with the reason. `lost` is where a loss begins: retention evicted (lost, after] before it could be sent; None
-    without a loss. A `bare` batch has no records, but its range is sent. `attempts` counts the deliveries of its
+    `after` is where the previous range ended, or where a loss behind it ended: retention evicted `(lost, after]` before
+    it could be sent; `lost` is None without a loss. `exceptions` are positions of matching records that are not sent,
+    each with the reason. A `bare` batch has no records, but its range is sent. `attempts` counts the deliveries of its
     records, this one included.
     """
 
@@ -200,13 +200,13 @@ class Sink(Protocol[PageT]):
         ...
 
     async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
-        """Prepare the delivery; this may change the size of a page. Raises `LinkError` or `Rewind`."""
+        """Prepare the deliveries; `page`, the first one, is then read again. Raises `LinkError` or `Rewind`."""
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> OutboundBatch | None:
         """Return the batch to deliver from a page; None if the page has nothing for this sink.
 
-        `after` is the end of the previous batch's range, `attempts` the number of deliveries, this one included.
+        `after` is the end of the previous batch's range; `attempts` counts the page's deliveries, this one included.
         """
         ...
 

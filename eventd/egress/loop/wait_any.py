@@ -10,8 +10,7 @@ from typing import Any
 async def until_any(nudge: asyncio.Future[None], others: Iterable[asyncio.Future[Any]]) -> None:
     """Wait until `nudge` or one of the others is done; the nudge belongs to this task and is cancelled at the end.
 
-    Setting the nudge resumes the task in the next turn of the loop; `asyncio.wait` takes one turn more, in which other
-    ready tasks run first.
+    The task resumes one turn of the loop earlier than with `asyncio.wait`.
     """
 
     def pass_on(_: object) -> None:

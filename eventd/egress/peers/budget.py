@@ -5,8 +5,8 @@ is plenty. When it is used up, no link reads ahead, and links wait in order, for
 the first batch of each link, whose size is chosen so that every link has room for one without waiting.
 
 A peer that takes a batch and never answers therefore holds its link's share of this half and no more, from one timeout
-to the next; it cannot reduce what the others use. A link that is caught up also uses its share instead of waiting: its
-new events are few, and must not queue behind a backlog of others.
+to the next. A link that is caught up also uses its share instead of waiting: its new events are few, and must not queue
+behind a backlog of others.
 
 If all peers fall silent at once in the middle of their batches, they hold the first half until their timeouts. When
 nothing is returned to it for `PATIENCE` while links wait, these continue with their shares of the second.
@@ -31,7 +31,7 @@ is answered within milliseconds.
 
 
 class BudgetShare:
-    """A number of bytes, of which `held` are in use, and the waiting links in order."""
+    """One half of the budget: its `size` in bytes, of which `held` are in use, and the links waiting for it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -39,7 +39,7 @@ class BudgetShare:
         self.queue: dict[Allowance, None] = {}
 
     def fits(self, size: int) -> bool:
-        """Return whether this size is available. One above the whole share is, as long as nothing is held."""
+        """Return whether this size is available. A size above the whole half is, while nothing is held."""
         return self.held + size <= self.size or not self.held
 
 
@@ -64,7 +64,7 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """Bytes in use."""
+        """Return the bytes in use in both halves."""
         return self.main.held + self.first.held
 
     @property
@@ -73,7 +73,10 @@ class Budget:
         return len(self.main.queue) + len(self.first.queue)
 
     def offer(self, link: Allowance) -> Grant | None:
-        """Return the bytes that a link with nothing under way may use now; None if it has to wait. Reserves nothing."""
+        """Return how many bytes of which half a link with nothing under way may use now; None if it has to wait.
+
+        Reserves nothing.
+        """
         if link.answers and self.main.fits(link.wanted):
             return Grant(self.main, link.wanted)
         if link.uses_main and not self._is_stuck:
@@ -97,7 +100,7 @@ class Budget:
         self._serve()  # the next one may need less
 
     def give_back(self, half: BudgetShare, size: int) -> None:
-        """Return bytes to a half, and pass them to the links whose turn it is."""
+        """Take back bytes of a half, and offer them to the links whose turn it is."""
         half.held -= size
         if half is self.main and size > 0:
             self._moves, self._is_stuck = True, False
@@ -143,7 +146,7 @@ class Allowance:
 
     @property
     def uses_main(self) -> bool:
-        """Return whether it waits for the main half, with room for a whole batch."""
+        """Return whether this link waits for the main half: its peer has answered, and it is behind the log's end."""
         return self.answers and not self.is_in_step
 
     @property
@@ -174,7 +177,7 @@ class Allowance:
         return self._taken.size > 0
 
     def take(self) -> int:
-        """Reserve room for a page, unless that is done already; return the bytes of events that the page may have."""
+        """Reserve room for a page, unless that is done already; return the bytes of events that it may have."""
         if not self._taken.size:
             self._take_offer()
         self._asked = self._again or min(self._events, self._taken.size * 8 // 9)
@@ -183,8 +186,8 @@ class Allowance:
     def keep(self, size: int) -> bool:
         """Keep a page that was read, now that its size is known; return False if it was dropped instead.
 
-        A page that is larger than what was reserved, and than what is free, is dropped and must be read again in its
-        turn: a waiting link must not hold what others wait for.
+        A page is dropped if it is larger than reserved and the rest is not free. It must be read again in its turn: a
+        waiting link must not hold what others wait for.
         """
         half, taken = self._taken
         if size > taken and half.held + size - taken > half.size and half.held > taken:
@@ -201,16 +204,16 @@ class Allowance:
         self._taken = Grant(self._budget.main, 0)
 
     def drop(self) -> None:
-        """Return the bytes of the page that is not sent."""
+        """Give back the bytes reserved for a page, which is not sent."""
         taken, self._taken = self._taken, Grant(self._budget.main, 0)
         self._budget.give_back(*taken)
 
     def settled(self) -> None:
-        """Return the bytes of the first batch under way: it is done."""
+        """Give back the bytes of the oldest batch under way, which is done."""
         self._budget.give_back(*self._under_way.popleft())
 
     def end(self) -> None:
-        """Return everything, and stop waiting."""
+        """Give back all bytes, and stop waiting."""
         self._nudge, self._again, self.needed = None, 0, self._least
         self.answers = self.is_in_step = False
         self._budget.leave(self)

@@ -25,7 +25,7 @@ class OutboundLine(NamedTuple):
 
     @property
     def event_id(self) -> str:
-        """The id inside the event."""
+        """Return the event's id, read from its body."""
         return str(json.loads(self.body)["id"])
 
 

@@ -24,7 +24,7 @@ from federation.ranges import Mark
 
 
 class PeerMetrics(Protocol):
-    """Interface of what is notified of deliveries and failures, for metrics. Times are in seconds."""
+    """Interface of the metrics of deliveries to peers. Times are in seconds."""
 
     def delivered(self, group: str, peer: str, count: int, lag: float) -> None: ...
 
@@ -103,7 +103,7 @@ class PeerSink:
         return self._wanted.own
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> WirePage:
-        """Read the next lines for this peer, and those that match but must not be sent."""
+        """Read the next lines for this peer, and which matching records must not be sent; no lines before `open`."""
         page = await log.lines(
             cursor.topic_id,
             after,
@@ -122,7 +122,7 @@ class PeerSink:
         return page
 
     async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
-        """Find out the protocol; over v2, except for a repair, compare the peer's mark with what it has confirmed."""
+        """Find out the protocol; over v2, except for a repair, compare the peer's mark with its latest confirmation."""
         opened = await self._open(cursor, page)
         self._opened = True
         return opened
@@ -146,7 +146,7 @@ class PeerSink:
         return OpenResult(reached=True, proven=V2)
 
     def _compare(self, cursor: Cursor, page: WirePage, mark: Mark | None) -> None:
-        """Compare the peer's mark with what the peer has confirmed before, and set how the next range begins.
+        """Compare the peer's mark with what the peer confirmed before, and set how the next range begins.
 
         Raises `Rewind` if the mark is less, and `Blocked` if it is beyond the end of this log.
 
@@ -166,7 +166,7 @@ class PeerSink:
         self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
     def select(self, page: WirePage, after: int, attempts: int) -> PeerBatch | None:
-        """Return the whole page, whose records the database has selected; None if there is nothing to report."""
+        """Return the whole page as a batch; None without records, exceptions or a gap to report."""
         if (
             page.gaps and not self._wanted.own
         ):  # retention keeps only records that entered here: records to be relayed may be gone
@@ -183,8 +183,7 @@ class PeerSink:
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
         """Return whether an empty batch must report records that retention evicted before the peer had them.
 
-        Only the page that was read across the gap shows it. If the cursor passed it silently, it would be unknown after
-        a restart, and the next range would claim that everything was sent.
+        If the cursor passed the gap silently, the next range would claim after a restart that everything was sent.
         """
         if self._repair or self._protocol == V1:
             return False
@@ -192,7 +191,7 @@ class PeerSink:
         return gone > after
 
     def _begin(self, page: WirePage, after: int) -> tuple[int, int | None]:
-        """Return the positions after which the range begins, and after which records were lost before it.
+        """Return the position after which the range begins, and the one after which the loss before it begins.
 
         The latter is None unless retention evicted records that the peer lacks.
         """
@@ -218,11 +217,11 @@ class PeerSink:
         return ack
 
     def settled(self, ack: Ack) -> None:
-        """Return the memory of the batch to the budget."""
+        """Give the memory of the oldest batch under way back to the budget."""
         self._room.settled()
 
     async def given_up(self) -> None:
-        """Return all memory; the link is opened again, and the peer asked for its mark."""
+        """Give back all memory. The next attempt opens the link again, and asks the peer for its mark."""
         self._opened = self._primed = False
         self._room.end()
 

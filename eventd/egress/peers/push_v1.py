@@ -124,7 +124,7 @@ class PushV1:
 
 
 def _first_line(answer: Answer) -> str:
-    """Return the first line of the other side's text, shortened for display."""
+    """Return the first line of an answer's body, at most 200 printable characters."""
     text = answer.body[:500].decode("utf-8", "replace").strip()
     line = text.splitlines()[0] if text else ""
     return "".join(c for c in line if c.isprintable())[:200]

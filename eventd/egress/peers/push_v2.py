@@ -53,8 +53,7 @@ class V2Unsupported(Exception):
 def impossible_mark(upto: int, head: Head) -> Blocked:
     """Return the error for a peer that claims to have records beyond this log's end.
 
-    The claim of one peer is no proof that this node's database is an older copy: it blocks that peer's link and nothing
-    else, until an operator has decided which of the two is wrong.
+    The claim does not prove that this node's database is an older copy, so it blocks that peer's link and nothing else.
     """
     return Blocked(
         "impossible_mark",
@@ -127,7 +126,7 @@ class PushV2:
             raise Blocked("unproven_answer", error.message) from None
 
     async def push(self, outbound: PeerBatch) -> Ack:
-        """Deliver the batch, in halves if it is too large. Raises `LinkError`, `Rewind`."""
+        """Deliver the batch, in halves while the peer answers that it is too large. Raises `LinkError`, `Rewind`."""
         body = outbound.records.body
         header = BatchHeader(
             from_node=self._link.node,
@@ -243,7 +242,7 @@ class PushV2:
         return Ack(rest.upto, (*done.batches, *rest.batches), (*done.refused, *rest.refused), V2, rest.failure)
 
     async def _leave_out(self, outbound: PeerBatch) -> Ack:
-        """Make the only record a dead letter, and deliver its range without it, so that the peer misses no range."""
+        """Make the only record a dead letter; deliver its range without it, except for a repair, which has none."""
         [record] = outbound.records
         refused = RecordRefusal(record, "too_large", "the peer does not accept batches of this size")
         if self._link.repair:
@@ -257,8 +256,7 @@ class PushV2:
     def _require_too_large(self, signed: SignedRequest, answer: Answer, size: int) -> None:
         """Check that the peer itself says, about what was really sent, that a batch of this size is too large.
 
-        Anyone on the path could say so, or make the peer say so about something else; that must not lose a record. The
-        limit in a signed answer is the peer's own, and the size sent is known here. Raises `Blocked`.
+        Otherwise anyone on the path could make this node give up a record. Raises `Blocked`.
         """
         try:
             verify_answer(signed, answer.status, answer.headers, answer.body, self._ring())
@@ -316,7 +314,7 @@ class PushV2:
         return f"refused by {self._link.peer}{owner}"
 
     def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> DeliveredBatch:
-        """Return the ledger row for a batch."""
+        """Return the ledger row for a batch, with the `refused` records among its exceptions."""
         now = self._clock.now()
         exceptions = [*outbound.exceptions, *((record.position, "refused") for record in refused)]
         return DeliveredBatch(
@@ -346,7 +344,7 @@ class PushV2:
 
 
 def _evidence(signed: SignedRequest, answer: Answer) -> str:
-    """Return what is needed to verify the receipt's signature again, later and elsewhere."""
+    """Return, as JSON, what is needed to verify the receipt's signature again, later and elsewhere."""
     names = ("content-type", "content-digest", "signature-input", "signature")
     return json.dumps(
         {

@@ -91,7 +91,7 @@ class Asker:
         error = read_error(answer.body)
         code = error.code if error is not None else ""
         if answer.status in (404, 405) and not is_of_an_api(answer):
-            raise QueryUnsupported(f"it answers {answer.status} to the query: its program is too old for it")
+            raise QueryUnsupported(f"the peer answers {answer.status} to the query: its program is too old for it")
         if code == "other_history":
             raise HistoryEnded
         held = self.transport.link_error(

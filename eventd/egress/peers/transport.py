@@ -51,7 +51,7 @@ class _Attempt:
         return min(self.seconds, CONNECT_SECONDS)
 
     def overdue(self) -> str:
-        """Return what did not happen in time."""
+        """Return a message that names what was late: the connection, or the answer."""
         if self.is_connecting:
             kind = "TLS connection" if self.origin.secure else "connection"
             return f"no {kind} to {_address(self.origin)} within {self.connect_seconds:g} s"
@@ -112,7 +112,8 @@ class Transport:
     def link_error(self, answer: Answer, endpoint: str, *, code: str = "", detail: str = "") -> LinkError:
         """Return the error that an answer other than 2xx means for the link to the peer at `endpoint`.
 
-        `code` is the error code in the answer, if it has one: it becomes the reason.
+        That is `LinkUnavailable` for 429 and 5xx, and `Blocked` for others. `code` is the error code in the answer, if
+        it has one: it becomes the reason.
         """
         if is_of_an_api(answer):
             return Blocked("not_a_listener", f"{endpoint} is {_API}")

@@ -150,7 +150,9 @@ def _event_id(original: Original, router: Router, source: CopySource) -> str:
 def _draft(original: Original, event_id: str, router: Router, source: CopySource, group: GroupConfig) -> Draft:
     is_event = original.event and router.options.map is None
     event = (
-        _again(original, event_id, router, group) if is_event else _event_of(original, event_id, router, source, group)
+        _event_in_group(original, event_id, router, group)
+        if is_event
+        else _event_of(original, event_id, router, source, group)
     )
     event = normalise(event, now=original.recorded_at)
     body = encode(event)
@@ -159,8 +161,8 @@ def _draft(original: Original, event_id: str, router: Router, source: CopySource
     return Draft(event.id, event.source_node, event.type, expiry_micros(event), "", body.decode())
 
 
-def _again(original: Original, event_id: str, router: Router, group: GroupConfig) -> Event:
-    """Return an event of one group as an event of another, with the same content."""
+def _event_in_group(original: Original, event_id: str, router: Router, group: GroupConfig) -> Event:
+    """Return an event of one group as one of another; its node and type are kept only as the router says."""
     rendered = DECODER.decode(original.event)
     return msgspec.structs.replace(
         rendered,
@@ -173,7 +175,7 @@ def _again(original: Original, event_id: str, router: Router, group: GroupConfig
 
 
 def _event_of(original: Original, event_id: str, router: Router, source: CopySource, group: GroupConfig) -> Event:
-    """Return a record as an event."""
+    """Return a record as an event of the group."""
     stored, options = read_body(original.body), router.options
     kept = stored._replace(
         node=stored.node if options.preserve_node else None, tag=stored.tag if options.preserve_tag else None

@@ -21,7 +21,7 @@ MOST_COPIES = 10_000
 
 
 class CopyForecast(NamedTuple):
-    """How many copies of one record a topic gets, and how many of these are duplicates.
+    """How many copies of one record a topic gets, and how many of these besides a first copy, or the original.
 
     `endless`: the forecast stopped counting at `MOST_COPIES`, so that the numbers are too low.
     """
@@ -94,7 +94,7 @@ class Graph:
         return self._parts[router.source] == self._parts[router.dest]
 
     def _connected(self) -> dict[str, int]:
-        """Return the component of each topic: within one, every topic can be reached from every other."""
+        """Return a number for each topic; topics with the same number can all be reached from each other."""
         ended: list[str] = []
         seen: set[str] = set()
         for topic in [*self._out]:
@@ -110,7 +110,7 @@ class Graph:
         return parts
 
     def _after(self, topic: str, seen: set[str]) -> Iterator[str]:
-        """Yield the topics reachable from `topic` and not in `seen`, each after those that it leads to."""
+        """Add `topic` and all that it leads to, if not in `seen`, to `seen`, and yield them, the farthest first."""
         if topic in seen:
             return
         seen.add(topic)
@@ -162,9 +162,7 @@ class Graph:
         }
 
     def draw(self) -> str:
-        """Return the graph as text: a tree for each topic without incoming routers, and for each cycle that none leads
-        to.
-        """
+        """Return the graph as text: a tree for each topic without incoming routers, and each cycle outside of these."""
         lines: list[str] = []
         drawn: set[str] = set()
         topics = [*dict.fromkeys(topic for router in self.routers.values() for topic in (router.source, router.dest))]
@@ -237,7 +235,7 @@ class NewRouterRules:
         self._router = router
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` if it must not write to a topic beside routers from other sources."""
+        """Raise `Incompatible` if the router must not share its destination with the routers `into` it."""
         other = graph_of(into).meets(self._router)
         if other is None:
             return
@@ -248,7 +246,7 @@ class NewRouterRules:
         )
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` if it would close a forbidden cycle."""
+        """Raise `RouterCycle` if the router would close a forbidden cycle with those `beyond` its destination."""
         cycle = graph_of(beyond).cycle_closed_by(self._router)
         if cycle is not None:
             raise RouterCycle(cycle)

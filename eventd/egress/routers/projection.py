@@ -56,12 +56,12 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     map: EventMap | None = None
 
     def encode(self) -> str:
-        """Return the stored form."""
+        """Return the options as the JSON text that is stored."""
         return msgspec.json.encode(self).decode()
 
     @property
     def most_hops(self) -> int | None:
-        """Return the hops at which a record is no longer forwarded; None without a limit."""
+        """Return the number of hops after which a record is not forwarded again; None without a limit."""
         if self.allow_cycle:
             return CYCLE_HOPS
         return FAN_IN_HOPS if self.fan_in else None
@@ -136,7 +136,7 @@ class CopySource(NamedTuple):
 
 
 def cut_records(page: SourcePage, shape: Shape) -> CopyPage:
-    """Return the copies of a page for routers of a shape, for a topic of records."""
+    """Return the copies that routers of a shape make of a page, for a topic of records."""
     source = CopySource.of(page)
     return CopyPage.of_records(
         [copy_of(original, shape, source) for original in page.originals if shape.wants(original)]

@@ -4,9 +4,8 @@ All routers of one source that stand at one place are moved together: one page i
 for all that make the same ones, and one transaction holds the copies, the cursors and the counters of many. A router
 whose destination has no room stays behind, alone, and falls in again with the others when it has caught up.
 
-Routers have a loop of their own because a consumer each costs 15 times the processor time where one source feeds a
-thousand of them: a thousand tasks wake for a record, read the same page and settle one by one. In step, one page, one
-copy and one transaction serve about a hundred (`docs/decisions/routers-in-step.md` has the measurements).
+Routers have a loop of their own because the consumers of a thousand routers of one source would all wake for a record,
+read the same page and settle one by one: see `docs/decisions/routers-in-step.md`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from eventd.egress.routers.state import (
     moves_of,
     prepare,
     read_declared,
-    slices_of,
+    step_batches,
 )
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
@@ -99,7 +98,7 @@ class Routing:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the routers."""
+        """Return the graph of the loaded routers."""
         return self._registry.graph
 
     def feeds(self, topic: str) -> bool:
@@ -294,7 +293,7 @@ class Routing:
     # --- moving them ----------------------------------------------------------------------------------------------
 
     async def _pass(self, source: SourceState) -> None:
-        """Move the routers of one source until there is nothing to do, or other sources have waited long enough."""
+        """Move the routers of one source over at most `PAGES` pages; store how far they have read if that is due."""
         try:
             source.begin(self._log.clock.monotonic())
             for _ in range(PAGES):
@@ -322,7 +321,7 @@ class Routing:
         self._wait(source)
 
     async def _step(self, source: SourceState, batch: RouterBatch) -> None:
-        """Move routers at one position over the next page, except held ones."""
+        """Move the routers of a batch, except held ones, over the next page of their source."""
         groups = self._groups()
         routers = [router for router in batch.routers if not self._is_held(router, groups)]
         if not routers:
@@ -359,13 +358,13 @@ class Routing:
         return bool(router.held)
 
     async def _submit(self, moves: Sequence[tuple[RouterState, RouterStep]]) -> None:
-        """Commit the steps, a part in each transaction, and apply their results."""
-        slices = [*slices_of(moves)]
+        """Commit the steps, in batches of one transaction each, and apply their results."""
+        batches = [*step_batches(moves)]
         futures = [
             self._log.submit(CommitSteps([move for _, move in part.moves], part.weight, max_bytes=self._max_bytes))
-            for part in slices
+            for part in batches
         ]
-        for part, future in zip(slices, futures, strict=True):
+        for part, future in zip(batches, futures, strict=True):
             for (router, move), moved in zip(part.moves, await future, strict=True):
                 self._settle(router, move, moved)
 

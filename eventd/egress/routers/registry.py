@@ -24,7 +24,7 @@ class RouterRegistry:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the routers."""
+        """Return the graph of the loaded routers."""
         if self._graph is None:
             self._graph = Graph(router.router for router in self.routers.values())
         return self._graph
@@ -34,7 +34,7 @@ class RouterRegistry:
         return topic in self._fed
 
     def into(self, topic_id: int) -> Collection[RouterState]:
-        """Return the routers that write to a topic."""
+        """Return the loaded routers that write to a topic."""
         return self._into[topic_id].values() if topic_id in self._into else ()
 
     def adopt(self, declared: DeclaredRouter, *, tip: int) -> SourceState:
@@ -98,7 +98,7 @@ class RouterRegistry:
         self._fed -= Counter([router.line.dest])
 
     def upstream(self, topic_id: int) -> list[RouterState]:
-        """Return all routers through which a record may reach a topic, the farthest first."""
+        """Return all loaded routers through which a record may reach a topic, the farthest first."""
         found: dict[str, RouterState] = {}
         seen, waiting = {topic_id}, deque([topic_id])
         while waiting:

@@ -67,10 +67,10 @@ def read_declared(conn: Connection) -> tuple[int, list[DeclaredRouter]]:
 class RouterState:
     """A running router.
 
-    `position`, `seq` and `state` are stored; it has `seen` everything up to a position and a seq. `held` is the reason
-    why it waits for its destination, since `held_at` (monotonic seconds); empty if it does not wait. `overtaken`:
-    another process has moved it, so its position must be read. `gone`: it was deleted. `holes`: the number of holes of
-    its source that it has read over.
+    `position`, `seq` and `state` are as stored; it has read up to the position `seen` and the seq `seen_seq`. `held` is
+    the reason why it waits for its destination, since `held_at` (monotonic seconds); empty if it does not wait.
+    `overtaken`: another process has moved it, so its position must be read. `gone`: it was deleted. `holes`: the number
+    of holes of its source that it has read over.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class RouterState:
         return self.seen_seq > self.seq and not (self.overtaken or self.gone)
 
     def move(self, page: SourcePage, cut: CopyPage, lost: int, admission: GroupAdmission | None) -> RouterStep:
-        """Return its step over a page: it writes the copies `cut`; `lost` records the source had lost, or never got."""
+        """Return its step over a page, which writes the copies `cut`; the source lost or never got `lost` records."""
         upto, seq = page.upto, page.upto_seq
         return self._step(upto, seq, cut, lost, admission, self.state != "running", self.durable)
 
@@ -240,7 +240,7 @@ class SourceState:
         return PageRead(self.topic_id, first.seen, first.seen_seq, batch.until, limit, size, now, wanted)
 
 
-def slices_of(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[StepBatch]:
+def step_batches(moves: Sequence[tuple[RouterState, RouterStep]]) -> Iterator[StepBatch]:
     """Divide steps, in order, into batches of one transaction each."""
     part: list[tuple[RouterState, RouterStep]] = []
     weight = size = 0

@@ -42,9 +42,9 @@ class PluginEvent(msgspec.Struct, rename="camel"):
 def derive(result: Result, batch: RunBatch, derivation: str, group: GroupConfig, now: int) -> list[Draft]:
     """Return the drafts of the events that a run returned.
 
-    Equal results of the same events get the same ids. `derivation` names the subscription; it is
-    stored in the payload, with the derivations of the source events, so that no chain of subscriptions can form a loop.
-    Raises `PluginFailed` for an event that cannot be stored.
+    Equal results of the same events get the same ids. `derivation` names the node and the subscription; it is stored in
+    the payload, with the derivations of the source events, so that no chain of subscriptions can form a loop. Raises
+    `PluginFailed` for an event that cannot be stored.
     """
     chain = _chain(batch, derivation)
     ids = ",".join(sorted(one.event.id for one in batch.kept))
@@ -94,6 +94,6 @@ def _id_of(origin: str, given: PluginEvent, payload: Mapping[str, str]) -> str:
 
 
 def _chain(batch: RunBatch, derivation: str) -> list[str]:
-    """Return the subscriptions by which the events of a batch were derived, and then this one, each once."""
+    """Return the subscriptions by which the events of a batch were derived, and then `derivation`, each once."""
     before = (name for one in batch.kept for name in one.event.payload.get(DERIVED_BY, "").split())
     return [*dict.fromkeys([*before, derivation])]

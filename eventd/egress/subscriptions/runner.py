@@ -40,7 +40,7 @@ NOT_STORED = "the result of the run was not stored: the subscription was paused,
 
 
 class SubscriptionMetrics(Protocol):
-    """Interface of what is notified of runs, for metrics. Times are in seconds."""
+    """Interface of the metrics of runs. Times are in seconds."""
 
     def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None: ...
 
@@ -143,7 +143,7 @@ class PluginRunner:
         )
 
     async def run(self, batch: RunBatch) -> Ack:
-        """Run the plugin with a batch, or with the first part of it, and return the result, which is not stored yet.
+        """Run the plugin with a batch, or only its first part, and return the result, which is not stored yet.
 
         The plugin is not run without events for it, or if the attempts of a single event are used up. Raises `Blocked`
         and `LinkUnavailable`.
@@ -272,7 +272,7 @@ class PluginRunner:
     # --- failing ----------------------------------------------------------------------------------------------
 
     async def _fail(self, batch: RunBatch, run_id: int, failure: PluginFailed) -> None:
-        """Store the failed run, and return if an event may be the cause.
+        """Store the failed run; return only if an event may be the cause of the failure.
 
         If the plugin itself is, raise `LinkUnavailable` if that may pass, or else `Blocked`.
         """

@@ -67,7 +67,7 @@ class SubscriptionSink:
     # --- reading ----------------------------------------------------------------------------------------------
 
     def await_room(self, nudge: asyncio.Future[None]) -> None:
-        """Set the nudge at once: there is always room."""
+        """Do nothing: there is always room, so no consumer waits for it."""
 
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> MatchingPage[TriggerEvent]:
         """Read matching events after the position `after`, up to the end of a retried batch or of the backfill."""
@@ -114,9 +114,9 @@ class SubscriptionSink:
     # --- delivering -------------------------------------------------------------------------------------------
 
     async def deliver(self, outbound: WindowBatch) -> Ack:
-        """Collect until the window closes, run the plugin, and return its result.
+        """Collect events until the window closes, run the plugin, and return its result.
 
-        Nothing is settled if the node stops before that; evicted events are reported first, without a run.
+        If the node stops before the window closes, nothing is settled. Evicted events are reported first, and alone.
         """
         if outbound.gone is not None:  # reported first and alone: the following events are read again
             return self._tries.note_loss(*outbound.gone)
@@ -190,7 +190,7 @@ def _not_overtaken(seen: Sequence[TriggerEvent], upto: int) -> tuple[Sequence[Tr
 
 
 def _in_force(seen: Sequence[TriggerEvent], now: int) -> list[TriggerEvent]:
-    """Return the events that have not expired, and expired ones that revoke others: these are not run."""
+    """Return the events that have not expired; expired ones that revoke others are kept too, but not run."""
     return [
         one if is_alive(one.record.expires_at, now) else one._replace(runs=False)
         for one in seen

@@ -27,8 +27,7 @@ by blanks."""
 def _type_search(types: tuple[str, ...], endings: frozenset[str]) -> Callable[[str], object]:
     """Return a function that searches a text of canonical events for `types`, which may have wildcards, and `endings`.
 
-    A false result proves that no such event is in the text, because the canonical form spells each type in one way
-    only.
+    A false result proves that no such event is in the text.
     """
     if "*" in types or not types:
         return bool
@@ -50,12 +49,12 @@ class TriggerEvent(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The key for coalescing: the last event with a key replaces the others."""
+        """Return its type and dedupe key: of several events with the same ones, the plugin gets only the last."""
         return self.event.type, self.event.dedupe_key
 
     @property
     def about(self) -> str:
-        """Its subject; without one, a text with its type and dedupe key."""
+        """Return its subject; without one, a text with its type and dedupe key."""
         return self.event.subject or f"\n{self.event.type}\n{self.event.dedupe_key}"
 
     @property
@@ -147,7 +146,7 @@ class SubscriptionTrigger:
         return self.selector.matches(type=tag, subject=record.subject, source=record.node)
 
     def _ends(self, record: Record) -> bool:
-        """Return whether the event revokes one that matches: it is tested as that event would be."""
+        """Return whether the event may revoke a matching one: it is tested, but for its payload, as that would be."""
         if not (self.withdraws and record.tag.endswith(EXPIRED)):
             return False
         return self._fits(record, record.tag.removesuffix(EXPIRED) + OBSERVED)

@@ -26,9 +26,9 @@ LONGEST = 60 * SECOND
 class Window:
     """The collected events. Times are in microseconds; None: not set.
 
-    It closes `batch_window` after the first event was recorded, or `debounce` after the last one, whichever is first;
-    at once if neither is set, and when it is full. Recording times come from the log, so a window that is collected
-    again after a restart closes at the same time.
+    It closes `batch_window` (unset: `LONGEST`) after the first event was recorded, or `debounce` after the last one,
+    whichever is first; at once if neither is set, and when it is full. Recording times come from the log, so a window
+    that is collected again after a restart closes at the same time.
     """
 
     batch_window: int | None
@@ -70,7 +70,7 @@ class Window:
         return most or self.room <= 0 or self.room_bytes <= 0
 
     def closes_in(self, now: int) -> int:
-        """Return in how many microseconds it closes without new events; 0: at once, also if the plugin gets no event.
+        """Return in how many microseconds it closes without new events; 0: at once, or no event is for the plugin.
 
         `now` is by the wall clock as it was when the window opened: see `shift`.
         """
@@ -117,7 +117,7 @@ class RunBatch:
         return cls(after, upto, seen, kept, _replaced(seen, kept), ended)
 
     def first_half(self) -> RunBatch:
-        """Return a batch of the first half of the events in log order, to find the one the plugin cannot process.
+        """Return a batch of the first half of `kept` in log order, to find the event that the plugin cannot process.
 
         An event that a later one of the whole batch replaced stays replaced.
         """

@@ -85,7 +85,7 @@ def _load(conn: sa.Connection, memory: Memory, outlines: Sequence[Block]) -> Ite
 
 
 def find_at(conn: sa.Connection, memory: Memory, positions: Sequence[int]) -> list[Part]:
-    """Return the records at these positions that still exist, block by block; `positions` must be ascending."""
+    """Return the records at these ascending positions that are still stored, as one part for each block."""
     parts: list[Part] = []
     unknown: list[int] = []
     for place in positions:

@@ -1,4 +1,4 @@
-"""Reads delivered batches in portions, and the selections they were made with."""
+"""Reads delivered batches page by page, and the selections they were made with."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _COLUMNS: Final = (
 
 
 class BatchRow(NamedTuple):
-    """One delivered batch.
+    """One settled batch: the peer answered it, or it was not sent because no event was left to send.
 
-    `events` counts the delivered ones. `exceptions` has the reason why a record was not delivered, by position.
+    `events` counts the delivered ones. `exceptions` has, by position, the reason why an event was not delivered.
     `picked` are the positions that a repair sent; empty for other batches.
     """
 
@@ -59,10 +59,10 @@ class BatchPage(NamedTuple):
     full: bool
 
 
-def read_portion(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> BatchPage:
-    """Read the batches after the id `after`, until they make about `rows` ledger rows.
+def read_batches(conn: sa.Connection, after: int, *, rows: int, expanded: bool) -> BatchPage:
+    """Read batches after the id `after`, until they make about `rows` ledger rows.
 
-    A batch makes one row, or with `expanded` one row for each event; a long receipt counts as more.
+    A batch counts as one row, or with `expanded` as one for each delivered event; long texts in it count as more.
     """
     weight = "events + (length(exceptions) + length(receipt)) / ?" if expanded else "1 + length(receipt) / (8 * ?)"
     sql = f"SELECT id, {weight} FROM batches WHERE id > ? ORDER BY id LIMIT ?"
@@ -98,12 +98,12 @@ class Selections:
         self._known: dict[str, dict[int, tuple[Selection, str]]] = {}
 
     def of(self, cursor: str, version: int) -> Selection | None:
-        """Return the selection, or None for an unknown version."""
+        """Return a version of the selection of a peer's cursor; None for an unknown version."""
         found = self._versions(cursor).get(version)
         return None if found is None else found[0]
 
     def text(self, cursor: str, version: int) -> str:
-        """Return the selection as JSON; empty for an unknown version."""
+        """Return a version of the selection of a peer's cursor as JSON; empty for an unknown version."""
         found = self._versions(cursor).get(version)
         return "" if found is None else found[1]
 

@@ -1,6 +1,6 @@
 """Splits blocks into columns and caches the latest, because the rows for several peers come from the same blocks.
 
-No object is created per record. A block is split once, for the event ledger and for every delivery of it.
+While a block is cached, it is split only once, for the event ledger and for every delivery of its events.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class DeliveryColumns(NamedTuple):
 def spread(
     conn: sa.Connection, batches: Sequence[BatchRow], places: Scope, selections: Selections, memory: Memory
 ) -> DeliveryColumns:
-    """Return the rows of these batches in order, including the events that were refused or not sent."""
+    """Return the rows of these batches, batch by batch: the delivered events, then those refused or not sent."""
     columns, lost = no_rows(Ledger.DELIVERIES), []
     for batch in batches:
         peer = places.peers[batch.cursor]
@@ -57,7 +57,10 @@ def spread(
 def _delivered(
     conn: sa.Connection, batch: BatchRow, peer: PeerCursor, selections: Selections, memory: Memory
 ) -> list[Part]:
-    """Return the delivered records that are still stored, in order; none if the batch's selection is unknown."""
+    """Return the delivered records that are still stored, in order.
+
+    Unless a repair sent the batch, there are none if its selection is unknown.
+    """
     if batch.picked:
         return find_at(conn, memory, [place for place in batch.picked if place not in batch.exceptions])
     selection = selections.of(batch.cursor, batch.selector_version)
@@ -77,7 +80,7 @@ def _delivered(
 
 
 def _selected(apart: BlockColumns, batch: BatchRow, selection: Selection) -> Sequence[int]:
-    """Return the indexes of a block's records in the batch's range that the peer selected, without the exceptions."""
+    """Return the indexes of a block's records that are in the batch's range, selected, and not among its exceptions."""
     block = apart.block
     first, stop = max(0, batch.after + 1 - block.position), min(block.records, batch.upto + 1 - block.position)
     within: Sequence[int] = range(first, stop)
@@ -96,7 +99,7 @@ class _LeftOut(NamedTuple):
 
 
 def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[tuple[str, str, _LeftOut]]:
-    """Yield the records of the range that the batch did not deliver, grouped by outcome and error class."""
+    """Yield each outcome and error class with the records of the range that the batch did not deliver because of it."""
     if not batch.exceptions:
         return
     refused = [place for place, reason in batch.exceptions.items() if reason not in _NOT_SENT]
@@ -111,7 +114,7 @@ def _left_out(conn: sa.Connection, batch: BatchRow, memory: Memory) -> Iterator[
 
 
 def _read_reasons(conn: sa.Connection, cursor: str, positions: Sequence[int]) -> Mapping[int, str]:
-    """Return why each position was refused, from its dead letter; positions whose letter is gone are absent."""
+    """Return the reason of refusal by position, from the dead letters; positions without one are absent."""
     if not positions:
         return {}
     sql = "SELECT position, reason FROM dead_letters WHERE cursor = ? AND position {in}"
@@ -151,8 +154,8 @@ def _undelivered_columns(outcome: str, error: str) -> dict[str, Any]:
     return {"outcome": outcome, "error": error, "peer_recorded_at": None}
 
 
-def _add(columns: Columns, parts: Sequence[Part], said: Mapping[str, Any]) -> None:
-    """Append the rows of some records; `said` has the column values that these rows share."""
+def _add(columns: Columns, parts: Sequence[Part], shared: Mapping[str, Any]) -> None:
+    """Append the rows of some records to the columns; `shared` has the column values that these rows share."""
     total = 0
     for apart, indexes in parts:
         block = apart.block
@@ -165,7 +168,7 @@ def _add(columns: Columns, parts: Sequence[Part], said: Mapping[str, Any]) -> No
         for name, values in _of_records(apart):
             columns[name] += taken(values, indexes)
     if total:
-        for name, value in said.items():
+        for name, value in shared.items():
             columns[name] += [value] * total
 
 

@@ -1,4 +1,4 @@
-"""The event ledger: the records of the log, block by block."""
+"""The event ledger: the events of groups in the log, block by block."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _BlockSelection(NamedTuple):
 def read_events(
     conn: sa.Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory
 ) -> Extract:
-    """Read about `rows` events of the groups in `places` after the position `after`, whole blocks at a time."""
+    """Read about `rows` events of the groups in `places` after the position `after`, up to the end of a block."""
     chosen = _choose(conn, places, after, rows)
     columns = no_rows(Ledger.EVENTS)
     for block in _read(conn, chosen.positions):
@@ -74,7 +74,7 @@ def _choose(conn: sa.Connection, places: Scope, after: int, rows: int) -> _Block
 
 
 def _read(conn: sa.Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    """Read the blocks at these (position, bytes), in portions."""
+    """Yield the blocks at these (position, bytes), in order, read about `BYTES_PER_READ` at a time."""
     portion: list[int] = []
     size = 0
     for position, bytes_ in positions:

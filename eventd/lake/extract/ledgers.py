@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from eventd.lake.extract.batches import Selections, read_portion
+from eventd.lake.extract.batches import Selections, read_batches
 from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.deliveries import spread
 from eventd.lake.extract.events import read_events
@@ -30,7 +30,7 @@ def read_ledger(
     node: str | None = None,
     memory: Memory | None = None,
 ) -> Extract:
-    """Read about `rows` rows of a ledger after the number `after`, never a part of a batch.
+    """Read about `rows` rows of a ledger after the number `after`; all rows of a batch are in one extract.
 
     `payloads` includes the payloads of events. `node` limits the rows to groups in which this node has that name; None
     reads all. `memory` caches blocks between the extracts of one reader.
@@ -46,14 +46,14 @@ def read_ledger(
 
 
 def _read_batches(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int, memory: Memory) -> Extract:
-    portion = read_portion(conn, after, rows=rows, expanded=book is Ledger.DELIVERIES)
-    batches = [batch for batch in portion.batches if batch.cursor in places.peers]
+    page = read_batches(conn, after, rows=rows, expanded=book is Ledger.DELIVERIES)
+    batches = [batch for batch in page.batches if batch.cursor in places.peers]
     selections = Selections(conn)
     if book is Ledger.RECEIPTS:
         columns = as_columns(book, receipts(batches, places, selections))
-        return Extract(book, after, portion.upto, columns, portion.full)
+        return Extract(book, after, page.upto, columns, page.full)
     done = spread(conn, batches, places, selections, memory)
-    return Extract(book, after, portion.upto, done.columns, portion.full, done.lost)
+    return Extract(book, after, page.upto, done.columns, page.full, done.lost)
 
 
 def table_of(book: Ledger) -> str:
@@ -62,9 +62,9 @@ def table_of(book: Ledger) -> str:
 
 
 def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
-    """Return an extract with the rows that retention deleted before they were read added to `lost`.
+    """Return the extract, with the rows that retention deleted before they were read added to `lost`.
 
-    If no rows come after these, `upto` is moved to the last of them.
+    If no rows come after the deleted ones, `upto` becomes the number of the last deleted one.
     """
     forgotten = read_forgotten(conn, table_of(read.book))
     upto = read.upto if read.full else max(read.upto, forgotten)

@@ -26,7 +26,7 @@ _REFUSALS: Final = "id, group_name, peer, key_id, reason, count, first_at, last_
 
 
 def as_columns(book: Ledger, rows: Iterator[Row]) -> Columns:
-    """Convert rows to columns."""
+    """Convert rows of a ledger to its columns."""
     columns = no_rows(book)
     for row in rows:
         for column in COLUMNS[book]:
@@ -35,7 +35,7 @@ def as_columns(book: Ledger, rows: Iterator[Row]) -> Columns:
 
 
 def receipts(batches: Sequence[BatchRow], places: Scope, selections: Selections) -> Iterator[Row]:
-    """Yield a row of `receipts` for each batch: the peer's answer to it."""
+    """Yield a row of `receipts` for each batch: what was sent to the peer, and the peer's answer."""
     for batch in batches:
         peer = places.peers[batch.cursor]
         proof, signer = read_proof(batch.receipt), read_signer(batch.receipt)
@@ -157,7 +157,7 @@ LISTS: Final[Mapping[Ledger, tuple[str, str, Lister]]] = {
 
 
 def read_list(conn: sa.Connection, book: Ledger, places: Scope, after: int, rows: int) -> tuple[Columns, int, bool]:
-    """Return the rows after the number `after` as columns, the number reached, and whether more may exist."""
+    """Return up to `rows` rows after the number `after` as columns, the number reached, and whether more may exist."""
     table, names, lister = LISTS[book]
     found = fetch(conn, f"SELECT {names} FROM {table} WHERE id > ? ORDER BY id LIMIT ?", (after, rows))
     columns = as_columns(book, lister(found, places))

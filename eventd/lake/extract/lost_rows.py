@@ -12,9 +12,9 @@ from eventd.store.schema.tables import inbound_gaps
 
 
 def note_lost(conn: sa.Connection, lost: Iterable[EvictedRows], now: int) -> None:
-    """Add losses to the gap ledger in the open transaction, which must hold the head.
+    """Add losses to the gap ledger in the open transaction, which must hold the lock on the head.
 
-    Recording the same loss twice has no effect. Losses of a group deleted meanwhile are ignored.
+    A loss that is recorded already is not added again. Losses of a group deleted meanwhile are ignored.
     """
     for each in lost:
         topics = fetch(conn, "SELECT id FROM topics WHERE name = ?", (f"group:{each.group}",))

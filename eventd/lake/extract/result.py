@@ -15,9 +15,9 @@ Columns = dict[str, list[Any]]
 class EvictedRows(NamedTuple):
     """Rows of a group that cannot be produced any more, because retention was faster than the reader.
 
-    `reason` is the ledger's name with a suffix: `_lost` if the events are evicted that its rows describe, then the
-    bounds are positions; `_forgotten` if the rows themselves are deleted, then the bounds are numbers of the ledger. In
-    `(after, upto]` about `missing` rows are missing; 0 if unknown. `peer` is empty unless they concern one peer.
+    `reason` is the ledger's name with a suffix: `_lost` if retention evicted the events that the rows describe (then
+    `after` and `upto` are positions), `_forgotten` if it deleted the rows themselves (then they are row numbers). About
+    `missing` rows of `(after, upto]` are missing; 0 if unknown. `peer` is empty unless they concern one peer.
     """
 
     group: str

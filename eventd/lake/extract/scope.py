@@ -23,7 +23,7 @@ class LocalGroup(NamedTuple):
 
 
 class PeerCursor(NamedTuple):
-    """The group, node and peer that a cursor belongs to."""
+    """The link of a peer's cursor: the group with this node's name in it, the peer, and the group's topic."""
 
     place: LocalGroup
     peer: str
@@ -62,5 +62,5 @@ def read_scope(conn: sa.Connection, node: str | None) -> Scope:
 
 
 def peer_in(cursor: str) -> str:
-    """Return the peer's node from the name of its cursor."""
+    """Return the name of the peer from the name of its cursor, which ends with `/PEER`."""
     return cursor.partition("/")[2]

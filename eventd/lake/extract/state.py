@@ -17,7 +17,7 @@ from eventd.store.engine.database import fetch
 
 
 class SelectionPeriod(NamedTuple):
-    """What a peer was to receive from `declared_at` (microseconds) until the next version."""
+    """The selection of a peer that was in force from `declared_at` (microseconds) until the next version."""
 
     version: int
     declared_at: int
@@ -44,7 +44,7 @@ class LinkSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group and this node's name in it."""
+    """A group, this node's name in it, and the links to its peers."""
 
     group: str
     node: str
@@ -80,7 +80,7 @@ class LedgerSnapshot(NamedTuple):
 
 
 def read_state(conn: sa.Connection) -> LedgerSnapshot:
-    """Read the state in the snapshot of the open transaction."""
+    """Read what the ledgers cover, as the open transaction sees it."""
     places = read_scope(conn, None)
     ((instance,),) = fetch(conn, "SELECT instance FROM log_heads WHERE id = 1")
     books = {book: _span(conn, book, places) for book in Ledger}

@@ -56,7 +56,7 @@ class KnownId(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The result of each unit, the next free position, and the written blocks."""
+    """What appending units to a topic gives: the result of each, the next free position, and the written blocks."""
 
     results: list[AppendResult]
     next_position: int
@@ -126,7 +126,7 @@ _GROW = (
 def _store(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, position: int, now: int, ids: int
 ) -> list[Block]:
-    """Insert the blocks of drafts whose ids are stored already, update the topic's row, and return the blocks.
+    """Insert new drafts as blocks, update the topic's row, and return the blocks. The caller has inserted their ids.
 
     `position` is that of the first draft; `ids` is by how much the number of the topic's ids with a record grows.
     """
@@ -154,7 +154,7 @@ def write_blocks(conn: sa.Connection, made: Sequence[Block]) -> None:
 def place_records(
     conn: sa.Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int
 ) -> Placement:
-    """Append the records of several units to a topic, except routers' copies whose record ids the topic has already."""
+    """Append the records of several units to a topic, except routers' copies with a record id that the topic has."""
     known = _known_copies(conn, topic_id, [*chain.from_iterable(unit.event_ids for unit in units)])
     results: list[AppendResult] = []
     parts: list[Drafts] = []
@@ -209,7 +209,7 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
 
 
 def read_known(conn: sa.Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
-    """Return the known ids among the event ids of the drafts, by event id."""
+    """Return a `KnownId` for each event id of the drafts that the topic has already, by event id."""
     sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
     found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
@@ -245,7 +245,7 @@ class _Placer:
         self.conflicts: list[IdConflict] = []
 
     def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> AppendResult:
-        """Decide the outcome of each draft of a unit, in order, and return the outcomes."""
+        """Decide and return the outcome and the position of each draft of a unit, in order."""
         outcomes: list[Outcome] = []
         positions: list[int] = []
         taken: list[Candidate] = []
@@ -308,7 +308,7 @@ def _compare(draft: Candidate, known: KnownId) -> Outcome:
 
 
 def _same_content(draft: Candidate, known: KnownId) -> bool:
-    """Return whether both have the same content: everything except the times of observation and expiry."""
+    """Return whether the draft and the known record are equal except for the times of observation and expiry."""
     if known.body is None:
         return content_digest(draft.body) == known.digest
     return known.body != "" and content_of(draft.body) == content_of(known.body)

@@ -92,12 +92,12 @@ class Block(NamedTuple):
 
     @property
     def empty_row(self) -> str:
-        """Return the line of a removed record."""
+        """Return the line that a removed record has in this block."""
         return "" if self.path is not None else "\t"
 
     @property
     def has_empty(self) -> bool:
-        """Return whether any line is empty."""
+        """Return whether any record of the block is removed, so that its line has no body."""
         if self.path is None:
             return "\t\n" in self.text
         return "\n\n" in self.text or self.text.startswith("\n")
@@ -174,7 +174,7 @@ def _fits(piece: BodyRun) -> bool:
 
 
 def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
-    """Yield the texts of blocks, each of as many whole pieces as fit."""
+    """Yield the parts of each new block: as many whole pieces as fit into it."""
     start = 0
     while start < len(pieces):
         stop, records, size = start, 0, 0
@@ -189,7 +189,7 @@ def _of_pieces(pieces: Sequence[BodyRun], paths: str) -> Iterator[BlockText]:
 
 
 def _of_rows(drafts: Drafts, most: int) -> Iterator[BlockText]:
-    """Yield the texts of blocks that are joined from single bodies, at most `most` records each."""
+    """Yield the parts of each new block: single bodies, joined, up to `most` records and `BLOCK_BYTES`."""
     bodies = [*drafts.bodies]
     ends = [*accumulate(map(len, bodies))]
     start = 0

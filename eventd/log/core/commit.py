@@ -62,7 +62,7 @@ class Transaction:
 
     @property
     def next_position(self) -> int:
-        """Return the next free position after the drafts of all units."""
+        """Return the next free position, after all drafts that have been placed so far."""
         return self.blocks[-1].last + 1 if self.blocks else self.head.next_position
 
 
@@ -94,7 +94,7 @@ class Unit(Protocol[R_co]):
 
     @property
     def weight(self) -> int:
-        """Return the number of records it may add."""
+        """Return its share of a transaction, as the number of new records that take about as long to write."""
         ...
 
     @property
@@ -179,7 +179,7 @@ def commit(
     """Write all units in the open transaction; a failing unit is left out, and its error is its result.
 
     If the database itself has undone the transaction, its error is raised. `durable`: the commit will be flushed to
-    disk. `seen`: a position known to be assigned.
+    disk. `seen`: a position known to be assigned; a log that ends before it gets a new epoch.
     """
     head = require_whole(conn, lock_head(conn), seen)
     try:  # as if every draft were new, which is the usual case

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def _untimed(_seconds: float, _records: int) -> None:
-    """Record no time."""
+    """Ignore the time of a transaction: the default of `timed`."""
 
 
 class EventLog:
@@ -73,7 +73,7 @@ class EventLog:
     ) -> EventLog:
         """Return the log of a database with a current schema; a new epoch begins if commits are, or may be, lost.
 
-        `timed(seconds, records)` is called after each committed transaction.
+        After each committed transaction, `timed` gets its seconds and the number of records it appended.
         """
         acknowledged, mark = _open_head_file(database)
         found = await database.write(recover, mark)
@@ -121,7 +121,7 @@ class EventLog:
             self._acknowledged = None
 
     async def append(self, topic_id: int, drafts: Sequence[Draft]) -> AppendResult:
-        """Append events as one unit; return their outcomes once all are durable. Known events are not stored again."""
+        """Append events as one unit; return their outcomes once durable. Only new events and refreshes are stored."""
         return await self.submit(Publish(topic_id, drafts))
 
     @property
@@ -187,7 +187,7 @@ class EventLog:
         until: int | None = None,
         at_tail: bool = False,
     ) -> MatchingPage[T]:
-        """Return a page of the records that one reader is interested in, at positions in `(after, until]`.
+        """Return a page of one reader's items, made of the records of interest at positions in `(after, until]`.
 
         For `at_tail` see `lines`.
         """
@@ -206,7 +206,7 @@ class EventLog:
 
     @contextmanager
     def watch(self, topics: Collection[int] | None, *, own: bool = False) -> Iterator[Watch]:
-        """Watch the topics with these ids, or all (None); with `own`, only for records that enter the log at this node.
+        """Watch the topics with these ids, None for all; with `own`, only for records that enter the log at this node.
 
         Enter the context before the first read, so that no append is missed.
         """
@@ -217,7 +217,7 @@ class EventLog:
             self.wakeups.unwatch(watch)
 
     async def look_around(self) -> Head:
-        """Read and return the head, which another process may have moved; if it has, wake the readers behind it."""
+        """Read and return the head; if another process has moved it, wake every reader that waits for records."""
         self.database.file_guard.require()
         head = await self.database.read_for_delivery(read_head)
         self._note_epoch(head.epoch)

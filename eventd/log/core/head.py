@@ -37,13 +37,13 @@ def _head(rows: list[tuple[int, str, int, int, int, int, str]]) -> Head:
 
 
 def move_head(conn: sa.Connection, next_position: int, record_bytes: int = 0) -> None:
-    """Store the next free position, and add the growth of topics of records in bytes. The head must be locked."""
+    """Store the next free position, and add bytes to the size of all topics of records. The head must be locked."""
     sql = "UPDATE log_heads SET next_position = ?, record_bytes = record_bytes + ? WHERE id = 1"
     execute(conn, sql, (next_position, record_bytes))
 
 
 def shrink(conn: sa.Connection, size: int) -> None:
-    """Subtract bytes from the size of topics of records. The head must be locked."""
+    """Subtract bytes from the size of all topics of records, as the head holds it. The head must be locked."""
     if size:
         execute(conn, "UPDATE log_heads SET record_bytes = record_bytes - ? WHERE id = 1", (size,))
 

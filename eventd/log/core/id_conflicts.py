@@ -123,7 +123,7 @@ def _bound(conn: sa.Connection, topic_id: int) -> None:
 
 
 def read_conflicts(conn: sa.Connection, topic_id: int, *, since: int = 0) -> list[ConflictCount]:
-    """Return the kinds of conflicts that last occurred at `since` (microseconds) or later, the most frequent first."""
+    """Return the counts of conflicts that last occurred at `since` (microseconds) or later, the highest first."""
     sql = f"SELECT {', '.join(ConflictCount._fields)} FROM id_conflicts WHERE topic_id = ? AND last_at >= ?"
     rows: Iterable[tuple[object, ...]] = fetch(conn, f"{sql} ORDER BY times DESC, owner, source", (topic_id, since))
     return [ConflictCount(*row) for row in rows]  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def empty_seqs(block: Block) -> list[int]:
 
 
 def live_ranges(held: Iterable[Block], removed: Collection[int], after: int, upto: int) -> list[Range]:
-    """Return the seqs in `(after, upto]` with a record: all in the blocks, except empty lines and the `removed`."""
+    """Return the ranges of seqs in `(after, upto]` with a record: all in the blocks but empty lines and `removed`."""
     ranges: list[Range] = []
     for block in held:
         inside = range(max(block.seq, after + 1), min(block.last_seq, upto) + 1)

@@ -1,4 +1,4 @@
-"""Losses of a topic: the ranges of seqs whose records were removed without a request, each with its reason.
+"""Losses of a topic: the ranges of seqs, with the reason, that retention removed or a router could not copy.
 
 Records deleted by request are not included, so readers are only notified of records they missed.
 """
@@ -23,7 +23,7 @@ deleted by request."""
 
 
 class Loss(NamedTuple):
-    """The records of the topic with the seqs `first` to `last`, all of which were lost for one reason."""
+    """Lost records of a topic: the seqs `first` to `last`, inclusive, and the reason (`mixed`: several)."""
 
     first: int
     last: int

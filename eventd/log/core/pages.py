@@ -28,8 +28,8 @@ def cost_of(block: Block) -> int:
 class PageRange(NamedTuple):
     """The range of positions of a page, in one snapshot.
 
-    It ends at `end`; `gaps` are removed records at its beginning. A record that entered the log at this
-    node was removed before every peer had it, at or before the position `lost`; 0: none was.
+    It ends at `end`; `gaps` are removed records at its beginning. `lost` is the last position of a record that entered
+    the log at this node and was removed before every peer had it; 0: none was.
     """
 
     head: Head

@@ -133,7 +133,7 @@ def tag_of(body: str) -> str | None:
 
 
 def content_size(body: str) -> int:
-    """Return the UTF-8 bytes of a record's data and meta, as JSON; 0 for a deleted one."""
+    """Return the UTF-8 bytes of a record's data and meta, as JSON; 0 for an empty body."""
     if not body:
         return 0
     at = _after_tag(body, _after_node(body))
@@ -228,8 +228,8 @@ _NEVER = "0001-01-01T00:00:00Z"
 def body_of_event(event: str) -> str:
     """Return the stored form of a record made of an event, which is given in its canonical form.
 
-    Its data is the payload, its meta the id, subject, dedupe key and times. If a router had made the event of a record,
-    that record's data and meta are restored instead, and the type `UNTAGGED` becomes no tag.
+    Its data is the payload, its meta the id, subject, dedupe key and times. A payload as routers make it of a record,
+    just `data` and `meta` as JSON texts, becomes that data and meta again, and the type `UNTAGGED` no tag.
     """
     found = _EVENTS.decode(event)
     node, tag = encoded(found.source_node) if found.source_node else "", encoded(found.type)
@@ -244,7 +244,7 @@ def body_of_event(event: str) -> str:
 
 
 def _open(payload: dict[str, str]) -> tuple[str, str] | None:
-    """Return the data and meta of a payload that consists of these JSON texts; None for any other payload."""
+    """Return (data, meta) of a payload that is just these JSON texts, meta empty if missing; None for any other."""
     if "data" not in payload or not payload.keys() <= {"data", "meta"}:
         return None
     try:

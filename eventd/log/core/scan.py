@@ -182,7 +182,7 @@ def read_at(conn: sa.Connection, positions: Sequence[int]) -> list[Record]:
 
 
 def pick(block: Block, positions: Sequence[int]) -> list[Record]:
-    """Return the events at these positions, at least one, which are in order and inside the block."""
+    """Return the block's events at these positions: at least one position, in order."""
     part = block.within(positions[0] - 1, positions[-1])
     wanted = set(positions)
     return [record for record in unpack(part) if record.position in wanted] if part is not None else []

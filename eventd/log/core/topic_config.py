@@ -60,7 +60,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limited(self) -> bool:
-        """Return whether the topic removes or refuses records by itself."""
+        """Return whether the topic has a limit (of age, records or bytes), by which it removes or refuses records."""
         return bool(self.ttl_ms or self.cap_records or self.cap_bytes)
 
     def effective_priority(self, last_read_ms: int | None, now_ms: int) -> int:

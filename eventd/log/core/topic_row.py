@@ -1,7 +1,7 @@
 """Rows of the table `topics`: one per topic, of event groups and of records alike.
 
 A deleted topic keeps its row, under a name that no topic in use can have, until all its data is removed. Every
-transaction that writes one of these rows must lock the head.
+transaction that changes a stored row must lock the head.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def insert_topic(conn: sa.Connection, name: str, config: TopicConfig, *, now: in
 
 
 def _new_row(name: str, now: int) -> dict[str, Any]:
-    """Return the columns of a new topic."""
+    """Return the values of a new topic's columns, by name."""
     zero = ("bytes", "ids", "evicted_seq", "evicted_position", "lost_position")
     return {"name": name, "next_seq": 1, **dict.fromkeys(zero, 0), "created_at": now}
 
@@ -222,9 +222,9 @@ _UPDATE = f"UPDATE topics SET {', '.join(f'{name} = ?' for name in _STORED)} WHE
 
 
 def update_topic(conn: sa.Connection, before: TopicRow, topic: TopicRow) -> TopicRow:
-    """Store the row `topic` and return it; `before` is the row as it is stored.
+    """Store the counters and the floor of `topic`, but no configuration, and return it; `before` is the stored row.
 
-    For a topic of records, the size of all of them in the head is updated, too.
+    For a topic of records, the total size of such topics in the head changes accordingly.
     """
     if not topic.of_group:
         shrink(conn, before.bytes - topic.bytes)

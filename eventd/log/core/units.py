@@ -95,7 +95,7 @@ class Effect(Protocol):
 
     @property
     def weight(self) -> int:
-        """Return the number of records it may add."""
+        """Return its share of a transaction, in new records, as `Unit.weight`."""
         ...
 
     def admit(self, tx: Transaction) -> Drafts:

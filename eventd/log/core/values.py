@@ -60,7 +60,7 @@ class Drafts:
 
     @classmethod
     def joined(cls, parts: Sequence[Drafts]) -> Drafts:
-        """Return all drafts of the `parts`, concatenated and without a `key_id`."""
+        """Return all drafts of the `parts`, concatenated; without a `key_id`, if there are several parts."""
         if len(parts) == 1:
             return parts[0]
         expiries = [part.expires_first for part in parts if part.expires_first is not None]
@@ -156,7 +156,7 @@ class Outcome(IntEnum):
 class IdOwner(NamedTuple):
     """The source of the event that has an id, and the id of the key that signed the batch with that event.
 
-    `key_id` is empty if the event was emitted at this node. Both are `?` if unknown.
+    `key_id` is empty if the event was emitted at this node. Each is `?` if unknown.
     """
 
     source: str
@@ -197,8 +197,8 @@ class Head:
     """The end of the log. `next_position` is the position of the next record.
 
     `registry_version` changes with the declared resources, `parts_version` with the parts of plugins, `topics_version`
-    with topics and routers: one read of the head shows all of them. `unsynced` names the boot of the system that must
-    not crash before all commits are flushed; empty: all are.
+    with topics, routers and API keys: one read of the head shows all of them. `unsynced` names the boot of the system
+    that must not crash before all commits are flushed; empty: all are.
     """
 
     next_position: int

@@ -21,7 +21,7 @@ from eventd.store.schema.tables import batches, cursors, dead_letters, selectors
 
 
 class LinkState(StrEnum):
-    """The states of all consumers. `PAUSED` is not stored: it is shown for any cursor with `paused_at`."""
+    """The states of a consumer, such as a link. `PAUSED` is not stored: it is shown for any cursor with `paused_at`."""
 
     RUNNING = "running"
     BACKING_OFF = "backing-off"  # the remote side does not answer: it is tried again
@@ -34,8 +34,8 @@ class LinkState(StrEnum):
 class Cursor:
     """The row of a consumer. Positions are those of the node's log; times in microseconds.
 
-    `selection` is that of a repair or a backfill, which ends at `until`. That of any other consumer is stored under
-    `selector_version` in the table `selectors`.
+    `selection` is that of a repair or a backfill, which ends at `until`; a cursor of the lake has the lake's id there.
+    The selection of a link or a subscription is stored under `selector_version` in the table `selectors`.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Step:
 
 
 def read_cursors(conn: sa.Connection, *kinds: str, name: str | None = None) -> list[Cursor]:
-    """Return the cursors of these kinds, ordered by name; without `kinds`, all, including very many of routers."""
+    """Return the cursors of these `kinds` (none given: of all, also the very many of routers), ordered by name."""
     query = sa.select(cursors).order_by(cursors.c.name)
     if kinds:
         query = query.where(cursors.c.kind.in_(kinds))
@@ -273,7 +273,7 @@ def check_fence(positions: Mapping[str, int], step: Step) -> None:
 
 
 def apply_step(conn: sa.Connection, step: Step) -> None:
-    """Move the cursor, and store the step's batches and dead letters. `check_fence` must have passed under the lock.
+    """Move the cursor, and store the step's batches and dead letters. `check_fence` has passed under the same lock.
 
     Raises `FenceLost` if the cursor's selection version differs from the step's: records that the step skipped may now
     be wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.

@@ -41,9 +41,8 @@ class Backlog:
 
     `oldest` and `newest` are when the first and the last of them were recorded; `expires_first` is their earliest
     expiry, if known. If not `exact`, there may be fewer events, and some may expire sooner; of a subscription, whose
-    backlog is one page, there may be more. Only a survey gives their
-    `bytes`, and the numbers of other records: `expired` are too late, `others` are not meant for the peer or have
-    passed it.
+    backlog is one page, there may be more. Only a survey gives their exact `bytes`, and the numbers of other records:
+    `expired` are too late, `others` are not meant for the peer or have been at it.
     """
 
     upto: int
@@ -61,7 +60,7 @@ class Backlog:
         return 0 if self.oldest is None else max(0, now - self.oldest)
 
     def add(self, more: Backlog) -> None:
-        """Add the backlog of other positions, in the range or after it."""
+        """Add the backlog of other positions; the greater `upto` of the two remains."""
         self.upto = max(self.upto, more.upto)
         self.count(more.events, more.bytes, more.oldest, more.newest, more.expires_first)
         self.expired += more.expired
@@ -77,7 +76,7 @@ class Backlog:
         self.expires_first = _earlier(self.expires_first, expires_first)
 
     def count_block(self, block: Block, records: int) -> None:
-        """Count this many records of a block; its `bytes` only fit if these are all."""
+        """Count this many of a block's records, and all of its `bytes`, which are exact only if all records count."""
         self.count(records, block.bytes, block.recorded_at, block.recorded_at, block.expires_first)
 
 
@@ -109,9 +108,10 @@ def read_backlogs(
 
 
 def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter], *, own: bool) -> int:
-    """Let the counters, in the order of their cursors, count up to the head; return how many of them have.
+    """Let the counters, in the order of their cursors, count up to the head; return how many of the first have done so.
 
-    The others begin beyond the bound, from which on a backlog is estimated. With `own`, only the blocks of this node.
+    The others begin beyond the bound from which the rest is estimated. With `own`, they count only blocks whose records
+    entered the log at this node.
     """
     first, starts = counters[0], [counter.after for counter in counters]
     kinds: dict[tuple[int, str, str, str, bool], _Kind] = {}
@@ -144,7 +144,7 @@ def _count_ahead(conn: sa.Connection, topic_id: int, counters: Sequence[_Counter
 
 
 def survey(conn: sa.Connection, topic_id: int, wanted: PeerFilter, *, after: int, upto: int, now: int) -> Backlog:
-    """Count what a repair of `(after, upto]` would send, as far as one step may; the next begins after its `upto`.
+    """Count what a repair of `(after, upto]` would send, up to the limit of a step: to `upto` of the result.
 
     A step is short: it holds a connection, and mostly the interpreter lock, which deliveries wait for.
     """
@@ -198,7 +198,7 @@ class _Counter:
         return True
 
     def estimate(self, records: int, oldest: int | None) -> None:
-        """Count records that are to be sent as far as their types show."""
+        """Count records that are to be sent as far as their types show; the backlog is not `exact` any more."""
         self.found.count(records, 0, oldest, None, None)
         self.found.exact = False
 
@@ -219,7 +219,7 @@ class _Counter:
 
 
 class _Kind:
-    """All blocks with the columns of an `outline`: their `sums`, by the last cursor before them.
+    """Blocks with equal columns, those of the `outline`: their `sums`, by the position of the last cursor before them.
 
     The counters that are `unsure` must take each of these blocks.
     """
@@ -231,7 +231,7 @@ class _Kind:
         self._takers = [counter for counter, meant in verdicts if meant]
 
     def distribute(self) -> None:
-        """Add to each counter for which all records are to be sent the sums behind its cursor."""
+        """For each peer that is to get all records of these blocks, add the sums after its cursor to its counter."""
         starts, total = sorted(self.sums), Backlog(0)
         for counter in reversed(self._takers):  # in the order of their cursors
             while starts and starts[-1] >= counter.after:
@@ -240,7 +240,7 @@ class _Kind:
 
 
 def _estimate(conn: sa.Connection, counters: Iterable[_Counter], first: Block, *, own: bool) -> None:
-    """Count the records from a block on by their types alone.
+    """Add an estimate of the records from block `first` on, by their types alone, to each counter.
 
     The database sums them up, which delays no writer.
     """

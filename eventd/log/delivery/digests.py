@@ -123,7 +123,7 @@ def read_exclusions(conn: sa.Connection, cursor: str) -> Exclusions:
 
 
 class DigestStep(NamedTuple):
-    """The position that a step reached, how many records it added to the totals, and how many it left out by reason."""
+    """The position that a step reached, and how many records it added to the totals and left out (by reason)."""
 
     upto: int
     records: int
@@ -140,7 +140,7 @@ def sum_step(
     totals: dict[int, int],
     left_out: Exclusions = NO_EXCLUSIONS,
 ) -> DigestStep:
-    """Add the first records at positions in `(after, until]`, as many as one step may, to `totals`, by bucket."""
+    """Add the included records of `(after, until]`, as far as one step reads, to `totals`, by bucket."""
     records, reasons = 0, Counter[str]()
     plan = _plan(conn, topic_id, after, until, chosen)
     for columns in _columns(conn, plan, after, until, chosen):
@@ -185,7 +185,7 @@ def list_step(
     number: int = 0,
     late: bool = False,
 ) -> RecordList:
-    """Return, of as many records in `(after, until]` as one step reads, those in a bucket of `keys`.
+    """Return the included records of `(after, until]`, as far as one step reads, that are in a bucket of `keys`.
 
     With `late`, also those that were observed too early to be in any bucket. `number` is that of the first
     included record.

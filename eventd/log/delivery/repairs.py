@@ -173,5 +173,5 @@ def count_dead_letters(conn: sa.Connection, topic_id: int) -> dict[str, int]:
 
 
 def remove_dead_letters(conn: sa.Connection, ids: Sequence[int]) -> int:
-    """Delete the dead letters with these row ids; return how many there were."""
+    """Delete the dead letters with these row ids; return how many were deleted."""
     return sum(conn.execute(dead_letters.delete().where(dead_letters.c.id == at)).rowcount for at in ids)

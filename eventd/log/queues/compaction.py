@@ -1,7 +1,7 @@
 """Compaction: removes the records of finished jobs, when that pays.
 
 An ack is one row in the table of leases. Rewriting a block for each ack would cost as much as a thousand acks, so a
-block after the floor is rewritten when half of its bytes belong to finished jobs, and removed when all of them do.
+block after the floor is rewritten once half of its bytes belong to finished jobs, and removed when all of them do.
 Until then readers skip finished jobs; see `acked_seqs`. The head must be locked.
 """
 
@@ -40,7 +40,7 @@ class _Share(NamedTuple):
 def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -> None:
     """Remove records of jobs that have just finished, given by their seqs in order, at least one.
 
-    Those right after the floor are removed at once, others when that pays.
+    Those right after the floor are removed at once, others once finished jobs make up half of the bytes of their block.
     """
     topic = read_topic_by_id(conn, topic_id)
     if seqs[0] == topic.evicted_seq + 1:
@@ -52,7 +52,7 @@ def compact(conn: sa.Connection, topic_id: int, seqs: Sequence[int], now: int) -
 
 
 def _shares(conn: sa.Connection, topic_id: int, seqs: Sequence[int]) -> list[_Share]:
-    """Return the shares of the blocks that may contain these seqs."""
+    """Return the blocks that may contain these seqs, each with the bytes of its finished jobs."""
     firsts: set[int] = set()
     start = "SELECT max(seq) FROM blocks WHERE topic_id = ? AND seq <= place"
     for at in range(0, len(seqs), _PLACES):

@@ -191,7 +191,7 @@ class _Records:
         self._latest: tuple[Block, list[str]] | None = None
 
     def clear(self) -> None:
-        """Clear the cache."""
+        """Clear the cache of blocks."""
         self._blocks.clear()
         self._latest = None
 
@@ -238,7 +238,7 @@ class DeadLetters:
 
     @property
     def topic_id(self) -> int | None:
-        """Return the id of the topic they are written to; None before `admit`, and if none are written."""
+        """Return the id of the topic that takes the dead letters; None before `admit`, and if none are written."""
         return None if self._dest is None else self._dest.id
 
     def add(self, job: AvailableJob) -> bool:
@@ -274,7 +274,7 @@ class DeadLetters:
         return drafts
 
     def finish(self, tx: Transaction) -> None:
-        """Apply the limits of the topic they were written to."""
+        """Apply the limits of the topic that the dead letters were written to, if any were."""
         if self._dest is not None:
             apply_limits_once(tx, self._dest)
 

@@ -47,7 +47,7 @@ class JobRequest(NamedTuple):
 class Job(NamedTuple):
     """A claimed job. `deliveries`: how often it was claimed, this time included. `body` is in its stored form.
 
-    `deadline`, the end of the lease, and `recorded_at` are in microseconds.
+    `deadline`, the end of the lease, and `recorded_at` are wall-clock times in microseconds.
     """
 
     seq: int
@@ -148,7 +148,7 @@ class ClaimJobs(_ClaimUnit):
 
     Result: `ClaimResult`. Also raises `Invalid` for a node that cannot hold a job. `gathered`: the claims were
     collected already; otherwise, a queue with `claim_jitter_ms` only answers with `gather_ms`. Jobs that were claimed
-    as often as the queue allows become dead letters instead, within the `ceilings` of all topics.
+    as often as the queue allows become dead letters instead, if it has a topic for them and `ceilings` leave room.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class ClaimJobs(_ClaimUnit):
 
 
 class JobHolder(NamedTuple):
-    """A node that receives jobs over a stream: how many it wants to hold at a time, and its leases, by seq."""
+    """A node that receives jobs over a stream: how many it wants to hold at a time, and its lease ids, by seq."""
 
     wish: JobRequest
     held: Mapping[int, str]
@@ -201,7 +201,7 @@ class RefillResult(NamedTuple):
 
 
 class Refill(_ClaimUnit):
-    """Assign jobs to holders until each holds as many as it wants. Result: `RefillResult`."""
+    """Assign jobs to holders in turn until each holds as many as it wants, or none are left. Result: `RefillResult`."""
 
     def __init__(
         self,
@@ -245,10 +245,10 @@ class JobHandle(NamedTuple):
 
 
 class SettlementResult(NamedTuple):
-    """The seqs of a request: those that were settled (`done`), and those its node does not hold, both in its order.
+    """The seqs of a request, in its order: settled ones (`done`), and `skipped` ones, not held by its node or repeated.
 
-    `deadline` is the new end of extended leases, in microseconds; 0 for any other settlement. `room`: the queue is one
-    that refuses writes when it is full (`discard: reject`), whether or not this settlement freed any room.
+    `deadline` is the new end of extended leases (wall clock, microseconds); 0 for any other settlement. `room`: the
+    queue is one that refuses writes when it is full (`discard: reject`); this settlement may have freed none.
     """
 
     topic_id: int

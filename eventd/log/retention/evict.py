@@ -130,10 +130,9 @@ class _Prefix(NamedTuple):
 def _next_prefix(
     conn: sa.Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
 ) -> _Prefix | None:
-    """Return the oldest blocks up to the seq `last` that one step may remove, before any record that a peer lacks; None
-    if there are none.
+    """Return the oldest blocks for one step to remove, up to the seq `last` or a record that must be kept; None: none.
 
-    Only a block that is too large for one step is cut, because its rest must be rewritten.
+    A block that does not fit into the step is left to the next one, unless it is the first, which is cut.
     """
     # Only the cursors of peers hold back eviction; every other reader is notified of its gap.
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
@@ -178,7 +177,7 @@ _DELETE_ID_OF_DELETED_TOPIC = "DELETE FROM event_ids WHERE topic_id = ? AND even
 
 
 def _delete_ids(conn: sa.Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
-    """Delete the event ids of these blocks' records, which only a deleted topic permits; no losses are noted."""
+    """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
     outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
     removed = execute_many(
         conn,
@@ -193,9 +192,9 @@ def _records(going: _Prefix) -> int:
 
 
 def _note_losses(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int, expired: int) -> PrefixNotes:
-    """Store with each id of a removed record a digest of its content, and return the unexpired records as losses.
+    """Store a digest of each event with its id, which stays known; return the notes, with unexpired events as losses.
 
-    The ids stay known. `expired`: records up to this seq are removed because of their age.
+    `expired`: records up to this seq are removed because of their age.
     """
     ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
@@ -216,7 +215,7 @@ def _note_losses(conn: sa.Connection, topic: TopicRow, going: _Prefix, now: int,
 
 
 def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int) -> Iterator[Loss]:
-    """Yield the unexpired records of a block as losses; the reason is age up to the seq `expired`, else a limit."""
+    """Yield the unexpired records of a block as losses; the reason is `ttl` up to the seq `expired`, then `cap`."""
     if block.expires_first is None:
         last = block.last_seq
         if block.seq <= expired:
@@ -281,7 +280,7 @@ def read_unused_selections(conn: sa.Connection, before: int) -> list[tuple[str, 
 
 
 def delete_selections(conn: sa.Connection, unused: Sequence[tuple[str, int]]) -> None:
-    """Delete these selections."""
+    """Delete selections, given as (cursor, version)."""
     execute_many(conn, "DELETE FROM selectors WHERE cursor = ? AND version = ?", unused)
 
 

@@ -33,7 +33,7 @@ _OUTLINES = 256
 class PrefixNotes(NamedTuple):
     """What is to be recorded about a removed prefix.
 
-    `live`: how many of its records were not removed before. `losses`: those of them that are reported to readers.
+    `live`: how many of its records are neither deleted nor finished jobs. `losses`: those reported to readers.
     `ids`: how many ids no longer have a record. `done_bytes`: bytes of finished jobs, which `topics.bytes` does not
     include any more. `undelivered`: a peer lacks one of the records.
     """
@@ -48,7 +48,7 @@ class PrefixNotes(NamedTuple):
 def remove_prefix(
     conn: sa.Connection, topic: TopicRow, blocks: Sequence[Block], upto: int, noted: PrefixNotes, *, split: bool = False
 ) -> TopicRow:
-    """Remove all records up to the seq `upto`; return the topic's new row.
+    """Remove all records up to the seq `upto`, and store the losses; return the topic's new row.
 
     `blocks` are those that contain one of them, possibly with an empty `text`. The rest of the last one is stored as
     one block, or `split` into pieces.
@@ -92,9 +92,9 @@ def remove_records(
 ) -> TopicRow:
     """Remove records of a topic of records up to the seq `upto`, as many as one step may; return the topic's new row.
 
-    The floor also moves over the seqs after them whose records are removed already. With a `reason`, live records are
-    recorded as lost; without one, a request deletes them. A step ends with the block in which it reaches so many
-    `records` (by default `STEP_RECORDS`) or bytes (`size`).
+    The floor also moves over the seqs after them whose records are removed already. Only with a `reason` are live
+    records recorded as lost. A step ends with the block in which it reaches so many `records` (by default
+    `STEP_RECORDS`) or bytes (`size`).
     """
     end = _step_end(conn, topic, upto, STEP_RECORDS if records is None else records, size)
     if end == upto:
@@ -148,7 +148,7 @@ def _step_end(conn: sa.Connection, topic: TopicRow, upto: int, most: int, most_b
 def _live_and_copies(
     conn: sa.Connection, topic: TopicRow, end: int, done: Collection[int]
 ) -> tuple[list[Range], list[Copy]]:
-    """Return the seqs up to `end` that have a record, and those of their records that are copies with a record id.
+    """Return the ranges of live seqs up to `end`, and the records up to there that are copies with a record id.
 
     Lines are read only if needed. `done`: the seqs of finished jobs.
     """

@@ -45,7 +45,7 @@ def without(block: Block, removed: Collection[int], *, split: bool = False) -> l
 
 
 class Removal(NamedTuple):
-    """How many bytes of bodies a rewrite removed, and how many copies that keep a record id."""
+    """What a rewrite removed: bytes of bodies, without `dropped` blocks, and the number of copies with a record id."""
 
     bytes: int
     copies: int

@@ -52,8 +52,8 @@ class RouterStep(NamedTuple):
     """One router's step over a page: from `position`, under `version` of its options, to `upto` at most.
 
     `lost`: the number of records that the source lost before they were copied, which leave a hole in the seqs of the
-    destination. `admission` is set if the destination is a group's topic. `held`: the router's last step ended because
-    the destination was full. `durable`: its destination does not lose acknowledged records.
+    destination. `admission` is set if the destination is a group's topic. `held`: in the last step, there was no room
+    for some of the router's copies. `durable`: its destination does not lose acknowledged records.
     """
 
     router: int
@@ -72,7 +72,7 @@ class RouterStep(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """The result of a step: how far the router is in its source, and the numbers of copies and of dead letters.
+    """The result of a step: how far the router is in its source, and the numbers of copies and of `refused` originals.
 
     `held`: why the router has to wait; empty: it need not.
     """
@@ -85,10 +85,10 @@ class StepResult(NamedTuple):
 
 
 class CommitSteps:
-    """Commit steps of routers. Result: for each a `StepResult`; None if nothing was written.
+    """Commit steps of routers. Result: for each a `StepResult`, or None if nothing may be written.
 
-    Nothing is written for a router whose stored cursor is no longer at the step's position and version of the options:
-    it was moved, changed or deleted meanwhile. `max_bytes`: the limit of all topics of records together; 0: unlimited.
+    That is so if the router's stored cursor is no longer at the step's position and version of the options: it was
+    moved, changed or deleted meanwhile. `max_bytes`: the limit of all topics of records together; 0: unlimited.
     """
 
     topic_id = None
@@ -105,7 +105,7 @@ class CommitSteps:
         return NOTHING
 
     def finish(self, tx: Transaction, appended: AppendResult) -> list[StepResult | None]:
-        """Write everything here, where the drafts of all other units have their positions already."""
+        """Write all steps; by now the drafts of all other units have their positions."""
         found = _lock(tx.conn, [move.cursor for move in self._moves])
         here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
         going = [move for move, is_here in zip(self._moves, here, strict=True) if is_here]
@@ -114,7 +114,7 @@ class CommitSteps:
 
 
 def _lock(conn: sa.Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return the position and the version of each cursor by name; their rows stay locked until the transaction ends."""
+    """Return the position and options' version of each cursor by name; the rows stay locked until the commit."""
     marks = ", ".join("?" * len(names))
     sql = f"SELECT name, position, selector_version FROM cursors WHERE name IN ({marks}) ORDER BY name"
     return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
@@ -125,7 +125,7 @@ def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[
         return []
     for move in moves:
         if move.lost:
-            _lose(tx, move)
+            _note_lost(tx, move)
     dests = _read_dests(tx, moves)
     writing = _Pass(tx, max_bytes - total_bytes(tx) if max_bytes else None)
     done = [writing.take(move, dests[move.dest_id]) for move in moves]
@@ -134,7 +134,7 @@ def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[
     return done
 
 
-def _lose(tx: Transaction, move: RouterStep) -> None:
+def _note_lost(tx: Transaction, move: RouterStep) -> None:
     """Record that copies of lost records will never come: as a hole in the seqs of the destination.
 
     A group's topic has no holes: the router gets one dead letter instead.
@@ -230,7 +230,7 @@ class _Pass:
             )
             self._put([placed], dest)
             return StepResult(move.upto, move.upto_seq, len(copies))
-        has = _has(self._tx.conn, copies, dest) if copies.keeps else frozenset()
+        has = _find_repeats(self._tx.conn, copies, dest) if copies.keeps else frozenset()
         wanted = [index for index in range(len(copies)) if index not in has] if has else [*range(len(copies))]
         most = dest.most_bytes
         large = [] if most is None else [index for index in wanted if sizes[index] > most]
@@ -245,7 +245,7 @@ class _Pass:
             for index in large
             if end is None or index < end
         ]
-        return self._moved(move, end, room, failures)
+        return self._end_step(move, end, room, failures)
 
     def _add(self, drafts: Drafts, dest: _Destination) -> None:
         if not drafts:
@@ -271,7 +271,7 @@ class _Pass:
 
     def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: _Destination) -> StepResult:
         tx, copies = self._tx, move.copies
-        has = _has(tx.conn, copies, dest) if copies.keeps else frozenset()
+        has = _find_repeats(tx.conn, copies, dest) if copies.keeps else frozenset()
         screened = admission.screen(tx.conn, copies.drafts, tx.now)
         barred = {index: why for index, why in screened.items() if index not in has}
         wanted = [index for index in range(len(copies)) if index not in barred and index not in has]
@@ -297,9 +297,9 @@ class _Pass:
                 CopyFailure(copies.positions[at], ids[at], ID_CONFLICT, "another event has the id") for at in taken
             ]
             count = sum(outcome in (Outcome.NEW, Outcome.REFRESH) for outcome in outcomes)
-        return self._moved(move, end, count, failures)
+        return self._end_step(move, end, count, failures)
 
-    def _moved(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
+    def _end_step(self, move: RouterStep, end: int | None, count: int, failures: Sequence[CopyFailure]) -> StepResult:
         """Store the failures as dead letters, and return the step's result.
 
         The step ends before the copy with the index `end`, which does not fit; None: the step is complete.
@@ -346,7 +346,7 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
 
 
 def _unfit(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """Return the records that cannot become events of the group, without those whose ids the group has already."""
+    """Return the failures of the page, without those of records whose ids the group has already."""
     known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
     return [one for one in copies.failures if one.id not in known]
 
@@ -357,8 +357,8 @@ def _known(conn: sa.Connection, dest: _Destination, ids: Sequence[str]) -> froze
     return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
 
 
-def _has(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
-    """Return the indexes of the copies whose record the destination has already: as a copy, or written there."""
+def _find_repeats(conn: sa.Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
+    """Return the indexes of copies to leave out: the destination, or an earlier copy of the page, has their record."""
     ids = copies.drafts.event_ids
     known = _known(conn, dest, ids) | dest.ids
     first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}

@@ -36,14 +36,14 @@ class RouterSpec(NamedTuple):
 
 
 class RouterRules(Protocol):
-    """Interface of the rules that a router must keep beside others; each rule gets the other routers that matter."""
+    """Interface of the rules for a router in relation to others; each rule gets the other routers that matter to it."""
 
     def require_alone(self, into: Sequence[RouterRow]) -> None:
-        """Raise `Incompatible` if the router must not write to its destination beside the routers `into` it."""
+        """Raise `Incompatible` if the router must not write to its destination beside `into`, the others that do."""
         ...
 
     def require_no_cycle(self, beyond: Sequence[RouterRow]) -> None:
-        """Raise `RouterCycle` if the router would close a cycle with `beyond`, the routers beyond its destination."""
+        """Raise `RouterCycle` if the router would close a cycle with `beyond`, the routers downstream of it."""
         ...
 
 
@@ -55,7 +55,7 @@ class RouterLimits(NamedTuple):
 
 
 class RouterPut(NamedTuple):
-    """A router that was created or configured, and the new `topics_version`; None if nothing changed."""
+    """A router that was `created` or configured. `version`: the new `topics_version`; None if nothing changed."""
 
     line: RouterRow
     created: bool

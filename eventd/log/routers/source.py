@@ -40,7 +40,7 @@ class Original(NamedTuple):
     """A live record of the source. `id` is the record id that it keeps as a copy, or the event's id; empty otherwise.
 
     `event` is the event's canonical form if the source is a group's topic; empty otherwise. `hops`: how many routers
-    have copied it so far. `recorded_at` is in microseconds.
+    have copied it so far (0 for an event). `recorded_at` is in microseconds.
     """
 
     position: int
@@ -52,7 +52,7 @@ class Original(NamedTuple):
     event: str = ""
 
     def identity(self, instance: int) -> str:
-        """Return the record id by which copies of it are recognized; `instance`: that of the topic it is in."""
+        """Return the id that its copies share: its `id`, or else one made of its topic's `instance`, seq and time."""
         return self.id or record_id(instance, self.seq, self.recorded_at)
 
 
@@ -86,7 +86,7 @@ def _template(drafts: Drafts) -> Block | None:
 
 @dataclass(frozen=True, slots=True)
 class CopyPage:
-    """The copies of a page that all routers of one kind make: `drafts`, with the position and seq of each original.
+    """The copies of a page, for all routers that make equal ones: `drafts`, and each original's position and seq.
 
     `failures`: originals that cannot be copied. `keeps`: the copies keep record ids. `made_here` holds, by the instance
     number of a topic, the record ids (by the index of the copy) of records that may first have been written to that
@@ -134,7 +134,7 @@ class CopyPage:
 
 
 def _tags_and_nodes(bodies: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tags and the nodes that occur, empty for none; if both are more than a block lists, only some."""
+    """Return the tags and nodes that occur, an empty text for none; if both exceed what a block lists, only some."""
     tags: set[str] = set()
     nodes: set[str] = set()
     for body in bodies:
@@ -159,7 +159,7 @@ class SourcePage(NamedTuple):
     """A page of a source after a router's position. Everything up to `upto` and `upto_seq` was read.
 
     Before the first original, `lost` records were removed from the source, and `trimmed` never reached it, because a
-    router's source had lost them. `full`: there may be more.
+    router's source had lost them. `full`: the source may have more.
     """
 
     line: TopicRow

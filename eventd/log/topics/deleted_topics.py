@@ -62,7 +62,7 @@ def delete_topic(conn: sa.Connection, name: str, *, of_records: bool = False) ->
     """Take a topic out of use in the open transaction, which must hold the head; None if no topic has the name.
 
     The routers that read or write it are deleted: a router needs both of its topics. `of_records`: it is a topic of
-    records, whose number decreases.
+    records, and the number of these topics decreases.
     """
     sql = "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ? RETURNING id"
     found = fetch(conn, sql, (DELETED, name))
@@ -92,7 +92,7 @@ class ClearStep(NamedTuple):
 
 
 def clear_deleted(conn: sa.Connection, after: str = "", *, now: int, chunk: int = STEP_ROWS) -> ClearStep | None:
-    """Remove about `chunk` rows of the deleted topics whose names are after `after`; None if there is no such topic.
+    """Remove about `chunk` rows and records of deleted topics with names after `after`; None if there is no such topic.
 
     Call it again with `upto` until it returns None. No step handles more than `TOPICS_AT_ONCE` topics, so its cost does
     not depend on their number. The row in `topics` stays for now: a reader that still has the id must find an empty

@@ -17,7 +17,7 @@ class DetailedError(EventdError):
 
 
 class TopicNotFound(DetailedError, NotFound):
-    """No topic has this name."""
+    """No topic has this name or id."""
 
     code = "topic_not_found"
 
@@ -35,7 +35,7 @@ class RouterNotFound(DetailedError, NotFound):
 
 
 class Incompatible(DetailedError, Conflict):
-    """The topic or router of this name cannot be changed, or used, as requested."""
+    """A topic or router cannot be changed, or used, as requested."""
 
     code = "topic_exists_incompatible"
 

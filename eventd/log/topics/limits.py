@@ -1,9 +1,9 @@
 """The limits of one topic of records: its caps and its time to live, each of which removes the oldest records.
 
 The caps of a topic that refuses writes over them remove nothing. For the retention of groups' topics see
-`eventd.log.retention.evict`. Everything here happens in an open transaction that holds the head. Removed records are
-recorded as lost. Many records are removed in several steps: the topic is then due at once, and the background sweep
-removes the rest.
+`eventd.log.retention.evict`. Records are only removed in an open transaction that holds the head, and are reported as
+lost. Many records are removed in several steps: the topic is then due at once, and the background sweep removes the
+rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOPICS_PER_STEP = 100
 
 @dataclass(frozen=True, slots=True)
 class TopicSize:
-    """The content of a topic at some time: the number of live records, and the bytes of their data and meta.
+    """The size of a topic at some time: the number of live records, and the bytes of their data and meta.
 
     `earliest_seq` is that of the oldest live record; in an empty topic, that of the next record.
     """
@@ -97,7 +97,7 @@ def read_expired(conn: sa.Connection, topic: TopicRow, now: int) -> ExpiredPrefi
 
 
 def read_size(conn: sa.Connection, topic: TopicRow, now: int) -> TopicSize:
-    """Return the content of the topic, without stored records that have exceeded their time to live."""
+    """Return the size of the topic, without stored records that have exceeded their time to live."""
     if topic.due_at is None or topic.due_at > now:
         return TopicSize(topic.live, topic.bytes, topic.earliest_seq)
     expired = read_expired(conn, topic, now)

@@ -54,5 +54,5 @@ def parse(value: object) -> Predicate:
 
 
 def _quoted(text: str) -> str:
-    """Return a text for an error message, cut if it is long."""
+    """Return a text in quotes for an error message, cut if it is long."""
     return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -1,4 +1,4 @@
-"""Converts stored records to the form for readers, by cutting texts; data or meta are left out by decoding. Pure."""
+"""Converts stored records to JSON texts for readers; it decodes them only to leave out data or meta. Pure."""
 
 from __future__ import annotations
 

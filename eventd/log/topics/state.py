@@ -15,7 +15,7 @@ from eventd.store.rows.leases import JobCounts, count_jobs
 
 
 class TopicState(NamedTuple):
-    """A topic, its content at some time, and its jobs if it is a queue."""
+    """A topic, its size at some time, and the counts of its jobs if it is a queue."""
 
     line: TopicRow
     standing: TopicSize

@@ -1,7 +1,7 @@
 """A page of a topic by seqs, for readers of topics: records as JSON texts, and a tombstone for missed records.
 
 Records that have exceeded their time to live are left out, and reported as lost, even if they are still stored. Skipped
-silently are deleted records, finished jobs and, in a topic with `dedupe_node`, what the reader's own nodes wrote.
+silently are deleted records, finished jobs, expired events and, with `dedupe_node`, what the reader's nodes wrote.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Tombstone:
     """What a reader missed: `lost` records of the seqs `gap_from` to `gap_to`. The reader continues at `earliest_seq`.
 
     `reason`: cap, ttl, source_trim, mixed, or recreated: the reader's seqs are of another topic or epoch. The range is
-    then the whole topic, of which nothing is lost: the reader gets it from its first record.
+    then the whole topic, and `lost` the number of its seqs (at least 1), although the reader gets it from the start.
     """
 
     gap_from: int
@@ -76,9 +76,8 @@ class TopicPage:
     """`records` are JSON texts, `seqs` their seqs. Everything up to `next_from_seq` was read, `scanned` seqs in all.
 
     `tombstone` describes the records lost between the query's `from_seq` and `next_from_seq`; None: none were. `epoch`
-    is that of these seqs.
-    `dedupe_node`: whether the topic excludes records that the reader's own nodes wrote. `goes_on`: the next append
-    continues the page, since the topic neither removes nor leases records by itself.
+    is that of these seqs. `dedupe_node`: whether the topic excludes records that the reader's own nodes wrote.
+    `goes_on`: the topic neither removes nor leases records by itself, so the next page can be made from memory.
     """
 
     topic_id: int
@@ -242,7 +241,10 @@ class _PageEnd(NamedTuple):
 
 
 def _page_end(missing: list[_LossRun], start: int, floor: _Floor, head_seq: int, *, apart: bool) -> _PageEnd:
-    """Return where a page ends: it reports one run of losses, and ends before the next one."""
+    """Return where a page ends: before the second run of losses.
+
+    With `apart`, it also ends before the first run, if records precede it.
+    """
     ahead = iter(missing)
     first = next(ahead, None)
     if first is not None and apart and first.first > max(start, floor.seq) + 1:

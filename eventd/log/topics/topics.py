@@ -152,7 +152,7 @@ class PatchTopic(ChangeUnit[TopicPut]):
 
 
 class DeletedTopic(NamedTuple):
-    """A deleted topic, the routers deleted with it, and the new `topics_version`."""
+    """The id of a deleted topic, the names of the routers deleted with it, and the new `topics_version`."""
 
     topic_id: int
     routers_removed: list[str]

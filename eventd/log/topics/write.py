@@ -1,5 +1,7 @@
-"""Writes records to a topic: one unit finds or creates the topic, recognises a repeated request, checks the limits and
-appends, in one transaction."""
+"""Writes records to a topic.
+
+One unit finds or creates the topic, recognises a repeated request, checks the limits and appends.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class WriteResult(NamedTuple):
 
     @property
     def append_ms(self) -> float:
-        """Return how long the transaction took until its commit, in milliseconds."""
+        """Return how long the transaction took before its flush, in milliseconds."""
         return self.spent.append * 1000
 
     @property
@@ -55,9 +57,8 @@ class Write:
 
     `create`: whether a missing topic is created; None: as `config.auto_create` says, or its default. A created topic
     stays, even if the batch is then refused. A request with a `key` that was used within the topic's idempotency window
-    gets the first result.
-    `max_topics` and `max_bytes` (of all topics together) 0: unlimited. Raises `TopicNotFound`, `Invalid` for the name,
-    `RecordTooLarge` for a batch that can never fit, `TopicFull`, `Throttled`.
+    gets the first result. `max_topics`, and `max_bytes` of all topics together: 0 is unlimited. Raises
+    `TopicNotFound`, `Invalid` for the name, `RecordTooLarge` for a batch that can never fit, `TopicFull`, `Throttled`.
     """
 
     cursor = None
@@ -174,7 +175,7 @@ def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:
 
 
 def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int, *, freed: int = 0) -> None:
-    """Raise if drafts, after those of earlier units, do not fit into a topic or the node; else count them, too.
+    """Raise if drafts, after those of earlier units, do not fit into a topic or the node; else reserve their room.
 
     For a topic that refuses writes over its limits: `RecordTooLarge` if they can never fit, `TopicFull` if they do not
     fit now. `Throttled` if all topics together would have more than `max_bytes` (0: unlimited), after the same request
@@ -195,8 +196,7 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Return how many records and bytes the units admitted so far will add to a topic that refuses writes over its
-    limits."""
+    """Return the records and bytes that units admitted so far add to a topic that refuses writes over its limits."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
@@ -216,7 +216,7 @@ def _require_caps(tx: Transaction, line: TopicRow, drafts: Drafts) -> None:
 
 
 def full(line: TopicRow) -> TopicFull:
-    """Return the error of a full topic."""
+    """Return the error for a full topic."""
     config = line.config
     detail = {
         "topic": line.name,
@@ -238,7 +238,7 @@ def total_bytes(tx: Transaction) -> int:
 
 
 def apply_limits_once(tx: Transaction, line: TopicRow) -> None:
-    """Set when the topic is due by its time to live, and apply its caps; once per transaction, after all writes."""
+    """Set the topic's `due_at` if it has a time to live, and apply its caps; once per transaction, after all writes."""
     line = tx.shared.get(("set anew", line.id), line)  # by a unit that came after the one that read the line
     if not line.config.limited or ("limits", line.id) in tx.shared:
         return

@@ -1,4 +1,4 @@
 """The functions and classes for plugin authors.
 
-May import: nothing of the project.
+May import: no other room.
 """

@@ -1,8 +1,9 @@
 """The values that a plugin's function takes and returns: events come in, proposals go out.
 
 A plugin is a function in the entry point group `eventd.plugins`. It is called with the events of a batch, or with one
-event after another if its first parameter is called `event`, and with the resources of its context if it has a second
-parameter. It returns or yields any of the values here, or plain mappings of the same shape; it may be asynchronous.
+event after another if its first parameter is called `event`, and with the resources of its context if it has a
+parameter `context`, or a second one without a default. It returns or yields any of the values here, or plain mappings
+of the same shape; it may be asynchronous.
 """
 
 from __future__ import annotations

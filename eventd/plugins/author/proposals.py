@@ -59,8 +59,8 @@ class ProposalWriter:
     def add(self, value: Any, subject: str = "") -> None:
         """Add a returned value, or each of several; None adds nothing. Resources without a subject get `subject`.
 
-        Raises TypeError for an unsupported type, ValueError for a second ttl or a number that is not finite, and
-        ProposalTooLarge beyond 4 MiB.
+        Raises TypeError for an unsupported type, ValueError for a ttl or observedAt unlike an earlier one and for a
+        number that is not finite, and ProposalTooLarge beyond 4 MiB in all.
         """
         if value is None:
             return

@@ -202,7 +202,7 @@ def _distinct(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _check_kind(index: int, resource: ProposedResource) -> None:
-    """Raise _Refused unless the kind is foreign, or one of this program in its own apiVersion."""
+    """Raise _Refused unless the kind is of another program, or is one of this program's in its apiVersion."""
     version, kind = resource.api_version, resource.kind
     known = KINDS.get(kind)
     if is_foreign(version, kind) or (known is not None and known.api_version == version):

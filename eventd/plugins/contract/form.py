@@ -154,7 +154,7 @@ class ActionPlan(Form):
     undo: Undo | None = Field(default=None, description="The action that reverts `action`.")
 
     def findings(self) -> Iterator[Finding]:
-        """Yield the target's fields that are missing but required by the action, and a mode other than dry-run."""
+        """Yield a fault for each `target` field that the action lacks, and for a `mode` except empty and dry-run."""
         for name in self._needed():
             if not _field(self.target, name).strip():
                 yield Finding(("target", name), f"is required for {self.action}")

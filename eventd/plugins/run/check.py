@@ -26,7 +26,7 @@ _EVERYTHING: Final = frozenset(("propose.dynamicConfig", "propose.providerAction
 
 
 def undeclared(name: str, *, executable: str = "", entry_point: str = "") -> PluginConfig:
-    """Return the configuration of a plugin that is not declared: all capabilities, and the defaults of a Plugin."""
+    """Return a configuration for an undeclared plugin: a Plugin's defaults, and the right to propose everything."""
     return PluginConfig(
         name=name,
         executable=executable,
@@ -47,8 +47,8 @@ State = Literal["ok", "failed", "skipped"]
 class PluginCheck:
     """The result of one check.
 
-    `took` in microseconds, 0 if not measured; `reason` is the fault or the observation. `stderr` is the plugin's output
-    if the run failed.
+    `took` in microseconds, 0 if not measured; `reason` is the fault or the observation. `stderr` is what the plugin
+    wrote to standard error if the run failed.
     """
 
     check: str
@@ -102,7 +102,7 @@ class Checking:
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[PluginCheck]:
-        """Yield each verdict as soon as it is known. Ends early if the plugin cannot run at all."""
+        """Yield the result of each check as soon as it is known. Ends early if the plugin cannot run at all."""
         first = await self._requested("no events", [])
         yield first
         if first.state == "failed" and self._unusable:
@@ -178,7 +178,7 @@ class Checking:
         return PluginCheck(name, "failed", 0, reason)
 
     async def _together(self) -> PluginCheck:
-        """Check that concurrent runs, as `concurrency` allows them, do not interfere."""
+        """Check that several runs at once, up to `concurrency` but at most four, all succeed."""
         name, count = "several at once", min(4, self.config.concurrency)
         if count < 2:
             return PluginCheck(name, "skipped", 0, "spec.concurrency is 1")
@@ -193,7 +193,7 @@ class Checking:
         return PluginCheck(name, "ok", 0, f"{count} runs")
 
     def _leaves_what_is_declared(self) -> PluginCheck:
-        """Check that none of the results of earlier checks defines a resource of the context, which is declared."""
+        """Check that no result of an earlier check defines a resource of the context: those are declared."""
         name = "does not redefine declared resources"
         if not self.context:
             return PluginCheck(name, "skipped", 0, "spec.context names no resource that is declared")
@@ -207,7 +207,7 @@ class Checking:
         return PluginCheck(name, "ok")
 
     async def _nonsense(self, name: str, raw: bytes) -> PluginCheck:
-        """Check that a program that cannot parse its request fails or proposes nothing."""
+        """Check that a program that gets no valid request fails by exit status or signal, or returns no resources."""
         begun = self.clock.now()
         try:
             answer = await self.plugins.run_raw(self.config, raw)
@@ -243,7 +243,7 @@ class Checking:
 
 
 def _failure(name: str, failed: PluginFailed, took: int = 0) -> PluginCheck:
-    """Return the verdict on a failure, with the output, which is stored nowhere else."""
+    """Return the result of a check whose run failed, with the run's standard error, which is stored nowhere else."""
     reason = failed.message if failed.hint == LOOK else str(failed)
     last = shorten(failed.stderr.strip().rpartition("\n")[2], 200)
     if last not in reason:

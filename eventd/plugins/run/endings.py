@@ -1,4 +1,4 @@
-"""The outcomes of runs as the ledger of runs stores them. Pure."""
+"""The ends of plugin runs, as the table of runs stores them. Pure."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ class Hosts:
             self._discard(host)
 
     async def close(self) -> None:
-        """Kill idle hosts, and wait until all are gone."""
+        """Kill idle hosts, and wait until all hosts are gone, busy ones after their runs."""
         self.retire()
         for host in list(self._all):
             await host.process.wait_gone()

@@ -113,7 +113,7 @@ def _not_started(path: str, error: OSError) -> PluginFailed:
 
 
 def _no_interpreter(path: str) -> tuple[str, str]:
-    """Return fault and hint for a script whose interpreter is missing; its author cannot see a Windows line end."""
+    """Return fault and hint for a script whose interpreter is missing, perhaps because of a Windows line end."""
     missing = "names an interpreter that does not exist"
     try:
         with open(path, "rb") as script:
@@ -185,7 +185,7 @@ class _ProgramRun:
         return self._judge(self._process.exited.result())
 
     async def _ended(self, seconds: float) -> bool:
-        """Wait, and return whether the program ended, or wrote too much, within `seconds`."""
+        """Wait for up to `seconds`, and return whether the program ended or wrote too much in this time."""
         timer = self._clock.timer(seconds)
         try:
             waits: set[asyncio.Future[Any]] = {self._process.exited, self._too_much, timer}
@@ -238,7 +238,7 @@ class _ProgramRun:
 
 
 def ended_by(code: int) -> str:
-    """Describe an exit code; negative for the signal that ended the program."""
+    """Return how a program ended, such as `exited with status 1`; a negative code is that of a signal."""
     return f"exited with status {code}" if code >= 0 else f"was ended by {_SIGNALS.get(-code, f'signal {-code}')}"
 
 
@@ -248,7 +248,7 @@ def _drain_all(pipes: list[OutputPipe]) -> None:
 
 
 def too_much(reason: str, digest: str, stderr: str) -> PluginFailed:
-    """Return the failure of a plugin that wrote more than allowed."""
+    """Return the failure of a plugin that wrote too much to the output that `reason` names, a key of `_LIMITS`."""
     what, most, hint = _LIMITS[reason]
     message = f"the plugin was killed: it wrote more than {most // 1024} KiB to its {what}"
     return PluginFailed(message, hint=hint, reason=reason, stdout_digest=digest, stderr=stderr)

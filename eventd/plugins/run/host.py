@@ -63,7 +63,7 @@ class Function:
         self._run: Callable[[Any], Any] | None = None
 
     def __call__(self, events: list[Event], context: list[dict[str, Any]]) -> bytes:
-        """Call the function, once or for each event, and return the resulting `status` as JSON."""
+        """Call the function, once with all events or for each event, and return the resulting `status` as JSON."""
         gathered = ProposalWriter(latest=self._each)
         placed = (context,) if self._context == "placed" else ()
         named = {"context": context} if self._context == "named" else {}

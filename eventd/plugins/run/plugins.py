@@ -47,7 +47,7 @@ class Plugins:
         self._readers: Executor | None = None
 
     async def run(self, config: PluginConfig, request: RunRequest) -> Outcome:
-        """Run the plugin once, and check its answer; beyond `config.concurrency` concurrent runs of it, wait first.
+        """Run the plugin once, and check its answer; wait first while `config.concurrency` runs of it are under way.
 
         Raises PluginFailed. Cancelling kills all processes of the run.
         """
@@ -91,7 +91,7 @@ class Plugins:
         return await self.run_raw(config, request.encode())
 
     async def run_raw(self, config: PluginConfig, request: bytes) -> RawAnswer:
-        """Run an executable with any bytes as input, at once; its answer is not parsed. Raises PluginFailed."""
+        """Run an executable with any input; do not wait for other runs or parse the answer. Raises PluginFailed."""
         return await executable.run_executable(
             config.executable,
             request,

@@ -83,7 +83,8 @@ class Retention(Spec):
         description="Age after which events are evicted, counted from when they were recorded; 0 or less: never.",
     )
     undelivered: Literal["keep", "drop"] = Field(
-        default="keep", description="Whether live events that a peer has not received are kept (`keep`) or evicted."
+        default="keep",
+        description="Whether this node's live events that a peer has not received are kept (`keep`) or evicted.",
     )
     max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
         default=0, description="New events are refused while the group holds this many bytes; 0: no limit."
@@ -136,7 +137,7 @@ class AuthKey(Spec):
         return data
 
     def findings(self) -> Iterator[Finding]:
-        """Yield files that the key lacks or must not have under any owner, and `*` as the owner of an ed25519 key."""
+        """Yield files that any key of this algorithm lacks or must not have, and `*` as the owner of an ed25519 key."""
         if self.algorithm == "hmac-sha256" and self.public_key_file:
             yield Finding(("publicKeyFile",), "an hmac-sha256 key has no public half", "write secretFile")
         elif self.secret_file and self.public_key_file:
@@ -162,7 +163,7 @@ class Auth(Spec):
         description="The file of the secret that all members share, or `credential:NAME`.",
     )
     keys: tuple[AuthKey, ...] = Field(
-        default=(), description="The keys for v2, one or more for each member; one with hmac-sha256 also for v1."
+        default=(), description="The keys for v2, one or more for each member; those with hmac-sha256 also for v1."
     )
 
     def findings(self) -> Iterator[Finding]:

@@ -160,7 +160,7 @@ def _check_address(value: str) -> str:
 
 
 def _is_host(value: str) -> bool:
-    """Return whether the text can be a host name. One whose last label is a number is a mistyped address."""
+    """Return whether the text can be a host name; False if its last label is a number, as in a mistyped address."""
     labels = value.removesuffix(".").split(".")
     return len(value) <= 253 and not labels[-1].isdigit() and all(_HOST_LABEL.fullmatch(label) for label in labels)
 

@@ -35,7 +35,7 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
 
 
 def _write_defaults(section: type[Spec], schema: dict[str, Any]) -> None:
-    """Replace the defaults by their canonical text, and remove titles, which only repeat names."""
+    """Replace the defaults in a section's schema by their canonical text; remove empty defaults, and all titles."""
     schema.pop("title", None)
     defaults = defaults_of(section)
     for info in section.model_fields.values():

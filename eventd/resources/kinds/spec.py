@@ -82,7 +82,7 @@ def section_of(info: FieldInfo) -> type[Spec] | None:
 
 
 def section_under(section: type[Spec], name: str) -> type[Spec] | None:
-    """Like `section_of`, for the field `name` of a section; None also for an unknown name."""
+    """Return the model of the section, or list of sections, in the field `name` of a section; None if it holds none."""
     return next((section_of(info) for info in section.model_fields.values() if name_of(info) == name), None)
 
 

@@ -160,7 +160,7 @@ def _check_name(draft: Draft, metadata: Mapping) -> Iterator[Problem]:
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:
-    """Check a mapping of texts. Its length is limited because it is stored and shown with the resource."""
+    """Yield the problems of `annotations` or `labels`: values that are not text, or too many characters in all."""
     node = metadata.get(member)
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return

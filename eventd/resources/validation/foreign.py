@@ -69,7 +69,7 @@ def spec_problems(draft: Draft) -> Iterator[Problem]:
 
 
 def _odd_numbers(node: Node, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
-    """Yield numbers that JSON cannot express, or that other programs would read as another number."""
+    """Yield path and problem of each number that JSON cannot express, or that other programs would read as another."""
     if isinstance(node, Mapping):
         for key, entry in node.entries.items():
             yield from _odd_numbers(entry.node, (*path, key))

@@ -247,7 +247,7 @@ def _key_places(group: PlannedResource, members: list[PlannedResource], use: str
 
 
 def _signs(key: dict[str, Any], node: str, algorithms: tuple[str, ...] = ("hmac-sha256", "ed25519")) -> bool:
-    """Return whether `node` signs with this key, and by one of `algorithms`."""
+    """Return whether `node` signs with this key, which is active and of one of these `algorithms`."""
     owner = key.get("owner", key.get("node"))
     active = key.get("state", "active") == "active"
     return owner in (node, ANY) and active and key.get("algorithm", "hmac-sha256") in algorithms

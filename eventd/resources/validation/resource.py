@@ -40,7 +40,7 @@ class Resource:
         return Identity(self.kind.api_version, self.kind.name, self.name)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the spec as it is stored: the fields that were written, as canonical text, except empty ones."""
+        """Return the spec as it is stored: the fields that were written, in canonical form, except empty ones."""
         written = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
         pruned = without_empty(written, type(self.spec))
         return pruned if isinstance(pruned, dict) else {}

@@ -47,8 +47,8 @@ class BackupCopy:
 def back_up(database: Database, target: Path, *, force: bool = False) -> BackupCopy:
     """Copy a SQLite database at one moment while others write to it; the copy is verified and durable.
 
-    Raises `Conflict` when the target exists (unless `force`) or belongs to a database in use, `Invalid` when it is no
-    regular file, `NotFound` when its folder is missing, and `DatabaseUnusable` when the database, and so the copy, is
+    Raises `Conflict` when the target exists (unless `force`) or belongs to a database in use, `Invalid` when it is not
+    a regular file, `NotFound` when its folder is missing, and `DatabaseUnusable` when the database, and so the copy, is
     damaged or belongs to another program.
     """
     source = database.path
@@ -87,7 +87,7 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
 
 @contextmanager
 def part_of(target: Path) -> Iterator[Path]:
-    """Create an empty file beside `target`, to be filled and renamed; deleted after the block if it was not renamed.
+    """Yield a new empty file beside `target`, to be filled and renamed; delete it after the block unless renamed.
 
     It is locked, so that a file without a lock is known to be left over.
     """
@@ -139,8 +139,8 @@ def copy_file(file: Path, part: Path) -> None:
 def examine(path: Path, *, name: str = "") -> BackupCopy:
     """Inspect a copy; errors call it `name`. Reads the whole file and writes nothing beside it.
 
-    Raises `NotFound`, `Invalid` when it is no regular file, `OSError` when it cannot be opened, and `DatabaseUnusable`
-    when it is damaged, has a newer schema, or is no database of a node.
+    Raises `NotFound`, `Invalid` when it is not a regular file, `OSError` when it cannot be opened, and
+    `DatabaseUnusable` when it is damaged, has a newer schema, or is not a database of a node.
     """
     name = name or str(path)
     if not path.is_file():
@@ -181,7 +181,7 @@ def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
     """Replace the database at `place` by the file `part`. Returns where the old one is kept, None if there was none.
 
     No node may serve the old one. At every moment either the old or the new database is at `place`, complete. Raises
-    `DatabaseUnavailable` when another process has it open.
+    `DatabaseUnavailable` when another process has it open, and `DatabaseUnusable` when `part` is damaged.
     """
     with _alone(part):
         pass
@@ -223,7 +223,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _has_header(path: Path) -> bool:
-    """Return whether the file is a SQLite database. SQLite would delete the write-ahead log of any other file."""
+    """Return whether the file looks like SQLite's. SQLite would delete the write-ahead log of any other file."""
     if not path.exists():
         return False
     with path.open("rb") as file:

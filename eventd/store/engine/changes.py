@@ -78,7 +78,7 @@ class FileChanges:
 
 
 class Notifications:
-    """A separate connection called `name` that listens; the loop watches its socket, so no thread waits."""
+    """A separate connection, `name`, that listens on Postgres's `channel`; the loop watches it, so no thread waits."""
 
     def __init__(self, url: sa.URL, channel: str, name: str) -> None:
         self._url = url

@@ -168,7 +168,7 @@ class DatabaseClaim:
         )
 
     def end_silent(self, holder: ClaimHolder) -> bool:
-        """End the session of a holder that has not checked its claim since `holder` was read; False if it has.
+        """End a holder's session if it has not checked its claim since `holder` was read; return whether it was ended.
 
         Raises `DatabaseUnavailable`.
         """
@@ -192,7 +192,7 @@ class DatabaseClaim:
             logger.info("claim regained")
 
     def _holds(self) -> bool:
-        """Return whether the session is the one that took the locks; a connection pooler may have replaced it."""
+        """Return whether the session still holds the claim's locks; False if a connection pooler has replaced it."""
         import psycopg
 
         with suppress(psycopg.Error):

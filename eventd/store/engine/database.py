@@ -67,11 +67,11 @@ class Database:
     """An open database. Close it with `close()`; its thread pools end there.
 
     Raises `SettingsError` for an unusable URL, `MissingExtra` when the Postgres driver is absent, `DatabaseUnavailable`
-    when it does not respond, and `DatabaseUnusable` when the file is no database; the last two on first use. `shared`:
-    other processes write to it constantly. `claim` names the claim of this node; unless it is held, new Postgres
-    sessions are refused. `threads` creates the thread pools, and `boot_id` identifies the boot of the machine (empty:
-    it is read); a simulation passes its own. A node passes its `chance`; commands, and the many tests that need no
-    seed, leave it out.
+    when it does not respond, and `DatabaseUnusable` when the file is not a database; the last two on first use.
+    `shared`: other processes write to it constantly. `claim` names the claim of this node; unless it is held, new
+    Postgres sessions are refused. `threads` creates the thread pools, and `boot_id` identifies the boot of the machine
+    (empty: it is read); a simulation passes its own. A node passes its `chance`; commands, and the many tests that need
+    no seed, leave it out.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
-        """One write transaction in this thread, committed at the end of the block.
+        """Run the block as one write transaction in this thread, committed at its end.
 
         If it is not `durable`, the commit reaches the disk a little later, or with the next durable one.
         """
@@ -154,7 +154,7 @@ class Database:
             return fn(conn, *args, **kwargs)
 
     def start_write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> Future[T]:
-        """Queue `fn` for the writer thread. Transactions run one after the other, in this order."""
+        """Queue `fn` for the writer thread, which runs one transaction after the other, in the order of the calls."""
         return self._writer.submit(self._write, fn, durable)
 
     def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
@@ -255,7 +255,7 @@ def _is_sqlite(conn: sa.Connection) -> bool:
 
 
 def fetch(conn: sa.Connection, sql: str, params: Sequence[Any] = ()) -> list[Any]:
-    """Return rows as tuples directly from the driver, for hot paths. Write parameters as `?` on both databases."""
+    """Run one statement directly on the driver; returns its rows as tuples. Parameters are `?` on both databases."""
     return _run(conn, sql, params).fetchall()  # type: ignore[no-any-return]
 
 
@@ -313,7 +313,7 @@ _NUMBERED = {
 
 
 def listed_texts(conn: sa.Connection, column: str) -> str:
-    """Return SQL to name in FROM after the table of `column`: the texts of its JSON lists, as the column `value`."""
+    """Return an item for FROM, after the table of `column`: a row for each text in its JSON lists, as `value`."""
     return _LISTED[conn.dialect.name].format(column=column)
 
 
@@ -373,7 +373,7 @@ def fetch_in(conn: sa.Connection, sql: str, params: Sequence[Any], values: Seque
 
 
 def lock_schema(conn: sa.Connection) -> None:
-    """Wait until no other process changes the schema. On SQLite a write transaction is exclusive anyway."""
+    """Lock the schema for this transaction, after a wait. On SQLite a write transaction is exclusive anyway."""
     if not _is_sqlite(conn):
         driver_of(conn).execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
 
@@ -388,7 +388,7 @@ def begin_anew(conn: sa.Connection) -> None:
 
 @contextmanager
 def savepoint(conn: sa.Connection) -> Iterator[None]:
-    """Roll back only the block when it raises. If the database has rolled back the whole transaction, do nothing."""
+    """Roll back only the block when it raises, unless the database has rolled back the whole transaction; re-raise."""
     raw = driver_of(conn)
     raw.execute("SAVEPOINT part")
     try:

@@ -32,8 +32,7 @@ whole tables, use connections without them.
 
 
 def open_engine(url: sa.URL, kind: Kind, *, readers: int, patience: float, claim: str = "") -> sa.Engine:
-    """Create an engine for the writer (`readers` = 0) or for that many readers, which wait `patience` seconds for a
-    lock.
+    """Create an engine for the writer (`readers` = 0) or so many `readers`, which wait `patience` seconds for a lock.
 
     Postgres: with a `claim`, connections are refused unless that claim on the database is held. Raises `MissingExtra`
     when the Postgres driver is absent.

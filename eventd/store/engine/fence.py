@@ -1,4 +1,4 @@
-"""The fence on Postgres: only the node that holds the claim has sessions that can write.
+"""The fence on Postgres: of all nodes, only the one that holds the claim has sessions that can write.
 
 Each session of a node is named after the node's claim. A node that takes a claim ends the sessions of every claim that
 is not held, including their transactions, and a node without its claim gets no new session. So a process that was

@@ -21,13 +21,11 @@ NO_DATABASE = "file is not a database"
 
 
 def refuse_foreign(path: Path | None) -> None:
-    """Raise `DatabaseUnusable` when the file at `path` is not a node's database. Changes neither the file nor its
-    folder.
+    """Raise `DatabaseUnusable` if the file at `path` is not a node's database; change neither it nor its folder.
 
-    So is an empty file with the head file of a log that was in use beside it: it was truncated, and a new log would
-    overwrite what the head file proves. A missing or unreadable file passes, and an empty one without a log, because
-    opening it gives the better error. So does Postgres (None),
-    where migrations need a command and a database may be shared.
+    An empty file is refused if the head file beside it is of a log that was in use: a new log would overwrite what the
+    head file proves. Any other empty file passes, and so does a missing or unreadable one, because opening it gives the
+    better error. None (Postgres) passes: migrations need a command there, and a database may be shared.
     """
     if path is None or not path.is_file():
         return
@@ -70,7 +68,7 @@ def connect_untouched(path: Path, *, seconds: float) -> sqlite3.Connection:
 
 
 def connect_as(path: Path, how: str, seconds: float) -> sqlite3.Connection:
-    """Open a connection to an existing file; `how` is a parameter of SQLite's URI."""
+    """Open a connection to an existing file; `how` is a parameter of SQLite's URI, such as `mode=ro`."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=seconds)
 
 

@@ -48,7 +48,7 @@ class HeadFile:
             raise
 
     def read(self) -> HeadMark | None:
-        """Return what was written last; None for a new or damaged file. Raises `OSError`."""
+        """Return the mark that was written last; None for a new or damaged file. Raises `OSError`."""
         return _parse(self._content())
 
     def write(self, mark: HeadMark) -> None:
@@ -82,7 +82,7 @@ class HeadFile:
 
 
 def read_mark(database: Path) -> HeadMark | None:
-    """Return the mark in the head file beside a database; None without one. Creates nothing."""
+    """Return the mark in a database's head file; None if it is missing, unreadable or damaged. Creates nothing."""
     try:
         return _parse(Path(f"{database}{SUFFIX}").read_bytes()[:_BYTES])
     except OSError:

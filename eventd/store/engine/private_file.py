@@ -1,4 +1,4 @@
-"""Restricts the files of a SQLite database to the node's user: a reader of the files can read every event."""
+"""Protects the files of a SQLite database from other users: a reader of the files can read every event."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def create_private(database: Path) -> None:
 def close_to_others(database: Path) -> Iterator[Path]:
     """Remove permissions of users outside the files' group; yields each file that was changed.
 
-    Danger: this is a generator, so a file is changed only when the result is iterated. An older program made them
-    readable by every user. What the group may do is the operator's choice. Files of other users are left unchanged.
+    Danger: this is a generator, so a file is changed only when the result is iterated. Older versions of the program
+    made them readable by every user. What the group may do is the operator's choice. Files of other users are left
+    unchanged.
     """
     for suffix in _FILES:
         file = Path(f"{database}{suffix}")

@@ -28,7 +28,7 @@ The keepalives end an idle session; the timeout ends one whose answer is not rea
 
 
 def open_session(url: sa.URL, name: str) -> Any:
-    """Open a separate connection under that name; each statement is a transaction. Raises `psycopg.Error`."""
+    """Open a connection outside of the pool, named `name`; each statement is a transaction. Raises `psycopg.Error`."""
     import psycopg
 
     return psycopg.connect(

@@ -30,7 +30,7 @@ class ThreadConnections:
         self._of_thread.stays = True
 
     def configure(self, statement: str) -> None:
-        """Execute a statement on this thread's connection, and on each connection opened later."""
+        """Execute a statement on this thread's connection, and on each kept connection opened later."""
         if statement not in self._begin:
             self._begin.append(statement)
         with self.use() as conn:
@@ -38,7 +38,7 @@ class ThreadConnections:
 
     @contextmanager
     def use(self) -> Iterator[sa.Connection]:
-        """Yield a connection outside of a transaction."""
+        """Yield this thread's kept connection, or a borrowed one, outside of a transaction."""
         if not getattr(self._of_thread, "stays", False):
             with self.engine.connect() as conn:
                 yield conn

@@ -35,7 +35,7 @@ class WriterLock:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Wait for the lock and hold it; it ends with the process. Raises `DatabaseUnavailable`."""
+        """Hold the lock for the block. Raises `DatabaseUnavailable` after a wait of `patience` seconds."""
         held = self._take()
         try:
             yield
@@ -51,7 +51,7 @@ class WriterLock:
         return self._file
 
     def _wait(self) -> int:
-        """Let a separate thread wait for the lock, so that the wait can be abandoned; return its descriptor."""
+        """Let a thread wait for the lock, so that the wait can be abandoned; return that thread's descriptor."""
         if self._waiter is None:
             self._waiter = threading.Thread(target=self._wait_for_each, name="eventd-turn", daemon=True)
             self._waiter.start()

@@ -82,7 +82,10 @@ def claims_of(
     subjects: Collection[str],
     expires_at: int,
 ) -> dict[ResourceKey, ResourceClaim]:
-    """Return the claims of a part, by key. Subjects in `ends` end then; others last as long as the part."""
+    """Return the claims of a part, by key. A resource about a subject in `ends` ends then, others with the part.
+
+    For one about no single subject, see `end_of_rest`.
+    """
     rest = end_of_rest(ends=ends, subjects=subjects, expires_at=expires_at)
     claims = {masking(target_of(directive)): ResourceClaim(rest, "") for directive in directives}
     for resource in resources:

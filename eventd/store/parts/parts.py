@@ -87,7 +87,7 @@ class NewerEvents(NamedTuple):
     position: int
 
     def origins_among(self, conn: sa.Connection, part_ids: Collection[int]) -> set[int]:
-        """Return those of the parts (by id) that one of these newer events produced."""
+        """Return the ids of those parts that one of these newer events produced."""
         rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
         resource_ids = {part_id: _ids(text) for part_id, text in rows}
         sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND position > ? AND event_id {in}"
@@ -107,8 +107,7 @@ def _ids(text: str) -> frozenset[str]:
 
 
 def put_part(conn: sa.Connection, part: NewPart, now: int, *, later: NewerEvents | None = None) -> int:
-    """Write the part, replacing that of the same source, and give it the claims on its resources. Returns its
-    generation.
+    """Write the part, replacing that of its source, and give it the claims on its resources; return its generation.
 
     The generation rises with each manual run of a plugin, otherwise with each changed content; 0 if nothing is stored.
     Parts of the owner that define nothing any more are deleted. Parts that `later` events produced keep their claims.
@@ -265,8 +264,7 @@ def _remove(conn: sa.Connection, ids: Sequence[int]) -> None:
 def withdraw(
     conn: sa.Connection, owner: str, subjects: Collection[str], now: int, *, later: NewerEvents | None = None
 ) -> int:
-    """End the resources of the owner's parts for these subjects, each after its grace. Returns the number of changed
-    parts.
+    """End the resources of the owner's parts for these subjects, each after its grace; return how many parts change.
 
     Ends that are earlier stay, and so do parts that `later` events produced.
     """
@@ -346,7 +344,7 @@ def orphan(conn: sa.Connection, live_owners: Collection[str], now: int) -> int:
 
 
 def delete_part(conn: sa.Connection, source: str) -> bool:
-    """Delete a part with its claims. False if it does not exist."""
+    """Delete the part of this source, with its claims; False if there is none."""
     found = fetch(conn, "SELECT id FROM parts WHERE source = ?", (source,))
     if found:
         _move_version(conn)

@@ -27,9 +27,9 @@ def read_noted(conn: sa.Connection) -> Generation | None:
 def note(conn: sa.Connection, etag: str, *, registry_version: int, parts_version: int, now: int) -> Generation | None:
     """Store the etag of the effective configuration and the versions it was built from; return its generation.
 
-    The head must be locked. The generation rises only with another etag. Returns None, and stores nothing, if an etag
-    built from newer versions is stored: a slower process must not replace it. Resources or parts may have changed since
-    then; that is no reason to wait, because parts may be written constantly.
+    The head must be locked. An equal etag changes nothing; another one raises the generation. Returns None, and stores
+    nothing, if another etag built from newer versions is stored: a slower process must not replace it. The given
+    versions need not be the latest, because parts may be written constantly.
     """
     rows = fetch(
         conn,

@@ -79,7 +79,7 @@ def create_key(conn: sa.Connection, line: KeyRow) -> None:
 
 
 def revoke_key(conn: sa.Connection, name: str, now: int) -> KeyRow:
-    """Revoke a key; an already revoked key keeps its time. The head must be locked. Raises `NotFound`."""
+    """Revoke a key, unless it is revoked already, and return its row. The head must be locked. Raises `NotFound`."""
     line = find_key(conn, name)
     if line.revoked_at is None:
         line = line._replace(revoked_at=now)

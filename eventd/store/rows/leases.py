@@ -122,12 +122,12 @@ def read_free(conn: sa.Connection, topic_id: int, after: int, limit: int) -> lis
 
 
 def add_leases(conn: sa.Connection, topic_id: int, made: Sequence[Lease]) -> None:
-    """Insert jobs that are handed out for the first time."""
+    """Insert the leases of jobs that are handed out for the first time."""
     bulk_insert(conn, leases, ("topic_id", *Lease._fields), [(topic_id, *lease) for lease in made])
 
 
 def renew_leases(conn: sa.Connection, topic_id: int, renewed: Sequence[Lease]) -> None:
-    """Update jobs that are handed out again."""
+    """Update the leases of jobs that are handed out again."""
     sql = (
         "UPDATE leases SET node = ?, lease_id = ?, free_at = ?, deliveries = ?, size = ? WHERE topic_id = ? AND seq = ?"
     )
@@ -183,7 +183,7 @@ def add_moves(conn: sa.Connection, topic_id: int, moved: LeaseCounts) -> None:
 
 
 def release_leases(conn: sa.Connection, steady: int) -> None:
-    """Free every held or delayed job of all queues, except those whose leases survive a restart.
+    """Free the held and delayed jobs of all queues without `leases_durable`; for when a node starts.
 
     The count of deliveries stays. The steady clock restarts with a node: a surviving lease ends no later than the
     longest lease that could begin now, however far the wall clock was set back.

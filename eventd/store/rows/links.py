@@ -43,7 +43,7 @@ class InboundLink:
 
 
 def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | None:
-    """Return the mark of one link; None before the first batch."""
+    """Return the mark of the link from a node; None before its first batch."""
     rows = fetch(
         conn,
         "SELECT epoch, incarnation, base, upto FROM inbound_links WHERE topic_id = ? AND node = ?",
@@ -53,7 +53,7 @@ def read_mark(conn: sa.Connection, topic_id: int, node: str) -> StoredMark | Non
 
 
 def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, now: int) -> None:
-    """Set the mark of one link."""
+    """Set the mark of the link from a node, and the time of its last batch."""
     execute(
         conn,
         "INSERT INTO inbound_links (topic_id, node, epoch, incarnation, base, upto, updated_at)"
@@ -65,7 +65,7 @@ def write_mark(conn: sa.Connection, topic_id: int, node: str, mark: StoredMark, 
 
 
 def count_links(conn: sa.Connection, topic_id: int) -> int:
-    """Return the number of senders with a mark."""
+    """Return the number of nodes with a mark in this topic."""
     return int(fetch(conn, "SELECT count(*) FROM inbound_links WHERE topic_id = ?", (topic_id,))[0][0])
 
 
@@ -74,8 +74,8 @@ def stale_links(
 ) -> list[tuple[str, int]]:
     """Return the nodes whose marks may be deleted, each with the time of its last batch, most recent first.
 
-    They are not declared peers (`peers`), and have sent no batch since `before`, or are not among the `most` undeclared
-    nodes that sent last.
+    They are not declared peers (`peers`), and either have sent no batch since `before`, or are not among the `most`
+    undeclared nodes that sent last.
     """
     rows = fetch(
         conn, "SELECT node, updated_at FROM inbound_links WHERE topic_id = ? ORDER BY updated_at DESC", (topic_id,)

@@ -20,7 +20,7 @@ def index_of_some(name: str, *columns: str, where: str) -> sa.Index:
 
 
 @event.listens_for(metadata, "before_create")
-def _state_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any) -> None:
+def _set_conditions(target: sa.MetaData, _connection: sa.Connection, **_: Any) -> None:
     """Set the conditions of the indexes before the tables are created.
 
     Each database has its own option for it, and naming one loads that dialect: a process that only uses the tables

@@ -1,6 +1,6 @@
 """The tables of the delivery ledger: rows from which an audit verifies this node, and losses that peers reported.
 
-For the other tables see `schema`.
+For the other tables see `eventd.store.schema.tables`.
 """
 
 from __future__ import annotations

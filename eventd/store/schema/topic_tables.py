@@ -1,4 +1,4 @@
-"""The tables of topics that hold records: their losses, routers, queues and API keys."""
+"""The tables of topics of records (losses, idempotency keys, routers, queues, leases), and of API keys."""
 
 from __future__ import annotations
 

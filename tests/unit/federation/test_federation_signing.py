@@ -122,7 +122,7 @@ def test_nonce_is_kept_for_a_window_after_its_request_went_stale() -> None:
 
 @pytest.mark.parametrize("nonce", ["", "n" * 15, "n" * 65, "n" * 15 + '"'])
 def test_nonce_must_be_one(nonce: str) -> None:
-    with pytest.raises(Malformed, match="a nonce is"):
+    with pytest.raises(Malformed, match="a nonce must be"):
         sign_request(make_header(), BODY, KEY, now=NOW, nonce=nonce)
 
 

@@ -10,7 +10,7 @@ from eventd.audit.report.report import Report
 
 
 def evidence(report: Report) -> dict[str, Any] | None:
-    """Return the template's data for the section of evidence; None without pairs, receipts, keys and refusals."""
+    """Return the template's data for the section of evidence; None if it would be empty."""
     if not (report.pairs or report.receipts or report.keys or report.refusals):
         return None
     proofs = Counter(pair.proof for pair in report.pairs)

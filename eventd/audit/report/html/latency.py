@@ -43,7 +43,7 @@ class AreaChart(NamedTuple):
 
 
 class PairChart(NamedTuple):
-    """One pair, its latency, and its chart."""
+    """One pair, its latency as figures and in words, and its chart."""
 
     pair: Pair
     latency: Latency
@@ -73,7 +73,10 @@ def latencies(report: Report) -> dict[str, Any] | None:
 
 
 def overall(report: Report) -> Latency | None:
-    """Return the latency of all pairs together, of the longest measured leg of each; None if nothing was measured."""
+    """Return the latency of all pairs together, to the peer's record or, where unmeasured, to its acknowledgement.
+
+    None if nothing was measured.
+    """
     measured = [_longest(pair) for pair in report.pairs if _longest(pair).bins]
     return merge(measured) if measured else None
 
@@ -127,7 +130,10 @@ def _describe(latency: Latency) -> str:
 
 
 def _scale(latencies: Iterable[Latency]) -> LogScale:
-    """Return a scale from 0 to 1 of at least a factor of ten, without outliers, within 100 µs and 10,000,000 s."""
+    """Return a scale that maps these latencies, without outliers, to 0 to 1.
+
+    It spans at least a factor of ten, within 100 µs and 10,000,000 s.
+    """
     whole = merge(latencies)
     low, high = (_percentile(whole.bins, share, whole.max) or 0.0 for share in (NEGLIGIBLE, 1 - NEGLIGIBLE))
     low = min(max(low / 1.5, 1e-4), 1e6)

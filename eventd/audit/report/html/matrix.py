@@ -18,7 +18,7 @@ Statuses = dict[tuple[str, str], PairStatus]
 
 
 class Cell(NamedTuple):
-    """One cell: its class, its figure, a note below it, and a full sentence as its title."""
+    """One cell: its CSS class, its figure, a note below it, and a full sentence as its title."""
 
     class_: str
     figure: str = ""

@@ -138,7 +138,7 @@ def _lane(name: PairKey, spans: Sequence[TimelineSpan], top: float, scale: TimeS
 
 
 def _volume(report: Report) -> Counter[int]:
-    """Return the expected deliveries of each hour, by its start in microseconds; empty for a single hour."""
+    """Return the expected deliveries of each hour, by its start in microseconds; empty if only one hour has any."""
     expected: Counter[int] = Counter()
     for hour in report.hours:
         if (at := micros(hour.hour)) is not None:

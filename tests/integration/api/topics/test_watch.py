@@ -347,7 +347,7 @@ async def test_a_fault_of_the_beat_leaves_no_client_without_heartbeats(
 
     def beating(watched: FollowerRegistry) -> None:
         task = asyncio.current_task()
-        if faults and task is not None and task.get_name().startswith("beat"):
+        if faults and task is not None and task.get_name().startswith("heartbeats"):
             raise KeyError(faults.pop())
         beat(watched)
 
@@ -360,7 +360,7 @@ async def test_a_fault_of_the_beat_leaves_no_client_without_heartbeats(
             clock.advance(6)
         assert (await stream.block()).startswith(":")
     (failed,) = [vars(record) for record in caplog.records if record.name == "eventd.tasks"]
-    assert (failed["task"], failed["outcome"]) == ("beat of the clients that follow topics", "restarted")
+    assert (failed["task"], failed["outcome"]) == ("heartbeats of the clients that follow topics", "restarted")
 
 
 @pytest.mark.parametrize("by_commit", [False, True], ids=["at the next look", "by a commit"])

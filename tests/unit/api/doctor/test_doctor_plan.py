@@ -150,7 +150,7 @@ def test_a_link_in_order_is_not_mentioned() -> None:
             link("backing-off", reason="unreachable", retry_at=NOW + SECOND),
             "link-down",
             "warn",
-            "not reached since 2026-11-20T12:00:00Z: unreachable; the next attempt is at 2026-11-20T12:00:01Z",
+            "backing off since 2026-11-20T12:00:00Z: unreachable; the next attempt is at 2026-11-20T12:00:01Z",
         ),
         (link("paused", paused_by="ann"), "link-paused", "warn", "paused since 2026-11-20T12:00:00Z by ann"),
         (LinkFacts(registered=False), "link-new", "warn", "no node has registered this peer yet"),
@@ -205,13 +205,14 @@ def test_requests_in_v1_are_counted() -> None:
 # --- remedies by reason -----------------------------------------------------------------------------------------
 
 
-_REASONS = re.compile(r'(?:Blocked|HeldUp)\(\s*"([a-z_0-9]+)"')
-_OF_SUBSCRIPTIONS = {"no_plugin"}
+_REASONS = re.compile(r'(?:(?:Blocked|LinkUnavailable)\(\s*|^(?:DATABASE|REWINDS) = )"([a-z_0-9]+)"', re.MULTILINE)
+_OF_SUBSCRIPTIONS = {"no_plugin", "plugin_failed"}
 
 
 def test_every_reason_that_holds_up_a_link_has_a_remedy_of_its_own_and_a_place_in_the_docs() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "eventd/egress").glob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "eventd/egress").rglob("*.py")]
     given = {reason for source in sources for reason in _REASONS.findall(source)} - _OF_SUBSCRIPTIONS
+    assert {"not_a_listener", "unreachable", "rewinds"} <= given, "reasons are found where they are given"
     given |= {code for code, status in STATUS.items() if status < 500 and status not in (409, 413, 429)}
     given |= {"secret_unreadable"}
     assert given <= REMEDIES.keys()

@@ -15,7 +15,7 @@ from eventd.egress.routers.state import (
     DeclaredRouter,
     RouterState,
     SourceState,
-    slices_of,
+    step_batches,
 )
 from eventd.log.core.records import write_body
 from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
@@ -84,11 +84,11 @@ def test_only_so_many_kinds_of_copies_are_made_at_once() -> None:
 
 def test_a_transaction_takes_so_many_routers_and_so_many_copies() -> None:
     source = upstream(*(line(f"r{n}") for n in range(200)))
-    few = [len(part.moves) for part in slices_of(moves(source, cut(1)))]
+    few = [len(part.moves) for part in step_batches(moves(source, cut(1)))]
     assert sum(few) == 200
     assert max(few) == SLICE_WEIGHT // (ROUTER_WEIGHT + 1)
-    assert [len(part.moves) for part in slices_of(moves(source, cut(SLICE_WEIGHT)))] == [1] * 200
-    large = [*slices_of(moves(source, cut(1, SLICE_BYTES // 4)))]
+    assert [len(part.moves) for part in step_batches(moves(source, cut(SLICE_WEIGHT)))] == [1] * 200
+    large = [*step_batches(moves(source, cut(1, SLICE_BYTES // 4)))]
     assert max(len(part.moves) for part in large) == 4
 
 
