@@ -59,6 +59,8 @@ $(VENV)/.audit: requirements-audit.lock $(VENV)/.locked | $(VENV)/.ready
 	@echo "installing Spark: about a minute, once"
 	@rm -f $@
 	@$(PIP) install --only-binary :all: --no-binary pyspark --no-build-isolation --require-hashes -r requirements-audit.lock
+	@echo "preparing a fast start of Spark for tests"
+	@$(BIN)/python -m tests.support.spark_programs archive >/dev/null 2>&1 || echo "that failed: tests with Spark take longer"
 	@touch $@
 
 demo: venv ## three nodes on this machine: federate, cut one off, prove that nothing is lost

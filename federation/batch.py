@@ -227,7 +227,10 @@ def _split(body: bytes, last: int) -> _Chunk:
 
 
 def _read_chunk(chunk: _Chunk, events: Sequence[Event] | None, limits: Limits, batch: Batch) -> None:
-    """Add the lines of a chunk to the batch; `events` are its decoded events, None if each line must be examined."""
+    """Add the lines of a chunk to the batch, invalid ones as refusals.
+
+    `events` are the decoded events of all lines; None if each line must be examined alone.
+    """
     if events is not None:
         batch.lines.add(chunk.positions, chunk.paths, chunk.events.decode(), events)
         return

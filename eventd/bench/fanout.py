@@ -33,7 +33,7 @@ class Fanout:
         return 1 + self._peers - self._dead
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the number of peers, and how many of them are dead."""
+        """Return the settings that the result shows beside the common ones: how many peers there are, how many dead."""
         return {"peers": self._peers, "dead": self._dead}
 
     async def prepare(self, site: Site) -> None:

@@ -51,7 +51,7 @@ class LoadRun:
         return asked
 
     def _row(self, line: int, deadline: float) -> Iterator[bytes]:
-        """Yield the requests of one client: prepared ones, then more until everything is sent or the time is over."""
+        """Yield the requests of one connection: prepared ones, then new ones until the run is over."""
         ready = self._ready[line]
         while ready:
             yield ready.popleft()

@@ -100,7 +100,7 @@ def serve(
 
 
 def _announce(database: Database, origin: int, api: Endpoint) -> None:
-    """Publish the API's address and the clock origin (µs) for commands on this machine; does nothing on Postgres."""
+    """Write the API's address and the clock origin (µs) into the lock file, for commands here; nothing on Postgres."""
     from eventd.cli.gateway.lock import ServingNode, write_serving
 
     write_serving(database, ServingNode(str(api), origin))

@@ -58,7 +58,7 @@ class Directive(NamedTuple):
 class PreparedPart:
     """A prepared part. `ends` are the times at which something in it ends, `ends_at` is the last; in microseconds.
 
-    `flaw` is why the part cannot be used by itself; empty if it can.
+    `flaw` is why the part cannot be used, whatever the other parts are; then `ends` is empty. Empty if it can be used.
     """
 
     source: str

@@ -195,9 +195,11 @@ class PeerIngress:
     async def push_v2(
         self, head: Head, declared: int | None, read: Callable[[], Awaitable[bytes]], address: str = ""
     ) -> PeerAnswer:
-        """Answer a batch, a mark query or a question; every answer to a proven request is signed.
+        """Answer a batch, a mark query or a question.
 
-        `declared` is the Content-Length. `read` reads the body, and is called only when the head has proven the sender;
+        The answer is signed if head and body are verified, and also if a verified head is refused as replayed or too
+        large; otherwise, and without an active key of this node, it is not.
+        `declared` is the Content-Length. `read` reads the body, and is called only after the head is verified;
         it raises `MessageError` when the body cannot be read and `TooLarge` beyond the limit. `address` is the
         sender's, for the log.
         """

@@ -78,7 +78,7 @@ class Metrics:
         self._failures = self._counter("outbox_failures_total", "Failed delivery attempts.", "group", "peer", "reason")
         self._lag = self._histogram(
             "outbox_delivery_lag_seconds",
-            "Seconds from recording at this node to acknowledgement by the peer.",
+            "Seconds from recording a batch's oldest event at this node to the peer's acknowledgement, once per batch.",
             _LAGS,
             "group",
             "peer",

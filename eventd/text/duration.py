@@ -50,7 +50,7 @@ class BadDuration(Invalid):
 def parse_duration(text: str) -> int:
     """Parse a duration to whole microseconds; what is finer is cut off. It may be negative or zero.
 
-    Raises BadDuration, also for a duration between zero and a microsecond.
+    Raises BadDuration, also for one shorter than a microsecond (but not zero) or longer than 292 years.
     """
     if len(text) > _LONGEST_TEXT or not _WHOLE.fullmatch(text):
         raise BadDuration(f"{quoted(text)} is not a duration; write 30s, 5m or 168h", hint=_hint(text))

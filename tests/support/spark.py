@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MEMORY = "1g"
-STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""JVM options for a fast start: a test ends before an optimising compiler pays off."""
+CLASSES = Path(sys.prefix, "spark-classes.jsa")
+"""Spark's classes as the Java of this machine has loaded them: `make venv-audit` writes them, once."""
+QUIET = "-Xlog:disable"
+"""A Java that the classes do not fit, another version for example, ignores them without a warning on stdout."""
+STARTS_FAST = " ".join(
+    [
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        *([f"-XX:SharedArchiveFile={CLASSES} -Xshare:auto {QUIET}"] if CLASSES.exists() else ["-Xshare:auto"]),
+    ]
+)
+"""JVM options for a fast start: a test ends before an optimising compiler pays off, and loading classes from their
+archive takes half the processor time of a session away."""
+OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = {
-    "spark.driver.extraJavaOptions": STARTS_FAST,
+    OPTIONS: STARTS_FAST,
     "spark.executor.extraJavaOptions": STARTS_FAST,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",

@@ -1,14 +1,18 @@
-"""Programs that tests start in processes of their own, because they are killed or need a Spark of their own.
+"""Programs in processes of their own, because they are killed or need a Spark of their own.
 
 python -m tests.support.spark_programs follow MASTER LAKE FOLDER   stream a lake into FOLDER/rows, until killed
+python -m tests.support.spark_programs archive                     write the classes for a fast start, see `CLASSES`
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 from eventd.audit.spark.session import open_session
-from tests.support.spark import MEMORY, QUICK
+from tests.support.spark import CLASSES, MEMORY, OPTIONS, QUICK, QUIET
 
 
 def follow(master: str, lake: str, folder: str) -> None:
@@ -19,5 +23,30 @@ def follow(master: str, lake: str, folder: str) -> None:
         writer.start(f"{folder}/rows").awaitTermination()
 
 
+def archive() -> None:
+    """Write the archive of the classes that a session loads for what tests do: jobs in Python, Parquet, a stream."""
+    part = CLASSES.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    dump = {**QUICK, OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={part} {QUIET}"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_session("local[2]", app="archive", memory=MEMORY, conf=dump) as spark,
+    ):
+        numbers = spark.range(0, 20, 1, 2).mapInArrow(_unchanged, "id long")
+        numbers.repartitionById(2, numbers.id.cast("int")).mapInArrow(_unchanged, "id long").collect()
+        numbers.write.parquet(f"{folder}/numbers")
+        read = spark.read.parquet(f"{folder}/numbers")
+        read.where(read.id.isin(1, 2)).groupBy("id").pivot("id").count().orderBy("id").toPandas()
+        stream = spark.readStream.schema("id long").parquet(f"{folder}/numbers").writeStream.format("parquet")
+        stream = stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+        stream.start(f"{folder}/rows").awaitTermination()
+    if part.exists():  # a Java without an archive of its own classes cannot make one
+        part.rename(CLASSES)
+
+
+def _unchanged(batches: Iterator[Any]) -> Iterator[Any]:
+    return batches
+
+
 if __name__ == "__main__":
-    {"follow": follow}[sys.argv[1]](*sys.argv[2:])
+    {"follow": follow, "archive": archive}[sys.argv[1]](*sys.argv[2:])

@@ -161,7 +161,10 @@ class SummariseDeliveries(Params):
 
 @dataclass(slots=True)
 class _PeerSummary:
-    """The sums of one peer's deliveries. Durations in microseconds; `min_left`: until the first live event expires."""
+    """What one peer's deliveries add up to, in microseconds.
+
+    `min_left`: until the first event that has not expired does, delivered or not.
+    """
 
     states: dict[DeliveryState, int] = field(default_factory=lambda: dict.fromkeys(DeliveryState, 0))
     max_lag: int = 0

@@ -85,8 +85,8 @@ def drafts_of(
 ) -> Drafts | None:
     """Return the drafts of the events; None if one of them needs a closer check. `now` in microseconds.
 
-    Missing members of the events are filled in, even if None is returned, but not `source_node`: if the group has
-    another node name meanwhile, the next attempt takes that.
+    Missing members of the events are filled in, some perhaps also if None is returned, but not `source_node`: if the
+    group has another node name meanwhile, the next attempt takes that.
     """
     try:
         expires_first = _set_times(events, now)

@@ -31,7 +31,9 @@ class CreateKey(Params):
     """A key to create."""
 
     name: str = Field(description="The name of the key; names are unique.")
-    scopes: list[str] = Field(default=[], description="`read`, `write`, `delete`, `admin` or `rw`; all by default.")
+    scopes: list[str] = Field(
+        default=[], description="Any of `read`, `write`, `delete`, `admin`; `rw` is `read` and `write`. Empty: all."
+    )
     prefixes: list[str] = Field(
         default=[], description="Limit the key to groups, topics and routers with one of these name prefixes."
     )

@@ -24,7 +24,10 @@ class MemoryLimit(NamedTuple):
     column: int
 
     def free(self) -> int:
-        """Return the bytes that are left; the whole limit if the system does not report those in use."""
+        """Return the limit less the bytes that this process uses; the whole limit if its use is not reported.
+
+        Other processes under the same limit are not counted: the use of a control group includes cached files.
+        """
         try:
             used = int(Path("/proc/self/statm").read_text().split()[self.column]) * _PAGE
         except (OSError, ValueError, IndexError):

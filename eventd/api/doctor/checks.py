@@ -191,7 +191,7 @@ def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
         CheckStatus.WARN,
         code,
         detail=detail,
-        remedy="emit the event again at its source if it is still valid",
+        remedy="if what the event states will still hold then, emit it again at its source with a later expiry",
     )
 
 

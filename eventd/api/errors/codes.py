@@ -136,7 +136,10 @@ class ErrorForm(NamedTuple):
         return own or next(_STATUS[code] for code in codes if code in _STATUS)
 
     def code(self, error: EventdError) -> str:
-        """Return the code that this form writes for the error: its own one, unless this form replaces it."""
+        """Return the code that this form writes for the error: its own, or what this form replaces it by.
+
+        A replacement for the code of a base class counts, too.
+        """
         return next((self.codes[code] for code in _codes_of(error) if code in self.codes), error.code)
 
     def body(self, error: EventdError) -> dict[str, Any]:

@@ -244,7 +244,9 @@ def require_own_page(origin: str, host: str) -> None:
     Needed only without API keys: a browser asks no permission (no preflight) for a request that has no body.
     """
     if origin and origin.partition("://")[2].lower() != host.lower():
-        raise Forbidden("a page of another origin may not use this API", hint="create API keys and send one")
+        raise Forbidden(
+            "an API without keys does not answer a page of another origin", hint="create API keys and send one"
+        )
 
 
 def parse_keys(text: str) -> tuple[ApiKey, ...]:

@@ -13,7 +13,10 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 class BodyLimits(NamedTuple):
-    """The largest body of a request, in bytes (0: no body) and in JSON values (0: only the model limits them)."""
+    """The largest body of a request, in bytes (0: no body) and, for operations, in JSON values (which must be set).
+
+    The body of a call is limited by its model instead.
+    """
 
     bytes: int
     values: int = 0

@@ -138,9 +138,9 @@ class ParsingTime:
             self._charge(address, held, used, self._spent - before)
 
     def _charge(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float, seconds: float) -> None:
-        """Add the `seconds` of a turn to the `used` ones of its address.
+        """Charge an address for a turn: `used` seconds before, `seconds` more now.
 
-        The address is queued again if connections of it still wait (`held`).
+        The address is queued again if some of its connections still wait (`held`).
         """
         self._floor += seconds / (len(self._waiting) + 1)
         if held:

@@ -184,7 +184,11 @@ def _totals(gathered: TopicMetrics) -> Iterator[Metric]:
         "wal_queue_depth_peak", "The largest number of writes that have waited at one time.", [("", work.waiting_peak)]
     )
     yield _counter("wal_submit_full", "Always 0: a write is never refused for the number of waiting writes.", 0)
-    yield _gauge("wal_read_only", "1 when the last transaction failed as a whole.", [("", work.failing)])
+    yield _gauge(
+        "wal_read_only",
+        "1 when the last writing transaction failed with all its writes; 0 after one that succeeded.",
+        [("", work.failing)],
+    )
     truncated = [("", gathered.truncated)]
     yield _gauge("topic_metrics_truncated", "1 when only some topics have metrics of their own.", truncated)
 

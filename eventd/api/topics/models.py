@@ -29,7 +29,10 @@ class Tombstone(Struct, kw_only=True):
 
 
 def filter_ids(node: str | list[str] | None) -> frozenset[str]:
-    """Return the node names whose records a reader excludes. Raises `Invalid` for too many: a session keeps them."""
+    """Return the node names whose records a reader excludes.
+
+    Raises `Invalid` for too many, because a watch session keeps them in memory.
+    """
     if node is None:
         return frozenset()
     ids = frozenset((node,) if isinstance(node, str) else node)

@@ -174,7 +174,7 @@ def _add(counter: Counter[str], change: Mapping[str, int]) -> None:
 def _change(trail: Trail, outcome: DeliveryOutcome) -> dict[str, int]:
     """Return what to add to the cells' counts, by name, so that the event counts once, as its outcome.
 
-    An event that is FOREIGN does not count at all.
+    An event that is FOREIGN has no outcome that counts. Repeated deliveries count as duplicates in any case.
     """
     counted = {
         "expected": trail.due + trail.ahead,

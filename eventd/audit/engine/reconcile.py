@@ -70,7 +70,9 @@ class CellFiles:
         file, segments = self.files[piece]
         data = connect(self.out).read(file)
         if hashlib.sha256(data).hexdigest() != self.written[file].sha256:
-            raise CorruptState(f"{file} does not have the content that was written")
+            raise CorruptState(
+                f"the file {file} in the state of the audit is damaged: it is not as written; check the disk of --out"
+            )
         table = parquet().read_table(arrow.BufferReader(data)).unify_dictionaries()
         wanted = compute.is_in(table["segment"].cast(arrow.string()), arrow.array(segments, arrow.string()))
         hour = hours_of(Columns(table))

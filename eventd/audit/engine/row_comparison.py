@@ -24,7 +24,7 @@ from eventd.audit.engine.row_marks import (
     Role,
     UnevenSlots,
     candidates,
-    event_rows,
+    event_columns,
     mark_deliveries,
     mark_events,
 )
@@ -79,7 +79,7 @@ class Marks:
         for job in self.shares[piece]:
             file, book = open_segment(lake, job.segment), job.segment.place.book
             keys, rest = (
-                (EVENT_KEYS, event_rows(job.links)) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
+                (EVENT_KEYS, event_columns(job.links)) if book is Ledger.EVENTS else (DELIVERY_KEYS, DELIVERY_ROWS)
             )
             for at in range(file.num_row_groups):
                 places = candidates(Columns(file.read_row_group(at, keys)), self.uneven)

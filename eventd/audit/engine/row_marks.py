@@ -82,8 +82,8 @@ def concerns(uneven: UnevenSlots, segment: Segment, links: Sequence[LinkRow]) ->
     return False
 
 
-def event_rows(links: Sequence[LinkRow]) -> tuple[str, ...]:
-    """Return the columns of `events` that these links need."""
+def event_columns(links: Sequence[LinkRow]) -> tuple[str, ...]:
+    """Return the names of the columns of `events` to read for these links; `subject` only if one selects by it."""
     return (*EVENT_ROWS, "subject") if needs_subjects(links) else EVENT_ROWS
 
 

@@ -19,7 +19,7 @@ _REASONS = ("unknown_key", "bad_signature", "stale", "no_signature")
 
 
 def refusals_of(world: World, node: int) -> Iterator[SegmentRows]:
-    """Yield the segments of a node's refusals ledger: a few refused requests every few hours, from its peers."""
+    """Yield the segments of a node's refusals ledger: every few hours, a row of up to 39 refused requests."""
     settings = world.settings
     random = random_of(settings.seed, "refusals", node)
     at = np.arange(settings.start + 20 * MINUTE, settings.end - MINUTE, min(4 * HOUR, settings.span // 2))

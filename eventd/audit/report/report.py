@@ -197,7 +197,7 @@ class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time in which events were or may have been lost.
 
     `kind` is `missing` (events that a peer should hold), or `declared` (a loss declared by a node, with its `reason`;
-    `since` and `until` are when it was recorded, and `events` is the length of the range).
+    `since` and `until` are when it was recorded, and `events` is the length of the lost range of positions).
     """
 
     kind: Literal["missing", "declared"]

@@ -46,7 +46,8 @@ def check_among(columns: types.StructType, book: str, schema: types.StructType) 
             raise Invalid(f"the ledger {book} has no column {field.name}", hint=f"it has: {', '.join(known)}")
         if field.dataType != known[field.name]:
             wanted = known[field.name].simpleString()
-            raise Invalid(f"the column {field.name} is of type {wanted}, not {field.dataType.simpleString()}")
+            given = field.dataType.simpleString()
+            raise Invalid(f"the column {field.name} is of type {wanted} in the ledger, and {given} in the given schema")
 
 
 def arrow_names(schema: types.StructType) -> Sequence[str]:

@@ -121,7 +121,7 @@ class Emission:
             note(f"line {number}: {message}")
 
     def _leave_out(self, lines: Sequence[Line], wrong: Mapping[int, str]) -> list[Line]:
-        """Refuse the lines with these indexes; returns the others."""
+        """Count and report the lines in `wrong` (index to message) as refused; return the others."""
         for at, message in wrong.items():
             self.refuse(lines[at][0], message)
         return [line for at, line in enumerate(lines) if at not in wrong]

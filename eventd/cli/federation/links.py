@@ -136,7 +136,10 @@ async def gaps(
         int, typer.Option("--after", metavar="GAP", min=0, help="Show the gaps after this one, the oldest first.")
     ] = 0,
 ) -> None:
-    """List gaps: ranges of positions that senders lost or withdrew and can no longer deliver."""
+    """List gaps: ranges of positions whose events a sender can no longer deliver.
+
+    Its retention removed them before they were sent, or it runs on an older copy of its database.
+    """
     pages = Pages(session, "links.gaps", "gaps", limit=limit, after=after, before=before, oldest=oldest)
     for name in await all_groups(session, group):
         await pages.read(name, node=node)
@@ -206,7 +209,12 @@ async def redeliver(
         ),
     ] = "",
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Send events that this node stored at or before TIME.")
+        str,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="Send events that this node stored at or before TIME, written as for --since.",
+        ),
     ] = "",
     dry_run: DryRunOption = False,
 ) -> None:

@@ -178,7 +178,11 @@ def _show_plans(session: Session, plans: Sequence[LedgerRetention]) -> None:
     ]
     session.out.rows(PLANNED, rows, name=lambda row: f"{row['node']}/{row['book']}")
     if session.out.is_table:
-        note("note: nothing was changed" if rows else "note: no segment is that old, or all are waiting for their 24 h")
+        note(
+            "note: nothing was changed"
+            if rows
+            else "note: nothing would change: no segment is that old, or all were marked as expired less than 24 h ago"
+        )
 
 
 def _ask(plans: Sequence[LedgerRetention]) -> None:

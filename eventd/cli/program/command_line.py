@@ -134,7 +134,7 @@ class Group(_OwnParams, TyperGroup):
 
 
 class CommandLine(Group):
-    """The tree of commands of a program."""
+    """The root of a program's commands: reports wrong use and errors on stderr, and exits with their status."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -55,10 +55,10 @@ class Blocked(LinkError):
 
 
 class Rewind(Exception):
-    """The other side has less than the cursor says.
+    """The other side lacks something that was sent to it.
 
-    `to` is the position to go back to. `epoch` is the epoch in which the other side has proven that it has all records
-    up to there; empty without a proof.
+    `to` is the position up to which it has everything; the consumer goes back to it if its cursor is beyond. `epoch` is
+    the epoch in which the other side has proven that; empty without a proof.
     """
 
     def __init__(self, to: int, detail: str, *, epoch: str = "") -> None:

@@ -73,7 +73,7 @@ class Budget:
         return len(self.main.queue) + len(self.first.queue)
 
     def offer(self, link: Allowance) -> Grant | None:
-        """Return how many bytes of which half a link with nothing under way may use now; None if it has to wait.
+        """Return what a link with nothing under way may use now, bytes of one half of the budget; None: it has to wait.
 
         Reserves nothing.
         """

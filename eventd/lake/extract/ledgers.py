@@ -62,7 +62,10 @@ def table_of(book: Ledger) -> str:
 
 
 def _with_losses(conn: sa.Connection, places: Scope, read: Extract) -> Extract:
-    """Return the extract, with the rows that retention deleted before they were read added to `lost`.
+    """Return the extract, in `lost` also the ranges of rows that were deleted before they were read.
+
+    Rows are deleted by age, or with their peer. For each group it is the range up to the last deleted row; some rows
+    of it may exist.
 
     If no rows come after the deleted ones, `upto` becomes the number of the last deleted one.
     """

@@ -184,7 +184,7 @@ def _surplus(topic: TopicRow) -> tuple[int, int] | None:
 
 
 def _surplus_upto(conn: sa.Connection, topic: TopicRow, records: int, size: int) -> int:
-    """Return the seq up to which records must be removed to remove at least so many live records and bytes."""
+    """Return the lowest seq up to which at least `records` live records and at least `size` bytes can be removed."""
     if not topic.deleted and not size:
         return topic.evicted_seq + records
     for block in held_blocks(conn, topic):

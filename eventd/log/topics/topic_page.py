@@ -227,7 +227,9 @@ def _read_missing(conn: sa.Connection, line: TopicRow, start: int, floor: _Floor
 
 
 class _PageEnd(NamedTuple):
-    """The seq at which a page ends at the latest, and the losses that the page reports if it reaches their end."""
+    """The seq at which a page ends at the latest, and the run of losses, if any, that it reports as one tombstone if
+    it reaches the end of the run.
+    """
 
     stop: int
     missing: _LossRun | None

@@ -196,7 +196,7 @@ def require_fit(tx: Transaction, line: TopicRow, drafts: Drafts, max_bytes: int,
 
 
 def _waiting(tx: Transaction, line: TopicRow) -> tuple[int, int]:
-    """Return the records and bytes that units admitted so far add to a topic that refuses writes over its limits."""
+    """Return the records and bytes that this transaction adds to a topic so far; only kept if it refuses writes."""
     found: tuple[int, int] = tx.shared.get(("room", line.id), (0, 0))
     return found
 
